@@ -19,7 +19,7 @@ FROM base AS serve
 EXPOSE 8700
 HEALTHCHECK --interval=10s --timeout=5s --start-period=300s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8700/readyz', timeout=4)"]
-ENTRYPOINT ["python", "-m", "serving"]
+ENTRYPOINT ["python", "-m", "mrc_workbench", "serve"]
 CMD ["/workspace/experiment.toml", "--host", "0.0.0.0", "--port", "8700"]
 
 # last, so that it is what `docker build .` makes

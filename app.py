@@ -1,4 +1,4 @@
-"""The MRC retrieval workbench: `streamlit run app.py` serves what `workbench.py` draws."""
+"""The MRC retrieval workbench: `streamlit run app.py` serves what `workbench/frame.py` draws."""
 
 import streamlit as st
 from starlette.middleware import Middleware
@@ -14,4 +14,4 @@ quiet()
 let_idle_threads_sleep()
 access.begin()  # before anything asks for a workspace, or for what the environment says
 documents = document_routes([FIRST, *(page.name for page in PAGES)])
-app = st.App("workbench.py", lifespan=serving, middleware=[Middleware(Gate)], routes=documents)
+app = st.App("workbench/frame.py", lifespan=serving, middleware=[Middleware(Gate)], routes=documents)

@@ -238,7 +238,9 @@ def tokenizer_training() -> list[str]:
                 file.write(document + "\n")
         for kind, split in [*((kind, Split.WORDS) for kind in TokenizerKind), (TokenizerKind.BPE, Split.MORPHEMES)]:
             asked = ["--data", str(text), "--kind", kind, "--split", split, "--vocabulary", vocabulary]
-            seconds, memory = _run_command([sys.executable, "-m", "language", "tokenizers", "--json", *asked])
+            seconds, memory = _run_command(
+                [sys.executable, "-m", "mrc_workbench", "language", "tokenizers", "--json", *asked]
+            )
             lines.append(f"| {kind}, {split} | {seconds:,.0f} | {memory / _GIB:.2f} GiB |")
     return [*lines, "", f"Of a larger text, about {MOST_CHARACTERS:,} characters are learned from."]
 

@@ -94,7 +94,7 @@ def _in_process(search: Callable[[list[str]], object], asked: Sequence[str], siz
 @contextmanager
 def _served(file: Path) -> Iterator[tuple[str, psutil.Process]]:
     """Serve the experiment until the block ends; yields the address once somebody answers there, and the process."""
-    command = [sys.executable, "-m", "serving", str(file), "--retriever", _NAME, "--port", "0"]
+    command = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--retriever", _NAME, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             address = next(line for line in process.stdout or () if line.startswith("serving ")).split()[-1]

@@ -5,7 +5,7 @@ the folder in which they meet: it holds `request.json`, and the bytes that lie i
 reading writes them, and, written last, `reading.json`, or `failure.json`. Where neither is there, the process came to
 an end that nobody told. What reading may take is told in advance, and held to by the system.
 
-`python -m data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders.
+`python -m mrc_workbench.data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders.
 """
 
 import errno
@@ -38,7 +38,7 @@ from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.workspace import PROJECT, read_json, workspace, write_json, write_text
+from mrc_workbench.data.workspace import IMPORT_ROOT, read_json, workspace, write_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +212,7 @@ def fresh(folder: Path) -> int:
     with (folder / "log.txt").open("wb") as log:
         command = [*_COMMAND, str(folder)]
         return subprocess.Popen(  # noqa: S603 - a list of our own words
-            command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command, cwd=IMPORT_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         ).pid
 
 
@@ -251,7 +251,7 @@ def _start_server() -> None:
     """Start what copies itself for every file. It ends with this process, which holds its input."""
     server = subprocess.Popen(  # noqa: S603 - a list of our own words
         [*_COMMAND, "--serve"],
-        cwd=PROJECT,
+        cwd=IMPORT_ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -1,17 +1,11 @@
-"""`python -m data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
+"""`mrc data inspect FILE`: what is understood of a file, what is wrong with it, and what it is like.
 
 `keep` puts a file among the sets of the workspace, such as one too large to be uploaded; `write` writes a set as BEIR
 or MTEB do; `inspect-pairs` and `keep-pairs` are for files of sentence pairs; `make-questions` makes questions of a
 set's passages.
 """
 
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
-
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,9 +38,9 @@ from mrc_workbench.data.workspace import is_of_the_disk, replacing
 commands = commands_of("data", "Look at question sets and sets of sentence pairs.")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; return 0, 1 where the data cannot be used, or not be kept, 2 where the words make no sense."""
-    return run(commands, words, _refused)
+    return run(commands, words)
 
 
 def _refused(error: Exception) -> int:
@@ -59,6 +53,8 @@ def _refused(error: Exception) -> int:
         tell(f"error: {error}", error=True)
     return 1
 
+
+commands.refused = _refused
 
 _FILE_HELP = (
     "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "
@@ -209,7 +205,9 @@ def keep_pairs(
 
 
 about = "make questions of the passages of a set, to train with"
-commands.command("data.generate.cli:make_questions", name="make-questions", help=about)  # of a room above this one
+commands.command(
+    "mrc_workbench.data.generate.cli:make_questions", name="make-questions", help=about
+)  # read when it is called
 
 
 def _read_pairs(
@@ -227,7 +225,3 @@ def _read_pairs(
     told = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
     reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **told))
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,12 @@
 """One shape for every command line: typed functions are the commands, their docstrings are the help.
 
-A room's `__main__.py` makes `commands = commands_of("retrieval", "...")`, puts functions into it by `@commands.command`
-and runs them as those of `python -m retrieval`. `mrc.py` puts the rooms together under one word.
+The `cli.py` of a room makes `commands = commands_of("retrieval", "...")` and adds functions by `@commands.command`.
+`workbench/cli.py` puts the rooms together as `mrc`, which is `python -m mrc_workbench`, too.
 """
 
 import inspect
 import json
 import signal
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, asdict, fields
@@ -34,11 +33,21 @@ _EVERYWHERE = """Every command takes:
 --progress auto|plain|json|none: how to show progress on stderr (auto: a line a minute outside a terminal)"""
 _STOPPED = 128 + signal.SIGINT
 _NOTHING_DONE = 2
+Refused = Callable[[Exception], int]
 
 
-def commands_of(name: str, about: str, **options: Any) -> App:
-    """Return the commands of a room, empty yet: functions that return an exit status are put in by `.command`."""
-    return App(
+class Commands(App):
+    """Commands, and how they report an error of the work; without `refused` it is one line, and the status is 2."""
+
+    refused: Refused | None = None
+
+
+def commands_of(name: str, about: str, *, refused: Refused | None = None, **options: Any) -> Commands:
+    """Return the commands of a room, empty yet: functions that return an exit status are put in by `.command`.
+
+    `refused` reports an error of the work and returns the exit status.
+    """
+    commands = Commands(
         name=name,
         help=about,
         help_format="markdown",
@@ -53,20 +62,19 @@ def commands_of(name: str, about: str, **options: Any) -> App:
         suppress_keyboard_interrupt=False,
         **{"version_flags": ()} | options,
     )
+    commands.refused = refused
+    return commands
 
 
-def run(room: App, words: Sequence[str] | None = None, refused: Callable[[Exception], int] | None = None) -> int:
-    """Carry out what follows `python -m ROOM`, the process's own words unless others are given; see `carry_out`."""
-    python = commands_of("python -m", "")
-    python.command(room)
-    return carry_out(python, [room.name[0], *(sys.argv[1:] if words is None else words)], refused)
+def run(room: App, words: Sequence[str]) -> int:
+    """Run what follows `mrc ROOM` on the command line; returns the exit status, see `carry_out`."""
+    mrc = commands_of("mrc", "")
+    mrc.command(room)
+    return carry_out(mrc, [room.name[0], *words])
 
 
-def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception], int] | None = None) -> int:
-    """Do what words say; returns the exit status: 2 where nothing could be done, 130 after Ctrl-C.
-
-    `refused` tells an error of the work in another way than as one line, and returns the status.
-    """
+def carry_out(commands: App, words: Sequence[str]) -> int:
+    """Do what words say; returns the exit status: 2 where nothing could be done, 130 after Ctrl-C."""
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()
@@ -77,12 +85,19 @@ def carry_out(commands: App, words: Sequence[str], refused: Callable[[Exception]
         return _refused(error)
     except (Failure, OSError, ValueError, MemoryError) as error:
         end_progress_line()
-        return refused(error) if refused is not None and not isinstance(error, MemoryError) else _refused(error)
+        return _refused(error) if isinstance(error, MemoryError) else _refusal_of(commands, words)(error)
     except KeyboardInterrupt as stopped:
         end_progress_line()
         tell(str(stopped) or "Stopped.", error=True)
         return _STOPPED
     return int(status or 0)
+
+
+def _refusal_of(commands: App, words: Sequence[str]) -> Refused:
+    """Return how the room that these words name reports an error."""
+    _, rooms, _ = commands.parse_commands(words)
+    named = (room.refused for room in reversed(rooms) if isinstance(room, Commands) and room.refused)
+    return next(named, _refused)
 
 
 def _refused(error: Exception) -> int:

@@ -25,6 +25,9 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
+IMPORT_ROOT = next(
+    one for one in (PROJECT, PROJECT.parent) if (one / "mrc_workbench").is_dir()
+)  # holds the import root
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")
 _acting: ContextVar[str | None] = ContextVar("_acting", default=None)

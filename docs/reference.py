@@ -29,16 +29,24 @@ from mrc_workbench.training.recipe import RECIPES  # noqa: E402
 
 _FEW = 3  # rows of a table that may stand again
 _HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
-ROOMS = ("data", "retrieval", "serving", "training", "embeddings", "reading", "language", "text")
+COMMANDS = {  # where the commands of a name are defined
+    "data": "data",
+    "retrieval": "retrieval",
+    "serve": "workbench.serving",
+    "train": "training",
+    "embeddings": "labs.embeddings",
+    "reading": "labs.reading",
+    "language": "labs.language",
+    "text": "data.text",
+}
 _COMMANDS_HEAD = """\
 # Commands
 
-Each room of the project has its commands: `python -m ROOM COMMAND`. `--help` after any of them prints what stands here,
-`-v` adds what the libraries say. A command ends with 0 when it has done what was asked, and with 1 or 2 when it has
-not.
+Every command is `mrc`, which `pip install .` installs; in a checkout it is `python -m mrc_workbench`. `--help` after
+any command prints what stands here, `-v` adds what the libraries say. A command ends with 0 when it has done what was
+asked, and with 1 or 2 when it has not.
 
-Where the project is installed (`pip install .`), they are `mrc ROOM COMMAND`, too; trainings are `mrc train KIND`,
-`mrc compare` is `mrc retrieval compare`, `mrc serve` is `python -m serving REFERENCE`, and `mrc app` serves the app.
+`mrc app` serves the app, and `mrc compare` is `mrc retrieval compare`.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
@@ -59,16 +67,16 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the written pages to the files of the site."""
     for path, write in PAGES.items():
         files.append(File.generated(config, path, content=write()))
-    files.append(File.generated(config, "icon.svg", abs_src_path=str(ROOT / "views" / "icon.svg")))
+    files.append(File.generated(config, "icon.svg", abs_src_path=str(ROOT / "workbench" / "views" / "icon.svg")))
     return files
 
 
 def commands() -> str:
     """Return the page of all commands with their flags."""
     lines = [_COMMANDS_HEAD]
-    for room in ROOMS:
-        app: App = import_module(f"{room}.__main__").commands
-        lines += [f"## {room}\n", f"{cleandoc(app.help or '')}\n", *_commands(app, f"python -m {room}")]
+    for name, room in COMMANDS.items():
+        app: App = import_module(f"mrc_workbench.{room}.cli").commands
+        lines += [f"## {name}\n", f"{cleandoc(app.help or '')}\n", *_commands(app, f"mrc {name}")]
     return "\n".join(lines)
 
 

@@ -33,7 +33,8 @@ DEFAULT_CROSS_ENCODER = "klue/roberta-base"
 DEFAULT_MASKED_LANGUAGE_MODEL = "klue/roberta-base"
 DEFAULT_READER = "klue/roberta-base"
 _STARTER_VERSION = 4  # raise when a starter model of the same corpus would come out different
-_STARTER_MODULES = ("models.starter.", "retrieval.starter.")  # the second in models trained before it moved
+# the others are in models saved before the module moved
+_STARTER_MODULES = ("mrc_workbench.models.starter.", "models.starter.", "retrieval.starter.")
 _RUN_ID = re.compile("[0-9A-Za-z][0-9A-Za-z-]*")  # no path
 _HUB_NAME = r"(?!\.|-)[A-Za-z0-9_.-]{1,96}(?<!\.|-)"
 _HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_NAME}(/{_HUB_NAME})?")  # as the hub has them

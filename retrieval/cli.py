@@ -1,12 +1,6 @@
-"""`python -m retrieval compare EXPERIMENT.toml --out DIR`, what is done with comparisons that are kept, `encode`."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc compare EXPERIMENT.toml --out DIR`, what is done with comparisons that are kept, `encode`."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from mrc_workbench.data.commands import AsJson, commands_of, run, stop_message
-from mrc_workbench.data.jobs.detached import handed_over
+from mrc_workbench.data.jobs.detached import PROGRAM, handed_over
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status
 from mrc_workbench.data.jobs.work import carried_out_alone, progress_writer
 from mrc_workbench.data.records import QuestionSet
@@ -52,7 +46,7 @@ _CONTINUES = "Stopped. Finished work is kept in the workspace: run the same comm
 _NONE_YET = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, 1 where a retriever failed, 2 where nothing could be done."""
     return run(commands, words)
 
@@ -102,9 +96,8 @@ def compare_command(
         _store(comparison, found, origin, asked.data)
         status = _report(comparison, gate)
         if out:
-            from mrc_workbench.retrieval.report.exports import (
-                save,  # draws with a library that a page's job does not wait for
-            )
+            # draws with a library that a page's job does not wait for
+            from mrc_workbench.retrieval.report.exports import save
 
             save(comparison, out, origin, language)
     return status
@@ -148,7 +141,7 @@ def _compare_for_the_page(experiment: Path, out: Path, *, rest: bool) -> int:
     status = carried_out_alone(job, work)
     if is_left and not job.asked_to_stop:
         words = ("compare", experiment, "--out", out, "--tell", "--rest")
-        if process := handed_over("retrieval", *words, log=out / "log.txt"):
+        if process := handed_over(PROGRAM, "retrieval", *words, log=out / "log.txt"):
             write_bases(read_experiment(experiment))  # while that one reads its libraries
             process.wait()
             return 0 if job.done else 2
@@ -274,7 +267,3 @@ def table(comparison: Comparison) -> str:
         rows.append((result.name, [f"{100 * means[one]:.2f}" if one in means else missing for one in measures]))
     counts = f"{len(of.questions):,} questions, {len(of.passages):,} passages, in percent"
     return "\n".join([counts, *aligned(map(label, measures), rows, 8)])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""`python -m retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
+"""`mrc retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

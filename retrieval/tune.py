@@ -1,4 +1,4 @@
-"""`python -m retrieval tune EXPERIMENT.toml RETRIEVER`: values selected on validation questions, cross-validated.
+"""`mrc retrieval tune EXPERIMENT.toml RETRIEVER`: values selected on validation questions, cross-validated.
 
 k1 and b of a BM25, or the layers of late interaction.
 """

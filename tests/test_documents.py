@@ -29,7 +29,17 @@ DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
 PAGES = [*READMES, PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 WRITTEN = {"reference/commands.md", "reference/experiment.md", "reference/training.md", "changelog.md"}
-ROOMS = ("data", "retrieval", "serving", "training", "embeddings", "reading", "language", "text", "benchmarks")
+COMMANDS = {  # where the commands of a name are defined
+    "data": "data",
+    "retrieval": "retrieval",
+    "serve": "workbench.serving",
+    "train": "training",
+    "embeddings": "labs.embeddings",
+    "reading": "labs.reading",
+    "language": "labs.language",
+    "text": "data.text",
+}
+ROOMS = ("data", "models", "retrieval", "training", "labs", "workbench", "benchmarks", "docs", "tests", "mrc_workbench")
 # programs of others: what follows them is not looked at, but for paths
 OTHERS = ("pip", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite", "cd")
 
@@ -68,9 +78,9 @@ def require_known(words: list[str]) -> None:
     program = Path(words[0]).name
     if "-m" in words and program in ("python", "torchrun"):
         at = words.index("-m")
-        require_room_command(words[at + 1], words[at + 2 :])
+        require_module(words[at + 1], words[at + 2 :])
     elif program == "mrc":
-        require_mrc_command(words[1], words[2:])
+        require_command(words[1], words[2:])
     elif program == "make":
         assert re.search(rf"^{words[1]}:", (PROJECT / "Makefile").read_text(), re.MULTILINE), words
     elif program == "streamlit":
@@ -86,12 +96,12 @@ def require_known(words: list[str]) -> None:
             assert (PROJECT / word).exists(), word
 
 
-def require_room_command(room: str, words: list[str]) -> None:
-    assert room in ROOMS
-    if room == "benchmarks":  # not imported: it reads what every benchmark needs
+def require_module(module: str, words: list[str]) -> None:
+    if module == "benchmarks":  # not imported: it reads what every benchmark needs
         assert set(words) <= benchmarks()
         return
-    import_module(f"{room}.__main__").commands.parse_args(words, exit_on_error=False, print_error=False)
+    assert module == "mrc_workbench"
+    require_command(words[0], words[1:])
 
 
 def benchmarks() -> set[str]:
@@ -99,12 +109,13 @@ def benchmarks() -> set[str]:
     return set(re.findall(r"\w+", (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")))
 
 
-def require_mrc_command(room: str, words: list[str]) -> None:
-    if room == "app":
+def require_command(name: str, words: list[str]) -> None:
+    if name == "app":
         return
-    if room == "compare":
-        room, words = "retrieval", [room, *words]
-    require_room_command({"train": "training", "serve": "serving"}.get(room, room), words)
+    if name == "compare":
+        name, words = "retrieval", [name, *words]
+    commands = import_module(f"mrc_workbench.{COMMANDS[name]}.cli").commands
+    commands.parse_args(words, exit_on_error=False, print_error=False)
 
 
 def test_readme_is_a_page() -> None:
@@ -134,11 +145,12 @@ def test_commands_are_commands(block: str) -> None:
 def test_commands_in_sentences_are_commands() -> None:
     for page in PAGES:
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-        for room, command in re.findall(r"`python -m (\w+) ([a-z][\w-]*)[^`]*`", text):
-            if room == "benchmarks":
-                require_room_command(room, [command])
-                continue
-            assert command in import_module(f"{room}.__main__").commands, (page, command)
+        for name in re.findall(r"`python -m benchmarks ([a-z][\w-]*)[^`]*`", text):
+            require_module("benchmarks", [name])
+        for name, command in re.findall(r"`(?:mrc|python -m mrc_workbench) (\w+)(?: ([a-z][\w-]*))?[^`]*`", text):
+            assert name in (*COMMANDS, "app", "compare"), (page, name)
+            if command and name in COMMANDS and name != "serve":
+                assert command in import_module(f"mrc_workbench.{COMMANDS[name]}.cli").commands, (page, command)
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
@@ -205,7 +217,8 @@ def test_links_and_paths_lead_somewhere(page: Path) -> None:
         if not link.startswith(("http:", "https:")):
             target = (page.parent / link).resolve()
             assert target.exists() or str(target).removeprefix(f"{DOCS}/") in WRITTEN, link
-    rooms = "|".join((*ROOMS, "docs", "tests", "views", "models", "jobs", "chat", "questions"))
+    before = ("text", "chat", "questions", "jobs", "embeddings", "language", "reading", "serving", "views")
+    rooms = "|".join((*ROOMS, *(() if page.name == "CHANGELOG.md" else before)))
     for path in re.findall(rf"`((?:{rooms})/[\w./-]*)`", text):
         assert (PROJECT / path).exists(), path
 
@@ -237,5 +250,5 @@ def test_the_site_is_built_and_asks_no_other_host(tmp_path: Path) -> None:
         assert not asked, (page.name, asked)
         assert 'class="mermaid"' not in html  # the theme would ask for its library elsewhere
     commands = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
-    for room in ROOMS[:-1]:
-        assert f"python -m {room} " in commands
+    for name in COMMANDS:
+        assert f"mrc {name} " in commands

@@ -23,7 +23,7 @@ kind = "dense"
 name = "Dense"
 model = {model}
 """
-TRAINING = ("training", "cross-encoder", "--data", "sample", "--base", "starter", "--epochs", "0.2")
+TRAINING = ("mrc_workbench", "train", "cross-encoder", "--data", "sample", "--base", "starter", "--epochs", "0.2")
 OF_LIBRARIES = ("Loading weights", "LOAD REPORT", "it/s]", "Warning", "dtype", "'train_runtime'")
 
 

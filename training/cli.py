@@ -1,9 +1,4 @@
-"""`python -m training`: train, stand in line, stop, resume, and see what there is, without the page."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc train`: train, stand in line, stop, resume, and see what there is, without the page."""
 
 import json
 import os
@@ -59,14 +54,14 @@ _A_MODEL = {
 Reference = Annotated[str, Parameter(help="id of the run, as `list` shows it, or its folder")]
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0 when done, 1 when failed, 2 when not started, 130 after Ctrl-C."""
-    return run(_commands("training"), words)
+    return run(_commands(), words)
 
 
-def _commands(name: str) -> App:
+def _commands() -> App:
     about = "Train models, find settings, and manage runs. Defaults are those of the starter; other bases have theirs."
-    commands = commands_of(name, about)
+    commands = commands_of("train", about)
     for kind in RECIPES:
         commands.command(_training_of(kind), name=kind, help=f"Train {_A_MODEL.get(kind, kind)}.")
     commands.command(find_settings_commands(), name="find-settings")
@@ -310,11 +305,7 @@ def _print_estimate(plan: Plan) -> int:
 
 
 def __getattr__(name: str) -> App:
-    """Make `commands`, or `train_commands` for `mrc train`, for who asks: a training that is carried out needs none."""
-    if name in (names := {"commands": "training", "train_commands": "train"}):
-        return _commands(names[name])
+    """Make `commands` when they are asked for: other users of this module do without the options of every kind."""
+    if name == "commands":
+        return _commands()
     raise AttributeError(name)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

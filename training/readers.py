@@ -267,7 +267,8 @@ def located(question: Question, text: str) -> Located:
     """Find the answers of a question in a passage.
 
     Where the file says at which letter an answer begins and it does, that is it. Where it does not, the same words
-    nearest to that letter are; and where nothing is said, all of them that may be meant (`data.text.marking.answer_spans`).
+    nearest to that letter are; and where nothing is said, all of them that may be meant, see
+    `data.text.marking.answer_spans`.
     """
     starts = question.starts or (-1,) * len(question.answers)
     claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]

@@ -7,8 +7,9 @@ from mrc_workbench.training.language.recipe import LanguageRecipe
 from mrc_workbench.training.options.questions import READER
 from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL, SENTENCES
+from mrc_workbench.training.rankers.cross_encoder import CrossEncoderRecipe
 from mrc_workbench.training.rankers.material import RANKERS
-from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
+from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, LateRecipe, SparseEncoderRecipe
 from mrc_workbench.training.readers import ReaderRecipe
 from mrc_workbench.training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
 

@@ -1,4 +1,4 @@
-"""`mrc`: the app and the commands of all rooms under one word.
+"""`mrc`, or `python -m mrc_workbench`: the app and the commands of all rooms under one word.
 
 `mrc app` serves the app, `mrc compare FILE --out DIR` runs an experiment, `mrc train KIND` trains a model. Each room is
 read only when one of its commands is given: `mrc --help` waits for no library.
@@ -9,42 +9,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent  # the rooms lie beside this file, in a checkout and where it is installed
-sys.path.insert(0, str(ROOT))
-
-from mrc_workbench.data.interrupts import end_on_ctrl_c, raise_on_ctrl_c
-
-end_on_ctrl_c()
-
 from mrc_workbench.data.commands import carry_out, commands_of
+from mrc_workbench.data.workspace import PROJECT
 
-raise_on_ctrl_c()
-
-_ROOMS = {
-    "data": "Inspect, store and write question sets and sentence pairs.",
-    "retrieval": "Compare retrievers, and manage stored comparisons.",
-    "train": "Train models, find settings, and manage runs.",
-    "reading": "Score answers, and evaluate readers on retrieved passages.",
-    "embeddings": "Measure sentence encoders on sentence pairs.",
-    "language": "Compare tokenizers, and store texts to learn from.",
-    "text": "Store dictionaries for the analyzers.",
+_COMMANDS = {  # a name, where its commands are defined, and what they do
+    "compare": ("retrieval.cli:compare_command", "Run an experiment file, and store the comparison."),
+    "serve": ("workbench.serving.cli:serve", "Serve retrievers over HTTP."),
+    "data": ("data.cli:commands", "Inspect, store and write question sets and sentence pairs."),
+    "retrieval": ("retrieval.cli:commands", "Compare retrievers, and manage stored comparisons."),
+    "train": ("training.cli:commands", "Train models, find settings, and manage runs."),
+    "reading": ("labs.reading.cli:commands", "Score answers, and evaluate readers on retrieved passages."),
+    "embeddings": ("labs.embeddings.cli:commands", "Measure sentence encoders on sentence pairs."),
+    "language": ("labs.language.cli:commands", "Compare tokenizers, and store texts to learn from."),
+    "text": ("data.text.cli:commands", "Store dictionaries for the analyzers."),
 }
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
-    if not (ROOT / "pyproject.toml").exists():  # installed: what people make stays with them, where they work
+    if not (PROJECT / "pyproject.toml").exists():  # installed: what people make stays with them, where they work
         os.environ.setdefault("MRC_WORKSPACE", str(Path.cwd() / "workspace"))
     about = "Which retrieval works on your passages and questions."
     commands = commands_of("mrc", about, version=_version, version_flags=("--version",))
     commands.command(_app, name="app")
-    commands.command(
-        "retrieval.cli:compare_command", name="compare", help="Run an experiment file, and store the comparison."
-    )
-    commands.command("workbench.serving.cli:serve", name="serve", help="Serve retrievers over HTTP.")
-    for name, about in _ROOMS.items():
-        place = "training.cli:train_commands" if name == "train" else f"{name}.__main__:commands"
-        commands.command(place, name=name, help=about)
+    for name, (module, help_line) in _COMMANDS.items():
+        commands.command(f"mrc_workbench.{module}", name=name, help=help_line)
     return carry_out(commands, sys.argv[1:] if words is None else words)
 
 
@@ -56,7 +45,7 @@ def _app(*streamlit: str) -> int:
     streamlit
         options of `streamlit run`, after `--`: `mrc app -- --server.port 8600`
     """
-    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(ROOT / "app.py"), *streamlit])
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(PROJECT / "app.py"), *streamlit])
 
 
 def _version() -> str:
@@ -66,7 +55,3 @@ def _version() -> str:
         return version("mrc-workbench")
     except PackageNotFoundError:  # a checkout that nobody installed
         return "not installed"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -217,7 +217,7 @@ def _said(turn: Turn) -> dict[str, Any]:
             words += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
     if turn.kind == BI_ENCODER:
         words += ["--frozen-layers", "0", "--no-shared-passages"]
-    command = [sys.executable, "-m", "training", turn.kind, *words]
+    command = [sys.executable, "-m", "mrc_workbench", "train", turn.kind, *words]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{\n") :])
     return found

@@ -52,7 +52,16 @@ def cold_and_warm() -> list[str]:
 
 
 def _seconds(experiment: Path, folder: Path, *options: str) -> float:
-    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(folder / "out"), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "mrc_workbench",
+        "compare",
+        str(experiment),
+        "--out",
+        str(folder / "out"),
+        *options,
+    ]
     environment = {**os.environ, "MRC_WORKSPACE": str(folder / "workspace")}
     start = time.perf_counter()
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -176,7 +185,7 @@ def _models(folder: Path) -> dict[str, Path]:
 def _ours(folder: Path, models: dict[str, Path], depth: int, weight: float) -> Told:
     experiment, out = folder / "experiment.toml", folder / "out"
     experiment.write_text(_EXPERIMENT.format(data=korquad(), depth=depth, weight=weight, **models), encoding="utf-8")
-    command = [sys.executable, "-m", "retrieval", "compare", str(experiment), "--out", str(out)]
+    command = [sys.executable, "-m", "mrc_workbench", "compare", str(experiment), "--out", str(out)]
     seconds, _ = _run(command, {"MRC_WORKSPACE": str(folder / "workspace")})
     retrievers = json.loads((out / "scores.json").read_text(encoding="utf-8"))["retrievers"]
     return Told(seconds, own_seconds(retrievers), retrievers)

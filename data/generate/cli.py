@@ -1,46 +1,23 @@
-"""`python -m data make-questions SET`: questions made of the passages of a set, kept as a set of their own."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc data make-questions SET`: questions made of the passages of a set, kept as a set of their own."""
 
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mrc_workbench.data.commands import commands_of, run, stop_message, takes
+from mrc_workbench.data.commands import stop_message, takes
 from mrc_workbench.data.generate.make import MadeQuestions, MakerOptions
 from mrc_workbench.data.generate.make import make_questions as make
 from mrc_workbench.data.records import Maker
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
-from mrc_workbench.data.workspace import error_message
 from mrc_workbench.models.llm.endpoint import MODEL, Endpoint
 
 _PREVIEWED = 5  # passages
 _SHOWN = 5  # questions, and passages without one
 
 
-commands = commands_of("questions", "Questions made of the passages of a set.")
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, 1 where no question could be made, 130 where it was stopped."""
-    return run(commands, words, refused)
-
-
-def refused(error: Exception) -> int:
-    """Tell why no question could be made."""
-    tell(f"error: {error_message(error)}", error=True)
-    return 1
-
-
-@commands.command
 @takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))
 def make_questions(
     set: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")],
@@ -71,7 +48,7 @@ def make_questions(
     tell("\n".join(_lines(found)))
     if not preview:
         kept = keep(found.question_set, source=question_set.name)
-        tell(f"Kept as {kept.key}: `python -m training bi-encoder --data {kept.key}` trains with them")
+        tell(f"Kept as {kept.key}: `mrc train bi-encoder --data {kept.key}` trains with them")
     return 0
 
 
@@ -92,7 +69,3 @@ def _lines(found: MadeQuestions) -> list[str]:
 
 def _report(done: int, total: int) -> None:
     report_progress(f"{done:,} of {total:,} passages", done / max(1, total))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

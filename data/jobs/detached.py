@@ -12,9 +12,10 @@ from typing import Any
 
 from mrc_workbench.data.jobs.fork_server import READ_ON, received, send
 from mrc_workbench.data.jobs.machine import Process, process_of
-from mrc_workbench.data.workspace import PROJECT, USER, shared_workspace, user
+from mrc_workbench.data.workspace import IMPORT_ROOT, USER, shared_workspace, user
 
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
+PROGRAM = "mrc_workbench"  # `python -m mrc_workbench` runs the commands of the project
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
 _PLACE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
 _LIGHT = "light"  # the second server's socket, beside the first one's
@@ -36,7 +37,7 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
     with log.open("ab") as output:
         fresh = subprocess.Popen(  # noqa: S603 - a list of our own words
             [sys.executable, "-m", module, *request["words"]],
-            cwd=PROJECT,
+            cwd=IMPORT_ROOT,
             env=request["environment"],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -94,7 +95,7 @@ def start_fork_server() -> None:
         inherited = (listener.fileno(), light.fileno(), life_line)
         subprocess.Popen(  # noqa: S603 - a list of our own words
             [sys.executable, "-m", "mrc_workbench.data.jobs.fork_server", *map(str, inherited)],
-            cwd=PROJECT,
+            cwd=IMPORT_ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=inherited,

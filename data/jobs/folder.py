@@ -19,7 +19,7 @@ from filelock import FileLock
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.machine import Process
 from mrc_workbench.data.workspace import (
     are_limited,
@@ -222,8 +222,8 @@ class Job:
             beside = [Job(path.parent) for path in self.folder.parent.glob("*/status.json")]
             require_place(sum(job.status().at_work for job in beside))
 
-    def launch(self, module: str, *words: object, light: bool = False) -> None:
-        """Start its process, `python -m MODULE WORDS`, at once; an earlier result goes.
+    def launch(self, *words: object, light: bool = False) -> None:
+        """Start its process, `python -m mrc_workbench WORDS`, at once; an earlier result goes.
 
         A `light` one begins without a model's libraries, see `detached`. Where one is at work on it, whoever started
         that, it stays the only one. Raises `OSError`: the disk is full.
@@ -235,7 +235,7 @@ class Job:
             self.result.unlink(missing_ok=True)
             for name in ("stop", "log.txt", "status.json", "progress.jsonl"):
                 (self.folder / name).unlink(missing_ok=True)
-            pid, pid_started = detached(module, *words, log=self.folder / "log.txt", light=light)
+            pid, pid_started = detached(PROGRAM, *words, log=self.folder / "log.txt", light=light)
             if not (self.folder / "status.json").exists():  # it may have begun to tell by itself
                 self.write_status(Status(State.RUNNING, started=time.time(), pid=pid, pid_started=pid_started))
 
@@ -271,10 +271,10 @@ class RequestJob(Job, Generic[R]):
     """The job of one request, `workspace/<place>/<key>/`: the request as JSON, and what comes of it.
 
     The key is made of what decides the result, so what was asked before is there already. The process runs
-    `python -m <place> run FOLDER`, so that the page that asks imports no torch, and may be closed.
+    `mrc <place> run FOLDER`, so that the page that asks imports no torch, and may be closed.
     """
 
-    place: ClassVar[str]  # the folder of its kind in the workspace, and the room whose command carries it out
+    place: ClassVar[str]  # the folder of its kind in the workspace, and the command whose `run` carries it out
     form: ClassVar[TypeAdapter[Any]]  # of requests
     versions: ClassVar[tuple[int | str, ...]]  # raised when results of the same request change
     file: ClassVar[str] = "request.json"

@@ -1,4 +1,4 @@
-"""`python -m data.jobs.fork_server`: has read the libraries and does nothing but fork, so that jobs begin at once.
+"""`python -m mrc_workbench.data.jobs.fork_server` has read the libraries and does nothing but fork: jobs begin at once.
 
 To read torch and what stands on it takes a fresh process several seconds, every time. The fork server reads them once,
 while no job works, and the processes that it forks share them. It reads nothing of ours but what it needs of this room:
@@ -64,7 +64,7 @@ def main() -> None:
     """
     listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     life_line = int(sys.argv[3])
-    setproctitle("python -m data.jobs.fork_server")
+    setproctitle("python -m mrc_workbench.data.jobs.fork_server")
     hold_freed_memory()
     gc.disable()  # what is read here stays
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
@@ -92,7 +92,7 @@ def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, 
     is_second = os.fork() == 0
     os.close(tie if is_second else tied)
     if is_second:
-        setproctitle("python -m data.jobs.fork_server light")
+        setproctitle("python -m mrc_workbench.data.jobs.fork_server light")
         listener.close()
         asked = _serve(light, [life_line, tied], given, [], None)
     else:

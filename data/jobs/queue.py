@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
 from mrc_workbench.data.jobs.machine import Process, this_process
 from mrc_workbench.data.workspace import read_json, require_place, require_room, workspace, write_json
@@ -46,10 +46,10 @@ _HOLDER = TypeAdapter(Holder)
 class Queue(Generic[J]):
     """The queue of a workspace for jobs that need the machine to themselves.
 
-    `python -m MODULE work` is its worker, `python -m MODULE run FOLDER` carries one job out. `jobs` lists them all.
+    `mrc COMMAND work` is its worker, `mrc COMMAND run FOLDER` carries one job out. `jobs` lists them all.
     """
 
-    module: str
+    command: str
     place: str  # the workspace's folder that holds the jobs' folders
     jobs: Callable[[], Sequence[J]]
 
@@ -88,7 +88,7 @@ class Queue(Generic[J]):
 
     def start_worker(self) -> None:
         """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(self.module, "work", log=workspace() / self.place / ".worker.log")
+        detached(PROGRAM, self.command, "work", log=workspace() / self.place / ".worker.log")
 
     def keep_going(self) -> None:
         """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
@@ -102,7 +102,7 @@ class Queue(Generic[J]):
             # one with a process is a command's, which waits for its turn by itself
             while job := next((job for job in self.queued() if not job.status().pid), None):
                 sent = job.status().queued
-                detached(self.module, "run", job.folder, log=job.folder / "log.txt").wait()
+                detached(PROGRAM, self.command, "run", job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
                 if status.state is State.QUEUED and status.queued == sent:  # its process never got to say anything
                     job.write_status(replace(status, state=State.INTERRUPTED))

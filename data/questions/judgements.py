@@ -1,7 +1,7 @@
 """What a person says of a set: passages and answers that are right or not, hard negatives, and notes.
 
 Judgements are how documents become a test set: kept in `workspace/judgements/<fingerprint>.json`, a file for each
-corpus, so that sets that share their passages share them. What models judge stands beside it: see `data.generate.judge`.
+corpus, so that sets that share their passages share them. `data.generate.judge` stores what models judge beside it.
 Earlier versions read the file as if only what is right had been judged. Remarks are kept in
 `workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
 

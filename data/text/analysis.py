@@ -1,5 +1,5 @@
-"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.located` says where
-they are in the text.
+"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.located` says
+where they are in the text.
 
 Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
 an analysis takes an `Analyzer` as well, which is one without options.

@@ -1,11 +1,5 @@
-"""`python -m text`: the dictionaries of the workspace."""
+"""`mrc text`: the dictionaries of the workspace."""
 
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
-
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -21,15 +15,18 @@ from mrc_workbench.data.workspace import error_message
 commands = commands_of("text", "User dictionaries for the analyzers.")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, or 2 where nothing was done."""
-    return run(commands, words, _refused)
+    return run(commands, words)
 
 
 def _refused(error: Exception) -> int:
     for line in (error_message(error), *(error.others if isinstance(error, DictionaryError) else ())):
         tell(f"error: {line}", error=True)
     return 2
+
+
+commands.refused = _refused
 
 
 @commands.command(name="keep-dictionary")
@@ -56,7 +53,3 @@ def dictionaries(*, as_json: AsJson = False) -> int:
 
 def _line(kept: StoredDictionary) -> str:
     return f"{kept.reference}  {kept.words:>9,} words  {kept.synonyms:>9,} groups of synonyms  {kept.name}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

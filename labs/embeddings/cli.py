@@ -1,16 +1,10 @@
-"""`python -m embeddings evaluate --data FILE --model MODEL`: sentence encoders on a set of pairs.
+"""`mrc embeddings evaluate --data FILE --model MODEL`: sentence encoders on a set of pairs.
 
-`python -m embeddings run FOLDER` does what a page asked for: arrays, and figures beside them.
+`mrc embeddings run FOLDER` does what a page asked for: arrays, and figures beside them.
 """
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
 
 import json
 import logging
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -49,7 +43,7 @@ _ENCODING = 0.8  # share of the work of a map
 commands = commands_of("embeddings", "Measure sentence encoders.")
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, 1 where a model failed, 2 where nothing could be done."""
     return run(commands, words)
 
@@ -166,7 +160,3 @@ def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) ->
             logger.exception("model %r cannot encode", model)
             told[model] = failure_dict(error)
     return arrays, {"models": told}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

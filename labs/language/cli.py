@@ -1,12 +1,6 @@
-"""`python -m language`: which tokenizer cuts a text well, and the texts kept to learn from."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc language`: which tokenizer cuts a text well, and the texts kept to learn from."""
 
 import json
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -115,10 +109,6 @@ def _line(kept: StoredText) -> str:
 commands.command(run_folder, name="run", show=False)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, 1 where something failed, 2 where nothing was done."""
     return run(commands, words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

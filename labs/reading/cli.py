@@ -1,12 +1,6 @@
-"""`python -m reading`: judge files of answers, or let readers answer from what retrievers find."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc reading`: judge files of answers, or let readers answer from what retrievers find."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -156,10 +150,6 @@ def run_folder(folder: Path, /) -> int:
     return request_carried_out(ReadingJob(folder), work)
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, 1 where a reader failed, 2 where nothing could be done."""
     return run(commands, words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

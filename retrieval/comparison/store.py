@@ -2,7 +2,7 @@
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
 name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
-and may be closed: a process runs `python -m retrieval compare`, and notes the figures of each retriever that is done.
+and may be closed: a process runs `mrc retrieval compare`, and notes the figures of each retriever that is done.
 """
 
 import re

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mrc_workbench.data.formats.tables import mend
-from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.data.workspace import IMPORT_ROOT
 
 # Okabe and Ito's colours, then four that stay apart from them and from each other, also for colour-blind readers; every
 # colour has a contrast of at least 2:1 on the light and on the dark background
@@ -56,7 +56,7 @@ def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "mrc_workbench.retrieval.report.drawing"],
-                cwd=PROJECT,
+                cwd=IMPORT_ROOT,
                 input=b"".join(left),
                 capture_output=True,
                 timeout=60 + 30 * len(left),  # seconds: to begin on a busy machine, and for each

@@ -182,9 +182,8 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     `origin` is the comparison's provenance, found out where left out. The folder changes in one step, and files of
     others in it stay.
     """
-    from mrc_workbench.retrieval.report.report import (
-        report,  # charts and templates: whoever only opens a comparison needs neither
-    )
+    # charts and templates: whoever only opens a comparison needs neither
+    from mrc_workbench.retrieval.report.report import report
 
     origin = origin or provenance(comparison)
     with replacing_folder(folder, last=SCORES) as new:

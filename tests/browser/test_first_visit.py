@@ -84,7 +84,7 @@ def test_the_experiment_file_gives_the_same_numbers_on_the_command_line(
     for kept in (workspace / "cache" / "rankings").iterdir():
         kept.unlink()
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    run_module("retrieval", "compare", experiment, "--out", tmp_path / "out").check_returncode()
+    run_module("mrc_workbench", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))
     for name, scores in shown.items():
         measures = {key: value for key, value in scores.items() if not key.endswith("_seconds")}

@@ -86,7 +86,7 @@ def test_the_table_equals_the_commands(
     experiment = tmp_path / "experiment.toml"
     experiment.write_bytes(download(page, "Experiment file").read_bytes())
     monkeypatch.setenv("MRC_WORKSPACE", str(workspace))
-    run_module("retrieval", "compare", experiment, "--out", tmp_path / "out").check_returncode()
+    run_module("mrc_workbench", "compare", experiment, "--out", tmp_path / "out").check_returncode()
     commanded = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["retrievers"]
     # a canvas draws the table; beside it stands a grid for screen readers, which holds what it draws
     cells = page.locator("canvas").first.locator("[role=gridcell]").all_text_contents()

@@ -302,7 +302,7 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
     rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "data", "keep-pairs", str(file)],
+        [sys.executable, "-m", "mrc_workbench", "data", "keep-pairs", str(file)],
         cwd=PROJECT,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import Job, State
 from mrc_workbench.data.jobs.machine import Process
 from mrc_workbench.data.store import CATALOG, damaged, load, stored
@@ -49,7 +49,7 @@ def killed(process: Process, seconds: float) -> bool:
 
 def comparing(folder: Path) -> Process:
     words = ("compare", folder / "experiment.toml", "--out", folder, "--tell")
-    return detached("retrieval", *words, log=folder / "log.txt")
+    return detached(PROGRAM, "retrieval", *words, log=folder / "log.txt")
 
 
 def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) -> None:
@@ -78,12 +78,12 @@ def test_keeping_a_set_leaves_it_whole_or_not_there() -> None:
     drawn, kills = np.random.default_rng(6), 0
     for _ in range(6 * TIMES):
         log = workspace() / "log.txt"
-        kills += killed(detached("data", "keep", SAMPLE, log=log), drawn.uniform(0.01, 0.6))
+        kills += killed(detached(PROGRAM, "data", "keep", SAMPLE, log=log), drawn.uniform(0.01, 0.6))
         assert damaged() == []
         for kept in stored():
             assert len(load(kept.key).passages) == kept.passages
     assert kills
-    detached("data", "keep", SAMPLE, log=workspace() / "log.txt").wait(60)
+    detached(PROGRAM, "data", "keep", SAMPLE, log=workspace() / "log.txt").wait(60)
     (kept,) = stored()
     assert load(kept.key).fingerprint == kept.fingerprint
 
@@ -92,7 +92,7 @@ def test_keeping_a_set_leaves_it_whole_or_not_there() -> None:
 def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Path) -> None:
     out = tmp_path / "elsewhere"
     words = ("--data", "sample", "--base", "starter", "--out", out, "--epochs", "1", "--batch-size", "16")
-    process = detached("training", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
+    process = detached(PROGRAM, "train", "bi-encoder", *words, "--logging-steps", "1", log=tmp_path / "log")
     run, end = Run(out), time.monotonic() + 120
     while not (run.progress() and run.progress()[-1].get("loss")):
         assert process.lives, (tmp_path / "log").read_text()
@@ -101,15 +101,18 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     assert killed(process, 0)
     assert (run.status().state, run.status().code) == (State.INTERRUPTED, "")
     assert (all_runs(), damaged_runs()) == ([], [])  # it is none of the workspace's
-    resumed = detached("training", "resume", out, log=tmp_path / "log")
+    resumed = detached(PROGRAM, "train", "resume", out, log=tmp_path / "log")
     resumed.wait(200)
     assert run.status().state is State.DONE, (tmp_path / "log").read_text()
     assert run.scores()["after"]
 
 
-def test_one_killed_before_its_first_word_is_known_as_dead_at_once(tmp_path: Path) -> None:
+def test_one_killed_before_its_first_word_is_known_as_dead_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     job = Job(tmp_path / "job")
-    job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    job.launch("-n1", "-r1", "import time; time.sleep(60)")
     assert job.running
     status = job.status()
     os.kill(status.pid, signal.SIGKILL)

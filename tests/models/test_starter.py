@@ -162,7 +162,7 @@ def test_what_bm25_has_analyzed_no_reranker_analyzes_again(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("place", ["relative", "absolute", "run"])
-@pytest.mark.parametrize("room", [None, "mrc_workbench.models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
+@pytest.mark.parametrize("room", [None, "models.starter", "models.starter.bi_encoder", "retrieval.starter.bi_encoder"])
 def test_saved_models_come_back_as_they_were(
     room: str | None, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""`python -m retrieval compare`, run as a user runs it."""
+"""`mrc retrieval compare`, run as a user runs it."""
 
 import errno
 import json
@@ -85,7 +85,7 @@ def run(experiment: str, folder: Path) -> Run:
     folder.mkdir(exist_ok=True)
     (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
     words = ("compare", folder / "experiment.toml", "--out", folder / "out")
-    done = run_module("retrieval", *words, environment={"MRC_WORKSPACE": str(folder / "workspace")})
+    done = run_module("mrc_workbench", "retrieval", *words, environment={"MRC_WORKSPACE": str(folder / "workspace")})
     return Run(done.returncode, done.stdout, done.stderr, folder / "out")
 
 
@@ -367,8 +367,8 @@ def test_what_needs_no_model_is_searched_first_and_another_process_does_the_rest
 
     seen_words: list[str] = []
 
-    def handed_over(room: str, *asked: object, log: Path) -> Other:
-        assert (room, log) == ("retrieval", job.folder / "log.txt")
+    def handed_over(program: str, room: str, *asked: object, log: Path) -> Other:
+        assert (program, room, log) == ("mrc_workbench", "retrieval", job.folder / "log.txt")
         seen_words[:] = map(str, asked)
         seen.append((finished_of(job), job.done, job.status().phase))
         return Other()

@@ -1,4 +1,4 @@
-"""`python -m retrieval encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
+"""`mrc retrieval encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.store import find
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.precision import Precision
@@ -87,7 +87,7 @@ def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
     with monkeypatch.context() as of_two:
         of_two.setenv("RANK", "0")
         of_two.setenv("WORLD_SIZE", "2")
-        first = detached("retrieval", *words, log=tmp_path / "log")
+        first = detached(PROGRAM, "retrieval", *words, log=tmp_path / "log")
     end = time.monotonic() + 120
     while not list(tmp_path.glob("*.parts/*.npz")):
         assert time.monotonic() < end

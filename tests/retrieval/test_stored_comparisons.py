@@ -170,7 +170,7 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_continues(tmp_path: Path)
     (tmp_path / "data.csv").write_text(f"question,context,answers\n{passages}", encoding="utf-8")
     retriever = '[[retriever]]\nname = "kiwi"\nkind = "bm25"\nanalyzer = "kiwi"\n'
     (tmp_path / "e.toml").write_text(f'data = "data.csv"\n{HEAD}{retriever}', encoding="utf-8")
-    command = [sys.executable, "-m", "retrieval", "compare", str(tmp_path / "e.toml"), "--progress", "json"]
+    command = [sys.executable, "-m", "mrc_workbench", "compare", str(tmp_path / "e.toml"), "--progress", "json"]
     place = {**os.environ, "MRC_WORKSPACE": str(workspace())}
     told = {"cwd": PROJECT, "env": place, "stderr": subprocess.PIPE, "text": True, "preexec_fn": _listen_to_ctrl_c}
     with subprocess.Popen(command, **told) as process:  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""`python -m retrieval tune`: the page's laboratory of k1 and b as a command."""
+"""`mrc retrieval tune`: the page's laboratory of k1 and b as a command."""
 
 import json
 from pathlib import Path

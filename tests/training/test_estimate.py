@@ -227,7 +227,7 @@ def test_more_texts_at_a_time_take_more_memory(tiny: dict[str, str], sample: Que
     # each in a new process, as this one's memory has grown already
     for size in ("4", "256"):
         words = ("--data", "sample", "--base", tiny[CROSS_ENCODER], "--batch-size", size, "--estimate")
-        told = run_module("training", "cross-encoder", *words)
+        told = run_module("mrc_workbench", "train", "cross-encoder", *words)
         assert told.returncode == 0, told.stderr
         found.append(json.loads(told.stdout[told.stdout.index("{\n") :])["memory"])
     assert found[1] > found[0] + 10**7

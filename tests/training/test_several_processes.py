@@ -89,7 +89,9 @@ def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     own = ranking(folder / "two" / "own", "starter", *ONE_EPOCH)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MRC_WORKSPACE", str(folder / "workspace"))
-        by_two = [["training", *words] for words in ([*new, "--size", "tiny"], *in_both(folder / "two"), own)]
+        by_two = [
+            ["mrc_workbench", "train", *words] for words in ([*new, "--size", "tiny"], *in_both(folder / "two"), own)
+        ]
         torchrun = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "tests.commands")
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
         done = python("-m", *torchrun, json.dumps(by_two), environment=environment)
@@ -136,8 +138,8 @@ def test_two_machines_do_what_one_does(
     assert second_of_two(encoding) == 0
     assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
     assert not (out / "encoding.json").exists()
-    training = ["training", *ranking(tmp_path / "far", "starter", *GATHERING)]
-    commands = ["tests.commands", json.dumps([["retrieval", *encoding], training])]
+    training = ["mrc_workbench", "train", *ranking(tmp_path / "far", "starter", *GATHERING)]
+    commands = ["tests.commands", json.dumps([["mrc_workbench", "retrieval", *encoding], training])]
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)

@@ -1,15 +1,9 @@
-"""`python -m serving REFERENCE`, or `mrc serve`: retrievers over HTTP, until somebody ends it."""
-
-if __name__ == "__main__":
-    from mrc_workbench.data.interrupts import end_on_ctrl_c
-
-    end_on_ctrl_c()
+"""`mrc serve REFERENCE`: retrievers over HTTP, until somebody ends it."""
 
 import json
 import logging
 import os
 import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -27,7 +21,7 @@ from mrc_workbench.workbench.serving.limits import RENAMED, AccessLog, Limits, L
 from mrc_workbench.workbench.serving.searcher import open_all
 
 commands = commands_of(
-    "serving", "Serve retrievers over HTTP: POST /search, GET /readyz, /info, /metrics and /openapi.json."
+    "serve", "Serve retrievers over HTTP: POST /search, GET /readyz, /info, /metrics and /openapi.json."
 )
 KEY = "MRC_SERVE_KEY"
 _SHORTEST_KEY = 16
@@ -81,7 +75,7 @@ def _log_to_standard_error(*, as_json: bool) -> None:
     requests.setFormatter(logging.Formatter("%(message)s"))
     warnings.setFormatter(JsonLines() if as_json else logging.Formatter("%(levelname)s: %(message)s"))
     access.handlers, access.propagate = [requests], False
-    for name in ("serving", "uvicorn"):
+    for name in (__package__, "uvicorn"):
         logging.getLogger(name).handlers = [warnings]
 
 
@@ -128,10 +122,6 @@ def _shown(listening: socket.socket) -> str:
     return f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str]) -> int:
     """Run the command; returns its exit status: 0, or 2 where nothing could be served."""
     return run(commands, words)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

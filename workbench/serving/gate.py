@@ -18,7 +18,7 @@ from mrc_workbench.workbench.serving.messages import Refused
 from mrc_workbench.workbench.serving.metrics import Metrics
 
 logger = logging.getLogger(__name__)
-access = logging.getLogger("serving.access")
+access = logging.getLogger(f"{__package__}.access")
 GONE = 499  # the client closed the connection: nobody reads this status
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")

@@ -14,7 +14,7 @@ from mrc_workbench.workbench.views.uploads import UPLOADS
 
 _KEPT = ("data", "lang")  # of an address, on the way to another page
 FIRST = "first"  # path of the first page, which Streamlit serves without one
-MISSING = "page-not-found"  # where an address of several levels leads, which `address` tells; see `workbench.views.access.Gate`
+MISSING = "page-not-found"  # where an address of several levels leads, which `address` tells; see `access.Gate`
 _MISSING = "missing_page"  # of the session: what the address named when it was opened, if no page is called so
 
 

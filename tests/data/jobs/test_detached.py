@@ -96,7 +96,7 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
     server: psutil.Process, tmp_path: Path
 ) -> None:
     libraries = {library.split(".")[0] for library in LIBRARIES}
-    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'data.store' in sys.modules)"
+    check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
 
     def are_read() -> bool:
         time.sleep(0.5)  # without work
@@ -181,7 +181,7 @@ def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
 
 
 def test_a_program_s_words_and_status() -> None:
-    done = run_module("data", "inspect", "no such file")
+    done = run_module("mrc_workbench", "data", "inspect", "no such file")
     assert (done.returncode, done.stdout) == (1, "")
     assert "no such file" in done.stderr
     assert run_module("timeit", "-n1", "-r1", "print('said')").stdout.startswith("said\n")

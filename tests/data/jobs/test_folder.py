@@ -124,7 +124,7 @@ def test_the_end_of_a_log(job: Job) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> None:
+def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(job.folder / "stop", "")
     job.launch("data", "inspect", tmp_path / "no such file")
     assert not job.asked_to_stop  # that was another start
@@ -133,7 +133,8 @@ def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> 
     assert job.failed
     assert "no such file" in job.log()
 
-    job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)")
+    monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
+    job.launch("-n1", "-r1", "import time; time.sleep(60)")
     assert job.running
     job.end()
     wait_until(lambda: not job.running)
@@ -141,9 +142,10 @@ def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_job_that_many_start_at_once_runs_once(job: Job) -> None:
+def test_a_job_that_many_start_at_once_runs_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.data.jobs.folder.PROGRAM", "timeit")
     with ThreadPoolExecutor(6) as pool:
-        [*pool.map(lambda _: job.launch("timeit", "-n1", "-r1", "import time; time.sleep(60)"), range(6))]
+        [*pool.map(lambda _: job.launch("-n1", "-r1", "import time; time.sleep(60)"), range(6))]
     started = [process for process in psutil.process_iter() if str(job.folder) in opened(process)]
     assert [process.pid for process in started] == [job.status().pid]
     job.end()
@@ -288,7 +290,7 @@ def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> N
 
 def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "2")
-    line = Queue("training", "runs", lambda: jobs_in("runs"))
+    line = Queue("train", "runs", lambda: jobs_in("runs"))
     with acting_as(ALICE):
         a_job("runs", "one", State.QUEUED)
         a_job("runs", "ended", State.DONE)
@@ -327,7 +329,7 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     with acting_as(ALICE):
         workspace().mkdir(parents=True)
         (workspace() / "large").write_bytes(b"x" * 1_000_001)
-        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("training", "runs", list).admit):
+        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("train", "runs", list).admit):
             with pytest.raises(LimitError) as refused:
                 admit()
             assert refused.value.code == "megabytes"

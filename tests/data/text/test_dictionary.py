@@ -235,7 +235,7 @@ def test_kiwi_knows_the_tags() -> None:
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_every_problem_has_words(language: str) -> None:
-    path = PROJECT / "views" / "locales" / language / "dictionary.toml"
+    path = PROJECT / "workbench" / "views" / "locales" / language / "dictionary.toml"
     words = tomllib.loads(path.read_text(encoding="utf-8"))["dictionary"]
 
     def fields(template: str) -> set[str | None]:

@@ -1,4 +1,4 @@
-"""`python -m language tokenizers`: figures for people, and for programs."""
+"""`mrc language tokenizers`: figures for people, and for programs."""
 
 import json
 import os

@@ -150,7 +150,7 @@ def measured() -> list[dict[str, Any]]:
     with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
         ran = subprocess.run(
             [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             timeout=500,

@@ -7,7 +7,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.analysis.languages import set_languages
 
-SENTENCES = tomllib.loads((Path(__file__).parents[2] / "text" / "sentences.toml").read_text(encoding="utf-8"))
+SENTENCES = tomllib.loads((Path(__file__).parents[2] / "data" / "text" / "sentences.toml").read_text(encoding="utf-8"))
 
 
 def question_set(passages: list[str], questions: list[str]) -> QuestionSet:

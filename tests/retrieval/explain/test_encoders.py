@@ -184,7 +184,8 @@ def test_the_title_is_part_of_the_starter(sample: QuestionSet) -> None:
 def test_no_torch_is_imported() -> None:
     BiEncoder(find_model(STARTER), Passages.of(ENGLISH).indexed_texts(title=True)).load()
     program = (
-        "import sys; from mrc_workbench.data.records import Passage; from mrc_workbench.retrieval.explain.encoders import static_explainer; "
+        "import sys; from mrc_workbench.data.records import Passage; "
+        "from mrc_workbench.retrieval.explain.encoders import static_explainer; "
         f"explainer = static_explainer('starter', {ENGLISH!r}); "
         "print(round(explainer.explain('old river', 0).score, 6), "
         "sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"

@@ -15,9 +15,9 @@ from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 from mrc_workbench.training.options.rankers import CROSS_ENCODER, CrossEncoderOptions
+from mrc_workbench.training.rankers.cross_encoder import WEIGHTS
 from mrc_workbench.training.rankers.examples import cross_encoder_examples
 from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.rankers.recipes import WEIGHTS
 from mrc_workbench.training.runs.runs import Phase
 from mrc_workbench.training.train import load_material, train
 from tests.doubles import small_set

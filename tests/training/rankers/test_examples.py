@@ -30,9 +30,10 @@ from mrc_workbench.training.options.rankers import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
+from mrc_workbench.training.rankers.cross_encoder import CrossEncoderRecipe
 from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, CrossEncoderRecipe
+from mrc_workbench.training.rankers.recipes import BiEncoderRecipe
 from mrc_workbench.training.rankers.shown import ShownPassages, TeachersScores
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import train

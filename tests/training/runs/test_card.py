@@ -196,8 +196,8 @@ def test_a_starter_is_not_offered_to_libraries_that_cannot_load_it() -> None:
     card = card_of(run)
     assert "library_name" not in card.data.to_dict()
     assert (
-        "from mrc_workbench.models.loading import load_bi_encoder\nfrom mrc_workbench.models.sources import find_model\n"
-        in card.text
+        "from mrc_workbench.models.loading import load_bi_encoder\n"
+        "from mrc_workbench.models.sources import find_model\n" in card.text
     )
     assert "from sentence_transformers" not in card.text
 

@@ -47,7 +47,7 @@ def workers() -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             words = words_of(process)
-            if words[1:4] == ["-m", "training", "work"] and any(
+            if words[1:5] == ["-m", "mrc_workbench", "train", "work"] and any(
                 file.path.startswith(here) for file in process.open_files()
             ):
                 found.append(process)
@@ -181,7 +181,7 @@ def test_a_command_stands_in_the_same_line() -> None:
     wait_until(lambda: first.status().state is State.RUNNING)
     words = ["bi-encoder", "--data", "sample", "--base", "starter", "--epochs", "1", "--name", "mine"]
     with ThreadPoolExecutor(1) as beside:
-        command = beside.submit(run_module, "training", *words)
+        command = beside.submit(run_module, "mrc_workbench", "train", *words)
         wait_until(lambda: len(all_runs()) == 2 and bool(all_runs()[0].status().pid))
         mine = next(run for run in all_runs() if run.plan().name == "mine")
         assert states(first, mine) == [State.RUNNING, State.QUEUED]
@@ -220,7 +220,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     wait_until(lambda: run.status().state is State.STOPPED)
     step = run.status().step
     assert main(["stop", run.id]) == 2
-    assert run_module("training", "resume", run.id).stdout.strip() == "queued"
+    assert run_module("mrc_workbench", "train", "resume", run.id).stdout.strip() == "queued"
     wait_until(lambda: run.status().state is State.RUNNING and run.status().step > step)
     run.stop()
     wait_until(lambda: run.status().state is State.STOPPED)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import detached
+from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.machine import process_of
 from mrc_workbench.data.records import QuestionSet
@@ -204,7 +204,7 @@ def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Searc
 def test_killed_in_a_trial_it_goes_on(search: Search, whole: Search) -> None:
     search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
     have_libraries_read()
-    process = detached("training", "run", search.folder, log=search.folder / "log.txt")
+    process = detached(PROGRAM, "train", "run", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)

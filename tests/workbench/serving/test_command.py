@@ -52,7 +52,7 @@ def _serve(environment: dict[str, str], words: list[str], listening: socket.sock
 @contextmanager
 def served_afresh(*words: object) -> Iterator[None]:
     """As a person starts it."""
-    command = [sys.executable, "-m", "serving", *map(str, words)]
+    command = [sys.executable, "-m", "mrc_workbench", "serve", *map(str, words)]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
     try:
         yield
@@ -147,7 +147,7 @@ def test_replicas_over_one_milvus_answer_the_same(file: Path, tmp_path: Path, mo
 @pytest.mark.slow
 def test_connections_that_send_no_head_are_closed_and_cost_no_log(file: Path, tmp_path: Path) -> None:
     port, log = free_port(), tmp_path / "log"
-    words = [sys.executable, "-m", "serving", str(file), "--port", str(port), "--header-timeout", "1"]
+    words = [sys.executable, "-m", "mrc_workbench", "serve", str(file), "--port", str(port), "--header-timeout", "1"]
     limited = ["bash", "-c", 'ulimit -n 80; exec "$@"', "serve", *words]
     with log.open("wb") as file_of_log, subprocess.Popen(limited, cwd=PROJECT, stderr=file_of_log) as process:
         try:

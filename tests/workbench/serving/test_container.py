@@ -50,7 +50,7 @@ def test_the_app_is_the_last_stage_and_every_stage_follows_the_base(dockerfile: 
 
 def test_the_server_s_stage_starts_a_command_and_probes_a_path_of_its_own(dockerfile: dict[str, list[str]]) -> None:
     stage = dockerfile["serve"]
-    assert json.loads(of(stage, "ENTRYPOINT")) == ["python", "-m", "serving"]
+    assert json.loads(of(stage, "ENTRYPOINT")) == ["python", "-m", "mrc_workbench", "serve"]
     words = json.loads(of(stage, "CMD"))
     assert serves(words) == of(stage, "EXPOSE")
     options, _, probe = of(stage, "HEALTHCHECK").partition(" CMD ")
@@ -63,7 +63,7 @@ def test_the_server_s_stage_starts_a_command_and_probes_a_path_of_its_own(docker
 
 
 def serves(words: list[str]) -> str:
-    """Return the port that the words of `python -m serving` name; they are its options."""
+    """Return the port that the words of `mrc serve` name; they are its options."""
     _, bound, _ = commands.parse_args(words, exit_on_error=False, print_error=False)
     assert bound.kwargs["host"] == "0.0.0.0"  # noqa: S104
     return str(bound.kwargs["port"])

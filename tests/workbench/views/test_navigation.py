@@ -48,7 +48,7 @@ def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypa
 
 @pytest.mark.slow
 def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
-    views = [module_of(path) for path in (PROJECT / "views").rglob("*.py")]
+    views = [module_of(path) for path in (PROJECT / "workbench" / "views").rglob("*.py")]
     assert {page.module for page in PAGES} <= {*views}
     script = (
         f"import json, sys, {', '.join(views)}\nfrom streamlit.testing.v1 import AppTest\n"

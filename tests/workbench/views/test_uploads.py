@@ -14,7 +14,9 @@ from mrc_workbench.data.workspace import PROJECT, LimitError
 from mrc_workbench.workbench.views import uploads
 from mrc_workbench.workbench.views.uploads import Uploads
 
-WITH_A_FIELD = [path for path in (PROJECT / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")]
+WITH_A_FIELD = [
+    path for path in (PROJECT / "workbench" / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")
+]
 
 
 class Server:

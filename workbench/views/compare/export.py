@@ -72,9 +72,8 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
     found, opened = view.comparison, view.opened
 
     def made_report() -> str:
-        from mrc_workbench.retrieval.report.report import (
-            report,  # charts and templates: only who takes a report away waits for them
-        )
+        # charts and templates: only who takes a report away waits for them
+        from mrc_workbench.retrieval.report.report import report
 
         by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
         return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
@@ -107,7 +106,7 @@ def _experiment(view: ComparisonView) -> str:
 
 
 def _zipped(view: ComparisonView, in_language: str) -> bytes:
-    """All that `python -m retrieval compare` writes: TREC files and the BEIR folder too."""
+    """All that `mrc retrieval compare` writes: TREC files and the BEIR folder too."""
     content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")

@@ -13,7 +13,7 @@ from mrc_workbench.workbench.views.language.gaps import bars
 from mrc_workbench.workbench.views.language.layers import poolings
 from mrc_workbench.workbench.views.ui import findings
 
-VIEWS = PROJECT / "views"
+VIEWS = PROJECT / "workbench" / "views"
 
 
 def drawn_charts(tree: ast.Module) -> Iterator[tuple[str, bool]]:

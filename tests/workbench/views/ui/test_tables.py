@@ -92,7 +92,7 @@ def test_a_column_is_as_wide_as_its_longest_name_and_korean_letters_count_twice(
     assert tables.width_of([]) == narrow
 
 
-VIEWS = PROJECT / "views"
+VIEWS = PROJECT / "workbench" / "views"
 counted: list[str] = []
 
 

@@ -29,8 +29,8 @@ from tests.workbench.views.driving import data_page, opened, run
 from tests.workbench.views.train.worlds import made_run
 from tests.workbench.views.train.worlds import page as train_page
 
-VIEWS = PROJECT / "views"
-SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "workbench.py"])
+VIEWS = PROJECT / "workbench" / "views"
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "frame.py"])
 WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
 # the columns of `workbench.views.ui.tables` find their explanations by their own key
 EXPLAINED = {f"{key}_help" for key in re.findall(r"""tables\.[a-z_]+\(\s*"([a-z_]+\.[a-z0-9_]+)""", SOURCE)}
@@ -190,15 +190,20 @@ def test_an_error_carries_the_rows_behind_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "kind"), [("chat", EndpointError), ("language", LanguageError), ("reading", ReadingError)]
+    ("room", "words", "kind"),
+    [
+        ("models/llm", "chat", EndpointError),
+        ("labs/language", "language", LanguageError),
+        ("labs/reading", "reading", ReadingError),
+    ],
 )
-def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, kind: type[Failure]) -> None:
+def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words: str, kind: type[Failure]) -> None:
     source = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / room).rglob("*.py"))
     raised = set(re.findall(rf'{kind.__name__}\(\s*"([a-z_]+)"', source))
     raised |= set(re.findall(r'^    "[A-Z]\w+Error": "([a-z_]+)"', source, re.MULTILINE))
     assert len(raised) >= 10
     for code in raised:
-        text = catalog("en")[f"{room}.{code}"]
+        text = catalog("en")[f"{words}.{code}"]
         values = {name: f"the {name}" for name in fields(text)}
         assert failure_text(kind(code, "in English", **values)) == text.format(**values)
 

@@ -1,0 +1,14 @@
+"""`python -m mrc_workbench`, or `mrc` where the project is installed: every command of the workbench."""
+
+import sys
+
+from mrc_workbench.data.interrupts import end_on_ctrl_c, raise_on_ctrl_c
+
+end_on_ctrl_c()  # before libraries are imported
+
+from mrc_workbench.workbench.cli import main
+
+raise_on_ctrl_c()
+
+if __name__ == "__main__":
+    sys.exit(main())
