@@ -4,12 +4,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 # the test that ends its process is told once, and not begun again without end
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+ROOMS := data models retrieval training labs workbench
+VIEW := build/check
 CHROMIUM := chromium-headless-shell chromium chromium-browser google-chrome
 # what was compiled once is read again: the tests start Python hundreds of times
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test quick durations attack check bench sample format docs chromium
+.PHONY: help run install test quick durations attack check bench sample format docs chromium FORCE
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,11 +33,11 @@ durations: .venv/installed-dev chromium ## run every test, and write how long ea
 attack: .venv/installed-dev ## damage files for half an hour and judge what is read (MINUTES, SEED)
 	$(BIN)/python -m tests.hostile --minutes $(or $(MINUTES),30) --seed $(or $(SEED),0)
 
-check: .venv/installed-dev ## lint, format, which room may import which, and types
+check: .venv/installed-dev $(VIEW) ## lint, format, which room may import which, and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	$(BIN)/mypy
+	cd $(VIEW) && $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml
+	cd $(VIEW) && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml
 
 format: .venv/installed-dev ## format the code
 	$(BIN)/ruff check --fix .
@@ -48,7 +50,13 @@ docs: .venv/installed-docs ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 sample: .venv/installed ## make again what comes with the sample (after it, an analyzer or the packaged base has changed)
-	$(BIN)/python -m retrieval ship
+	$(BIN)/python -m mrc_workbench retrieval ship
+
+# the layout of the wheel, made of links: tools that follow no `__path__` find the rooms in the package there
+$(VIEW): FORCE
+	@rm -rf $(VIEW)/mrc_workbench $(VIEW)/benchmarks && mkdir -p $(VIEW)/mrc_workbench
+	@ln -s $(CURDIR)/mrc_workbench/* $(addprefix $(CURDIR)/,$(ROOMS)) $(CURDIR)/app.py $(VIEW)/mrc_workbench/
+	@ln -s $(CURDIR)/benchmarks $(VIEW)/benchmarks
 
 # the shell draws the same with a fifth less of the processor; another Chromium serves where it cannot be installed
 chromium: .venv/installed-dev

@@ -25,7 +25,10 @@ _PROGRAM = """
 import json, sys
 from pathlib import Path
 from time import process_time
-from mrc_workbench.data.questions.read import read_file
+try:
+    from mrc_workbench.data.questions.read import read_file
+except ImportError:  # BEFORE may name a checkout without this package
+    from data.questions.read import read_file
 began = process_time()
 read_file(Path(sys.argv[1]))
 seconds = process_time() - began

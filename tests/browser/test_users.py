@@ -250,7 +250,7 @@ def test_a_set_larger_than_the_limit_is_refused_and_nothing_of_it_kept(app: str,
 def test_what_a_part_of_a_page_keeps_is_kept_for_who_is_signed_in(
     app: str, people: dict[str, Person], workspace: Path
 ) -> None:
-    """Questions are made in a fragment, which Streamlit runs without `workbench.py`, in a thread of its own."""
+    """Questions are made in a fragment, which Streamlit runs without `workbench/frame.py`, in a thread of its own."""
     bob = people["bob"]
     shared, own = (sorted((place / "datasets").iterdir()) for place in (workspace, bob.folder))
     before = people["alice"].content()
