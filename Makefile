@@ -54,9 +54,9 @@ sample: .venv/installed ## make again what comes with the sample (after it, an a
 
 # the layout of the wheel, made of links: tools that follow no `__path__` find the rooms in the package there
 $(VIEW): FORCE
-	@rm -rf $(VIEW)/mrc_workbench $(VIEW)/benchmarks && mkdir -p $(VIEW)/mrc_workbench
+	@rm -rf $(VIEW)/mrc_workbench $(VIEW)/benchmarks $(VIEW)/tests && mkdir -p $(VIEW)/mrc_workbench
 	@ln -s $(CURDIR)/mrc_workbench/* $(addprefix $(CURDIR)/,$(ROOMS)) $(CURDIR)/app.py $(VIEW)/mrc_workbench/
-	@ln -s $(CURDIR)/benchmarks $(VIEW)/benchmarks
+	@ln -s $(CURDIR)/benchmarks $(CURDIR)/tests $(VIEW)/
 
 # the shell draws the same with a fifth less of the processor; another Chromium serves where it cannot be installed
 chromium: .venv/installed-dev
