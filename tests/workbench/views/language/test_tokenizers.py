@@ -316,7 +316,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
     view: Any = SimpleNamespace(request=TokenizerRequest(data.key, asked))
     line = command_of(view)
     assert "'c d'" in line
-    _, told, _ = commands.parse_args(shlex.split(line)[3:])
+    _, told, _ = commands.parse_args(shlex.split(line)[4:])
     found = Request(*(told.arguments[name] for name in ("kind", "split", "vocabulary", "against")))
     assert (told.arguments["data"], found) == (data.key, asked)
 
