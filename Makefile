@@ -50,7 +50,7 @@ docs: .venv/installed-docs ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 sample: .venv/installed ## make again what comes with the sample (after it, an analyzer or the packaged base has changed)
-	$(BIN)/python -m mrc_workbench retrieval ship
+	$(BIN)/python -m mrc_workbench internal sample
 
 # the layout of the wheel, made of links: tools that follow no `__path__` find the rooms in the package there
 $(VIEW): FORCE

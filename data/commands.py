@@ -1,20 +1,24 @@
-"""One shape for every command line: typed functions are the commands, their docstrings are the help.
+"""What all commands share: help, options, errors and exit statuses.
 
-The `cli.py` of a room makes `commands = commands_of("retrieval", "...")` and adds functions by `@commands.command`.
-`workbench/cli.py` puts the rooms together as `mrc`, which is `python -m mrc_workbench`, too.
+A command is a typed function that returns its exit status; its docstring is the help. A group of commands is
+`commands = commands_of("data", "...")` with functions added by `@commands.command`. `workbench/cli.py` lists the
+commands and groups of `mrc`, which is `python -m mrc_workbench`, too.
 """
 
 import inspect
 import json
 import signal
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import Field, asdict, fields
-from enum import StrEnum
+from difflib import get_close_matches
+from enum import IntEnum, StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from cyclopts import App, CoercionError, CycloptsError, Parameter, Token
+from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, UnknownCommandError
+from cyclopts.help import HelpPanel, PlainFormatter
 
 from mrc_workbench.data.interrupts import raise_on_ctrl_c
 from mrc_workbench.data.problems import Failure
@@ -22,36 +26,78 @@ from mrc_workbench.data.terminal import ProgressMode, end_progress_line, quiet, 
 from mrc_workbench.data.threads import let_idle_threads_sleep
 from mrc_workbench.data.workspace import error_message
 
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
 _VERBOSE = ("-v", "--verbose")
 _PROGRESS = "--progress"
-_EVERYWHERE = """Every command takes:
-
--v, --verbose: show messages of the libraries
-
---progress auto|plain|json|none: how to show progress on stderr (auto: a line a minute outside a terminal)"""
-_STOPPED = 128 + signal.SIGINT
-_NOTHING_DONE = 2
-Refused = Callable[[Exception], int]
+_EVERYWHERE = """Options of every command
+  -v, --verbose     show messages of the libraries
+  --progress MODE   progress on stderr: auto, plain, json or none"""
+_INDENT, _NAME_WIDTH = 2, 22
 
 
-class Commands(App):
-    """Commands, and how they report an error of the work; without `refused` it is one line, and the status is 2."""
+class ExitStatus(IntEnum):
+    """How every command ends."""
 
-    refused: Refused | None = None
+    DONE = 0
+    FAILED = 1  # a retriever, model or training failed, or a gate was not reached
+    NOTHING_DONE = 2  # the error says why
+    STOPPED = 128 + signal.SIGINT
 
 
-def commands_of(name: str, about: str, *, refused: Refused | None = None, **options: Any) -> Commands:
-    """Return the commands of a room, empty yet: functions that return an exit status are put in by `.command`.
+class HelpColumns(PlainFormatter):
+    """Writes help as names and descriptions in two columns, under a heading."""
 
-    `refused` reports an error of the work and returns the exit status.
-    """
-    commands = Commands(
+    def __call__(self, console: "Console", options: "ConsoleOptions", panel: HelpPanel) -> None:
+        """Write the commands, arguments or options of a panel."""
+        del options
+        if not panel.entries:
+            return
+        lines = [str(panel.title)]
+        for entry in panel.entries:
+            metadata = [f"[choices: {', '.join(entry.choices)}]"] if entry.choices else []
+            metadata += [f"[default: {entry.default}]"] if entry.default is not None else []
+            metadata += ["[required]"] if entry.required else []
+            description = " ".join([_plain(entry.description), *metadata]).strip()
+            lines += _help_lines(", ".join(entry.display_labels_with_metavar), description, console.width)
+        console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        console.print()
+
+    def render_description(self, console: "Console", options: "ConsoleOptions", description: Any) -> None:
+        """Write paragraphs, wrapped anew: line breaks of a docstring end no line."""
+        del options
+        for paragraph in _plain(description).split("\n\n"):
+            console.print(textwrap.fill(" ".join(paragraph.split()), console.width), highlight=False, markup=False)
+            console.print()
+
+
+def _plain(text: Any) -> str:
+    """Return the text of a description, which is plain text, see `commands_of`."""
+    return str(getattr(text, "primary_renderable", text) or "").strip()
+
+
+def _help_lines(name: str, description: str, width: int) -> list[str]:
+    """Return a name with its description beside it, or below it if the name is too long."""
+    column = _INDENT + _NAME_WIDTH
+    described = textwrap.wrap(
+        description, max(width - column, _NAME_WIDTH), break_long_words=False, break_on_hyphens=False
+    )
+    first = " " * _INDENT + name
+    if len(name) < _NAME_WIDTH - 1 and described:
+        first = first.ljust(column) + described.pop(0)
+    return [first, *(" " * column + line for line in described)]
+
+
+def commands_of(name: str, about: str, **options: Any) -> App:
+    """Return a group of commands, empty yet: functions that return an exit status are added by `.command`."""
+    return App(
         name=name,
         help=about,
-        help_format="markdown",
-        help_formatter="plain",
+        help_format="plaintext",
+        help_formatter=HelpColumns(),
         help_epilogue=_EVERYWHERE,
         default_parameter=Parameter(
             negative_iterable=(), consume_multiple=True, allow_repeating=True, show_default=_value
@@ -62,47 +108,46 @@ def commands_of(name: str, about: str, *, refused: Refused | None = None, **opti
         suppress_keyboard_interrupt=False,
         **{"version_flags": ()} | options,
     )
-    commands.refused = refused
-    return commands
 
 
-def run(room: App, words: Sequence[str]) -> int:
-    """Run what follows `mrc ROOM` on the command line; returns the exit status, see `carry_out`."""
-    mrc = commands_of("mrc", "")
-    mrc.command(room)
-    return carry_out(mrc, [room.name[0], *words])
+def carry_out(
+    commands: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
+) -> int:
+    """Run the command that the words name; returns its exit status, see `ExitStatus`.
 
-
-def carry_out(commands: App, words: Sequence[str]) -> int:
-    """Do what words say; returns the exit status: 2 where nothing could be done, 130 after Ctrl-C."""
+    `error_lines` returns more lines about an error than its message.
+    """
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()
-        words = _with_options_of_all(words)
-        status = commands(words)
+        status = commands(_with_options_of_all(words))
     except CycloptsError as error:
         error.verbose = False
-        return _refused(error)
+        return _report_error(_unknown_command(error) if isinstance(error, UnknownCommandError) else error)
     except (Failure, OSError, ValueError, MemoryError) as error:
         end_progress_line()
-        return _refused(error) if isinstance(error, MemoryError) else _refusal_of(commands, words)(error)
+        return _report_error(error, error_lines(error))
     except KeyboardInterrupt as stopped:
         end_progress_line()
         tell(str(stopped) or "Stopped.", error=True)
-        return _STOPPED
-    return int(status or 0)
+        return ExitStatus.STOPPED
+    return int(status or ExitStatus.DONE)
 
 
-def _refusal_of(commands: App, words: Sequence[str]) -> Refused:
-    """Return how the room that these words name reports an error."""
-    _, rooms, _ = commands.parse_commands(words)
-    named = (room.refused for room in reversed(rooms) if isinstance(room, Commands) and room.refused)
-    return next(named, _refused)
+def _report_error(error: Exception, more: Sequence[str] = ()) -> int:
+    for line in (f"error: {error_message(error)}", *more):
+        tell(line, error=True)
+    return ExitStatus.NOTHING_DONE
 
 
-def _refused(error: Exception) -> int:
-    tell(f"error: {error_message(error)}", error=True)
-    return _NOTHING_DONE
+def _unknown_command(error: UnknownCommandError) -> Exception:
+    """Return an error that names the nearest command; the message of `error` itself would import every room."""
+    word, app = (error.unused_tokens or [""])[0], error.app
+    names = [name for name in app or () if not name.startswith("-")]
+    path = ["mrc", *(error.command_chain or ())]
+    nearest = get_close_matches(word, names, n=1)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"`{' '.join(path)} --help` lists the commands"
+    return ValueError(f"unknown command '{' '.join([*path, word])}': {hint}")
 
 
 def _with_options_of_all(words: Sequence[str]) -> list[str]:
@@ -155,8 +200,10 @@ def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
 
 
 def _value(default: Any) -> str | None:
-    """What help tells as the default: nothing where an option that is not given changes nothing."""
-    return None if default is False or default in (None, "", ()) else str(default)
+    """Return the default as help shows it; None if an option that is not given changes nothing."""
+    if default is False or default in (None, "", ()):
+        return None
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def tell_kept(kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool, empty: str) -> int:

@@ -1,7 +1,7 @@
 """Encode passages in Parquet files by Ray Data, on workers that may come and go, in folders or object storage.
 
 pip install "ray[data]"; in the project: PYTHONPATH=. python docs/encode_with_ray.py SOURCE MODEL TARGET WORKERS
-SOURCE has the columns `id` and `text`; TARGET gets `id` and `vector`, as `mrc retrieval encode` computes it.
+SOURCE has the columns `id` and `text`; TARGET gets `id` and `vector`, as `mrc encode` computes it.
 """
 
 import sys

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import StrEnum
-from importlib import import_module
 from inspect import Parameter, cleandoc
 from pathlib import Path
 from types import NoneType, UnionType
@@ -26,33 +25,22 @@ sys.path.insert(0, str(ROOT))
 
 from mrc_workbench.training.options.common import TrainingOptions  # noqa: E402
 from mrc_workbench.training.recipe import RECIPES  # noqa: E402
+from mrc_workbench.workbench.cli import COMMANDS, all_commands  # noqa: E402
 
 _FEW = 3  # rows of a table that may stand again
 _HOLDS = {int: "a number", float: "a number", str: "text", bool: "`true` or `false`", Path: "a path"}
-COMMANDS = {  # where the commands of a name are defined
-    "data": "data",
-    "retrieval": "retrieval",
-    "serve": "workbench.serving",
-    "train": "training",
-    "embeddings": "labs.embeddings",
-    "reading": "labs.reading",
-    "language": "labs.language",
-    "text": "data.text",
-}
 _COMMANDS_HEAD = """\
 # Commands
 
 Every command is `mrc`, which `pip install .` installs; in a checkout it is `python -m mrc_workbench`. `--help` after
-any command prints what stands here, `-v` adds what the libraries say. A command ends with 0 when it has done what was
-asked, and with 1 or 2 when it has not.
-
-`mrc app` serves the app, and `mrc compare` is `mrc retrieval compare`.
+any command prints its part of this page, and `-v` shows messages of the libraries. The exit status is 0 when the
+command is done, 1 when a retriever, model or training failed or a gate was not reached, and 2 when nothing was done.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
 
-Three commands read a TOML file: `retrieval compare` a comparison, `reading evaluate` one with readers and generators,
-`training ablate` one of language models. A field that is not known is refused.
+Three commands read a TOML file: `compare` a comparison, `reading evaluate` one with readers and generators,
+`ablate` one of language models. A field that is not known is refused.
 """
 _TRAINING_HEAD = """\
 # Training options
@@ -73,10 +61,13 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def commands() -> str:
     """Return the page of all commands with their flags."""
-    lines = [_COMMANDS_HEAD]
-    for name, room in COMMANDS.items():
-        app: App = import_module(f"mrc_workbench.{room}.cli").commands
-        lines += [f"## {name}\n", f"{cleandoc(app.help or '')}\n", *_commands(app, f"mrc {name}")]
+    lines, heading = [_COMMANDS_HEAD], ""
+    mrc = all_commands(COMMANDS)
+    for name, entry in COMMANDS.items():
+        if entry.heading != heading:
+            heading = entry.heading
+            lines.append(f"## {heading}\n")
+        lines += _command(mrc[name], f"mrc {name}", "###")
     return "\n".join(lines)
 
 
@@ -123,32 +114,45 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def _commands(app: App, called: str, level: str = "###") -> Iterator[str]:
-    first: dict[str, str] = {}  # which command has such a table first: those of the next ones are not told again
-    for name in (*([""] if app.default_command else []), *app):  # a room may itself be a command
-        command = app[name] if name else app
+def _command(command: App, path: str, level: str) -> Iterator[str]:
+    """Yield the section of a command or a group."""
+    yield f"{level} {path}\n"
+    said = parse(command.help or "")
+    yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
+    if command.default_command is None:
+        yield from _group(command, path, f"{level}#")
+        return
+    name = path.rsplit(maxsplit=1)[-1]
+    rows, is_complete = _rows(command, name)
+    yield "\n".join(_table(("", "says", "holds", "usually"), rows))
+    if not is_complete:
+        options = f"[every option of {name}](training.md#{name}) and [of every kind](training.md#every-kind)"
+        yield f"Besides, {options}, as flags.\n"
+
+
+def _group(group: App, path: str, level: str) -> Iterator[str]:
+    """Yield the sections of a group's commands; a table that an earlier command has is linked, not repeated."""
+    first: dict[str, str] = {}
+    for name in group:
+        command = group[name]
         if name.startswith("-") or not command.show:
             continue
-        yield f"{level} {called} {name}".rstrip() + "\n"
-        said = parse(command.help or "")
-        yield "\n\n".join(_sentence(part) for part in (said.short_description, said.long_description) if part) + "\n"
-        if command.default_command is None:
-            yield from _commands(command, f"{called} {name}", f"{level}#")
-            continue
-        told = {one.arg_name: one.description or "" for one in said.params}
-        optional = {known.name for known in fields(RECIPES[name].options)} if name in RECIPES else set()
-        arguments = [one for one in command.assemble_argument_collection() if one.show]
-        own = [one for one in arguments if one.field_info.name not in optional]
-        rows = [_flag(one, told) for one in own]
+        section = [*_command(command, f"{path} {name}", level)]
+        rows, _ = _rows(command, name)
         table = "\n".join(_table(("", "says", "holds", "usually"), rows))
         if first.setdefault(table, name) != name and len(rows) > _FEW:
-            place = f"{called} {first[table]}".replace(" -", "-").replace(" ", "-")
-            yield f"Its flags are those of [{first[table]}](#{place}).\n"
-        else:
-            yield table
-        if len(own) < len(arguments):
-            options = f"[every option of {name}](training.md#{name}) and [of every kind](training.md#every-kind)"
-            yield f"Besides, {options}, as flags.\n"
+            anchor = f"{path} {first[table]}".replace(" ", "-")
+            section[section.index(table)] = f"Its flags are those of [{first[table]}](#{anchor}).\n"
+        yield from section
+
+
+def _rows(command: App, name: str) -> tuple[list[tuple[str, ...]], bool]:
+    """Return a row for each flag but those of a training's options, and whether these are all flags."""
+    told = {one.arg_name: one.description or "" for one in parse(command.help or "").params}
+    optional = {known.name for known in fields(RECIPES[name].options)} if name in RECIPES else set()
+    arguments = [one for one in command.assemble_argument_collection() if one.show]
+    own = [one for one in arguments if one.field_info.name not in optional]
+    return [_flag(one, told) for one in own], len(own) == len(arguments)
 
 
 def _sentence(text: str) -> str:

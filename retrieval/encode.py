@@ -1,4 +1,4 @@
-"""`mrc retrieval encode`: the vectors of a corpus as files, by one process or by several of several machines."""
+"""`mrc encode`: the vectors of a corpus as files, by one process or by several of several machines."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -17,19 +17,22 @@ from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions, Windows
 
-Model = Annotated[str, Parameter(help="a folder, a run, a hub id, or starter")]
+Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
 
 def encode_command(
     *,
-    data: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")],
+    data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
     model: Model,
     out: Annotated[Path, Parameter(help="folder for the vectors, shared by all processes")],
     precision: Annotated[Precision, one_of(Precision)] = Precision.AUTO,
-    title: Annotated[bool, Parameter(help="with the passages' titles, or without")] = True,
-    windows: Annotated[bool, Parameter(help="of passages too long, encode all parts, or only the beginning")] = True,
+    title: Annotated[bool, Parameter(help="encode titles with the passages")] = True,
+    windows: Annotated[bool, Parameter(help="encode all parts of long passages, not only the beginning")] = True,
 ) -> int:
-    """Encode a corpus into vectors, by one process or by several under torchrun; a second start continues."""
+    """Encode a corpus into vectors.
+
+    Several processes under torchrun share the work. A second start continues.
+    """
 
     def report(fraction: float) -> None:
         report_progress("encoding", fraction, is_total=False)  # of the passages, then of the questions

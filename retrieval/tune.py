@@ -1,4 +1,4 @@
-"""`mrc retrieval tune EXPERIMENT.toml RETRIEVER`: values selected on validation questions, cross-validated.
+"""`mrc tune EXPERIMENT.toml RETRIEVER`: values selected on validation questions, cross-validated.
 
 k1 and b of a BM25, or the layers of late interaction.
 """
@@ -33,50 +33,52 @@ _CONTINUES = "Stopped. Finished searches are kept in the workspace: run the same
 
 
 def tune_command(
-    experiment: Path,
+    experiment: Annotated[Path, Parameter(help="experiment file (TOML)")],
     retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
     /,
     *,
     k1: tuple[float, ...] = K1S,
     b: tuple[float, ...] = BS,
     analyzer: Annotated[tuple[Analyzer, ...], Parameter(help="analyzers to try; by default that of the BM25")] = (),
-    by: str = "ndcg@10",
+    metric: str = "ndcg@10",
     add: Annotated[bool, Parameter(negative="", help="add the best setting to the experiment file")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Try values on the validation questions, and print the cross-validated gain of the best setting.
+    """Tune a retriever of an experiment on validation data.
 
-    Of a BM25 these are k1 and b, of late interaction the layers that represent tokens.
+    Prints the cross-validated gain of the best setting. Tunes k1 and b of a BM25, or the layers of late interaction.
 
     Parameters
     ----------
-    experiment
-        experiment file (TOML)
     k1
         values of k1, 0 to 10
     b
         values of b, 0 to 1
-    by
-        measure that selects
+    metric
+        metric that selects the best setting
     """
     compared = read_experiment(experiment)
-    lab = _lab(compared, retriever, analyzer, (k1, b), by)
+    lab = _lab(compared, retriever, analyzer, (k1, b), metric)
     question_set = find(compared.data, experiment.parent)
     with stop_message(_CONTINUES):
         report_progress("", 0.0)
         comparison = compare(lab, question_set, base=experiment.parent, on_progress=report_progress)
     end_progress_line()
     groups = question_groups(comparison.question_set)
-    figures = lab_figures(comparison, by, groups)
+    figures = lab_figures(comparison, metric, groups)
     if figures.empty:
-        raise ValueError(f"no setting has a value of {by}")
-    fit = cross_fit(comparison, figures, retriever, by, groups)
+        raise ValueError(f"no setting has a value of {metric}")
+    fit = cross_fit(comparison, figures, retriever, metric, groups)
     leader = best(figures)
     spec = chosen(lab, leader)
     if as_json:
-        tell(json.dumps(_as_json(comparison, figures, fit, spec, by), ensure_ascii=False, indent=2))
+        tell(json.dumps(_as_json(comparison, figures, fit, spec, metric), ensure_ascii=False, indent=2))
     else:
-        tell("\n".join([*_table(comparison.question_set, figures, by), "", *_verdict(fit, leader, retriever, by)]))
+        tell(
+            "\n".join(
+                [*_table(comparison.question_set, figures, metric), "", *_verdict(fit, leader, retriever, metric)]
+            )
+        )
         tell(f"\n{_toml(spec)}".rstrip())
     if add:
         _add(compared, experiment, spec)
@@ -106,7 +108,7 @@ def _lab(
 
 def _require_measure(compared: Experiment, by: str) -> None:
     if by not in measures(compared.ks):
-        raise ValueError(f"--by {by!r} is no measure of the experiment: {', '.join(measures(compared.ks))}")
+        raise ValueError(f"--metric {by!r} is no metric of the experiment: {', '.join(measures(compared.ks))}")
 
 
 def _table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:

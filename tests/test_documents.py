@@ -5,16 +5,15 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import App
 from pydantic import BaseModel
 
-from mrc_workbench.data.cli import main as data_command
 from mrc_workbench.data.store import find
-from mrc_workbench.data.text.cli import main as text_command
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
 from mrc_workbench.retrieval.comparison import experiment as experiment_file
@@ -22,6 +21,7 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.cli import COMMANDS, all_commands, main
 from tests.doubles import PASSAGES, small_set
 from tests.retrieval.test_contract import keeps_the_contract, makers
 
@@ -29,16 +29,6 @@ DOCS = PROJECT / "docs"
 READMES = [PROJECT / "README.md", PROJECT / "README.ko.md"]
 PAGES = [*READMES, PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 WRITTEN = {"reference/commands.md", "reference/experiment.md", "reference/training.md", "changelog.md"}
-COMMANDS = {  # where the commands of a name are defined
-    "data": "data",
-    "retrieval": "retrieval",
-    "serve": "workbench.serving",
-    "train": "training",
-    "embeddings": "labs.embeddings",
-    "reading": "labs.reading",
-    "language": "labs.language",
-    "text": "data.text",
-}
 ROOMS = ("data", "models", "retrieval", "training", "labs", "workbench", "benchmarks", "docs", "tests", "mrc_workbench")
 # programs of others: what follows them is not looked at, but for paths
 OTHERS = ("pip", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite", "cd")
@@ -80,7 +70,7 @@ def require_known(words: list[str]) -> None:
         at = words.index("-m")
         require_module(words[at + 1], words[at + 2 :])
     elif program == "mrc":
-        require_command(words[1], words[2:])
+        require_command(words[1:])
     elif program == "make":
         assert re.search(rf"^{words[1]}:", (PROJECT / "Makefile").read_text(), re.MULTILINE), words
     elif program == "streamlit":
@@ -101,7 +91,7 @@ def require_module(module: str, words: list[str]) -> None:
         assert set(words) <= benchmarks()
         return
     assert module == "mrc_workbench"
-    require_command(words[0], words[1:])
+    require_command(words)
 
 
 def benchmarks() -> set[str]:
@@ -109,13 +99,21 @@ def benchmarks() -> set[str]:
     return set(re.findall(r"\w+", (PROJECT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")))
 
 
-def require_command(name: str, words: list[str]) -> None:
-    if name == "app":
-        return
-    if name == "compare":
-        name, words = "retrieval", [name, *words]
-    commands = import_module(f"mrc_workbench.{COMMANDS[name]}.cli").commands
-    commands.parse_args(words, exit_on_error=False, print_error=False)
+@cache
+def mrc() -> App:
+    return all_commands()
+
+
+def require_command(words: list[str]) -> None:
+    mrc().parse_args(words, exit_on_error=False, print_error=False)
+
+
+def require_named(text: str, source: Path) -> None:
+    """Fail if a text names a command that does not exist, as `mrc NAME` or `python -m mrc_workbench NAME NAME`."""
+    for name, command in re.findall(r"(?:`mrc|-m mrc_workbench) ([a-z][\w-]*)(?: ([a-z][\w-]*))?", text):
+        assert name in COMMANDS, (source, name)
+        if command and mrc()[name].default_command is None:
+            assert command in mrc()[name], (source, name, command)
 
 
 def test_readme_is_a_page() -> None:
@@ -147,10 +145,16 @@ def test_commands_in_sentences_are_commands() -> None:
         text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
         for name in re.findall(r"`python -m benchmarks ([a-z][\w-]*)[^`]*`", text):
             require_module("benchmarks", [name])
-        for name, command in re.findall(r"`(?:mrc|python -m mrc_workbench) (\w+)(?: ([a-z][\w-]*))?[^`]*`", text):
-            assert name in (*COMMANDS, "app", "compare"), (page, name)
-            if command and name in COMMANDS and name != "serve":
-                assert command in import_module(f"mrc_workbench.{COMMANDS[name]}.cli").commands, (page, command)
+        require_named(text, page)
+
+
+def test_commands_in_the_app_and_in_messages_are_commands() -> None:
+    rooms = [PROJECT / room for room in ("data", "models", "retrieval", "training", "labs", "workbench")]
+    files = [path for room in rooms for kind in ("py", "toml", "html", "jinja") for path in room.rglob(f"*.{kind}")]
+    texts = {path: path.read_text(encoding="utf-8").replace("mrc internal ", "") for path in files}
+    assert sum("mrc_workbench data import" in text for text in texts.values()) == 2  # the Data page in two languages
+    for path, text in texts.items():
+        require_named(text, path)
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
@@ -185,9 +189,9 @@ def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     head, _, rows = block.partition("\n")
     path.write_text(f"{head}\n{rows * 5}" if is_pairs else block, encoding="utf-8")  # a set of pairs has ten
     if is_dictionary:
-        assert text_command(["keep-dictionary", str(path)]) == 0
+        assert main(["dictionaries", "import", str(path)]) == 0
         return
-    assert data_command(["inspect-pairs" if is_pairs else "inspect", str(path)]) == 0
+    assert main(["pairs" if is_pairs else "data", "inspect", str(path)]) == 0
     said = capsys.readouterr().out
     assert "Problems: none" in said
 

@@ -94,20 +94,20 @@ def test_a_job_starts_beside_decoys(environment: dict[str, str], tmp_path: Path)
 def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
-    assert "compare: Run an experiment file" in mrc(environment, folder, "--help").stdout
+    assert "Run an experiment file" in mrc(environment, folder, "--help").stdout
     (folder / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
     done = mrc(environment, folder, "compare", "experiment.toml", "--out", "result")
     assert done.returncode == 0, done.stderr
     words, stored = done.stdout.splitlines()[-2:]
     assert words.split()[0] == "words"
     key = stored.removeprefix("stored as ")
-    assert key in mrc(environment, folder, "retrieval", "list").stdout
-    take_away = ("retrieval", "take-away", key, "words", "--for", "opensearch", "--out", "taken")
-    taken = mrc(environment, folder, *take_away)
+    assert key in mrc(environment, folder, "list").stdout
+    export = ("export", key, "words", "--to", "opensearch", "--out", "taken")
+    taken = mrc(environment, folder, *export)
     assert taken.returncode == 0, taken.stderr
     assert (folder / "taken" / "engine.py").is_file()
     assert (folder / "result" / "report.html").is_file()
-    kept = mrc(environment, folder, "data", "keep", str(PROJECT / "data/sample/korean.json"))
+    kept = mrc(environment, folder, "data", "import", str(PROJECT / "data/sample/korean.json"))
     assert kept.returncode == 0, kept.stderr
     assert (folder / "workspace").is_dir()  # what a person makes stays where they work
 

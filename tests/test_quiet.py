@@ -46,13 +46,15 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_comparison_prints_its_table_and_split_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
-    status, output, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path), "--progress", "none")
+    status, output, errors = said(
+        "mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--progress", "none"
+    )
     assert (status, errors) == (0, "")
     assert [line.split()[0] for line in output.splitlines()] == ["48", "R@1", "Dense", "validation", "stored"]
 
 
 def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:
-    _, _, errors = said("retrieval", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
+    _, _, errors = said("mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
     assert "Loading weights" in errors
 
 

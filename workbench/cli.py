@@ -1,44 +1,101 @@
-"""`mrc`, or `python -m mrc_workbench`: the app and the commands of all rooms under one word.
+"""`mrc`, or `python -m mrc_workbench`: the table of all commands.
 
-`mrc app` serves the app, `mrc compare FILE --out DIR` runs an experiment, `mrc train KIND` trains a model. Each room is
-read only when one of its commands is given: `mrc --help` waits for no library.
+A room is imported only when one of its commands is named: `mrc --help` imports no library of a room.
 """
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from cyclopts import App, Group, Parameter
 
 from mrc_workbench.data.commands import carry_out, commands_of
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import PROJECT
 
-_COMMANDS = {  # a name, where its commands are defined, and what they do
-    "compare": ("retrieval.cli:compare_command", "Run an experiment file, and store the comparison."),
-    "serve": ("workbench.serving.cli:serve", "Serve retrievers over HTTP."),
-    "data": ("data.cli:commands", "Inspect, store and write question sets and sentence pairs."),
-    "retrieval": ("retrieval.cli:commands", "Compare retrievers, and manage stored comparisons."),
-    "train": ("training.cli:commands", "Train models, find settings, and manage runs."),
-    "reading": ("labs.reading.cli:commands", "Score answers, and evaluate readers on retrieved passages."),
-    "embeddings": ("labs.embeddings.cli:commands", "Measure sentence encoders on sentence pairs."),
-    "language": ("labs.language.cli:commands", "Compare tokenizers, and store texts to learn from."),
-    "text": ("data.text.cli:commands", "Store dictionaries for the analyzers."),
+_ABOUT = "Find out which retrieval works on your passages and questions."
+_COMPARE, _USE, _TRAIN = "Compare retrievers", "Use retrievers", "Train models"
+_DATA, _LABS, _SHELL = "Manage data", "Labs", "Shell"
+_HEADINGS = (_COMPARE, _USE, _TRAIN, _DATA, _LABS, _SHELL)
+
+
+class Entry(NamedTuple):
+    """A command or a group of commands: where it is defined, its heading in `mrc --help`, and what it does."""
+
+    target: str  # module:attribute, from the import root
+    heading: str
+    summary: str  # the first line of its own help
+
+
+COMMANDS = {
+    "compare": Entry("retrieval.cli:compare_command", _COMPARE, "Run an experiment file and store the comparison."),
+    "tune": Entry("retrieval.tune:tune_command", _COMPARE, "Tune a retriever of an experiment on validation data."),
+    "list": Entry("retrieval.stored:list_command", _COMPARE, "List the stored comparisons, the newest first."),
+    "show": Entry("retrieval.stored:show_command", _COMPARE, "Show the metrics of a stored comparison."),
+    "report": Entry("retrieval.stored:report_command", _COMPARE, "Write a report with metrics, tests and TREC files."),
+    "rename": Entry("retrieval.stored:rename_command", _COMPARE, "Rename a stored comparison."),
+    "delete": Entry("retrieval.stored:delete_command", _COMPARE, "Delete a stored comparison."),
+    "app": Entry("workbench.cli:open_app", _USE, "Open the app in the browser."),
+    "serve": Entry("workbench.serving.cli:serve", _USE, "Serve retrievers over HTTP."),
+    "export": Entry("retrieval.stored:export_command", _USE, "Export a retriever to a search engine or library."),
+    "encode": Entry("retrieval.encode:encode_command", _USE, "Encode a corpus into vectors."),
+    "train": Entry("training.cli:commands", _TRAIN, "Train a model."),
+    "sweep": Entry("training.sweep_commands:commands", _TRAIN, "Search settings of a training."),
+    "ablate": Entry("training.sweep_commands:ablate", _TRAIN, "Vary one option of a language model at a time."),
+    "runs": Entry("training.run_commands:commands", _TRAIN, "List, stop, resume and publish training runs."),
+    "data": Entry("data.cli:commands", _DATA, "Inspect, import, export and generate datasets."),
+    "pairs": Entry("data.pairs.cli:commands", _DATA, "Inspect and import sentence pairs."),
+    "dictionaries": Entry("data.text.cli:commands", _DATA, "Import dictionaries for the analyzers."),
+    "reading": Entry("labs.reading.cli:commands", _LABS, "Evaluate readers and score answers."),
+    "embeddings": Entry("labs.embeddings.cli:commands", _LABS, "Evaluate sentence encoders."),
+    "language": Entry("labs.language.cli:commands", _LABS, "Compare tokenizers and import texts."),
+    "completion": Entry("workbench.cli:completion", _SHELL, "Print or install shell completion."),
+}
+_INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of its folder in the workspace
+    "comparisons": "retrieval.job:run_comparison",
+    "takeaways": "retrieval.takeaway.job:carry_out_job",
+    "reading": "labs.reading.cli:run_folder",
+    "embeddings": "labs.embeddings.cli:run_command",
+    "language": "labs.language.comparison:run_folder",
+    "runs": "training.run_commands:run_folder",
+    "runs-worker": "training.run_commands:work",
+    "dry-run": "training.run_commands:dry_run",
+    "best-checkpoint": "training.run_commands:best_checkpoint",
+    "sample": "retrieval.job:ship_sample",
 }
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
-    if not (PROJECT / "pyproject.toml").exists():  # installed: what people make stays with them, where they work
+    if not (PROJECT / "pyproject.toml").exists():  # installed: what users make stays in the folder where they work
         os.environ.setdefault("MRC_WORKSPACE", str(Path.cwd() / "workspace"))
-    about = "Which retrieval works on your passages and questions."
-    commands = commands_of("mrc", about, version=_version, version_flags=("--version",))
-    commands.command(_app, name="app")
-    for name, (module, help_line) in _COMMANDS.items():
-        commands.command(f"mrc_workbench.{module}", name=name, help=help_line)
-    return carry_out(commands, sys.argv[1:] if words is None else words)
+    words = sys.argv[1:] if words is None else words
+    return carry_out(all_commands(words), words, _error_lines)
 
 
-def _app(*streamlit: str) -> int:
-    """Serve the app and open it in the browser.
+def all_commands(words: Sequence[str] = ()) -> App:
+    """Return `mrc`. Its commands are imported when they are used; those in `words` have their whole help."""
+    mrc = commands_of("mrc", _ABOUT, version=_version, version_format="markdown", version_flags="--version")
+    groups = {heading: Group(heading, sort_key=position) for position, heading in enumerate(_HEADINGS)}
+    for flag in ("--help", "--version"):
+        mrc[flag].group = groups[_SHELL]
+    for position, (name, entry) in enumerate(COMMANDS.items()):
+        summary = None if name in words else entry.summary  # it would replace the whole help
+        group = groups[entry.heading]
+        mrc.command(f"mrc_workbench.{entry.target}", name=name, help=summary, group=group, sort_key=position)
+    internal = commands_of("internal", "Commands that jobs run.", show=False)
+    for name, target in _INTERNAL.items():
+        internal.command(f"mrc_workbench.{target}", name=name)
+    mrc.command(internal)
+    return mrc
+
+
+def open_app(*streamlit: str) -> int:
+    """Open the app in the browser.
 
     Parameters
     ----------
@@ -48,10 +105,42 @@ def _app(*streamlit: str) -> int:
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(PROJECT / "app.py"), *streamlit])
 
 
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="the shell that completes commands")],
+    /,
+    *,
+    install: Annotated[bool, Parameter(negative="", help="write the script and load it at startup")] = False,
+) -> int:
+    """Print or install shell completion.
+
+    `source <(mrc completion bash)` completes commands and options in this shell, `--install` in every new one.
+    """
+    mrc = all_commands()
+    for name, entry in COMMANDS.items():
+        try:
+            import_module(f"mrc_workbench.{entry.target.partition(':')[0]}")
+        except ImportError:  # an extra that is not installed
+            del mrc[name]
+    if install:
+        tell(f"installed in {mrc.install_completion(shell=shell)}: open a new shell to use it")
+    else:
+        tell(mrc.generate_completion(shell=shell))
+    return 0
+
+
+def _error_lines(error: Exception) -> Sequence[str]:
+    """Return what is known of an error beyond its message: unusable rows, possible readings, further errors."""
+    if isinstance(error, DataError):
+        from mrc_workbench.data.questions.report import refusal_lines
+
+        return refusal_lines(error)[1:]
+    return [f"  {other}" for other in getattr(error, "others", ())]
+
+
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("mrc-workbench")
-    except PackageNotFoundError:  # a checkout that nobody installed
+    except PackageNotFoundError:  # a checkout that is not installed
         return "not installed"

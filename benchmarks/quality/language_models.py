@@ -24,7 +24,6 @@ from mrc_workbench.labs.language.texts import find_corpus
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.commands import called, planned_ablation
 from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
 from mrc_workbench.training.options.texts import (
     LANGUAGE_MODEL,
@@ -36,6 +35,7 @@ from mrc_workbench.training.options.texts import (
 )
 from mrc_workbench.training.runs.jobs import Ablation, Table, Variant, all_jobs
 from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.sweep_commands import called, planned_ablation
 from mrc_workbench.training.sweeps.variants import AblationExperiment
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)

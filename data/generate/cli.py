@@ -1,4 +1,4 @@
-"""`mrc data make-questions SET`: questions made of the passages of a set, kept as a set of their own."""
+"""`mrc data generate DATA`: generate questions for the passages of a dataset, and store them as a dataset."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from mrc_workbench.data.commands import stop_message, takes
-from mrc_workbench.data.generate.make import MadeQuestions, MakerOptions
-from mrc_workbench.data.generate.make import make_questions as make
+from mrc_workbench.data.generate.make import MadeQuestions, MakerOptions, make_questions
 from mrc_workbench.data.records import Maker
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
@@ -19,36 +18,38 @@ _SHOWN = 5  # questions, and passages without one
 
 
 @takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))
-def make_questions(
-    set: Annotated[str, Parameter(help="a file, or a name of the catalog or the workspace")],
+def generate(
+    data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
     /,
     *,
-    name: Annotated[str, Parameter(help="name of the new set")] = "",
+    name: Annotated[str, Parameter(help="name of the new dataset")] = "",
     preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_PREVIEWED} passages")] = False,
-    no_calls: Annotated[bool, Parameter(negative="", help="model: only what was written before")] = False,
-    prompt: Annotated[Path | None, Parameter(help="model: a file with what it is told, {n} for how many")] = None,
+    no_calls: Annotated[bool, Parameter(negative="", help="model: use stored answers only")] = False,
+    prompt: Annotated[
+        Path | None, Parameter(help="model: file with the prompt; {n} is the number of questions")
+    ] = None,
     **chosen: Any,
 ) -> int:
-    """Make questions of the passages of a set, to train with.
+    """Generate questions for the passages of a dataset.
 
-    The title of an article can ask for its passages, a sentence for the rest of its passage (inverse cloze task), or a
-    language model at a chat endpoint writes what a passage answers. The endpoint comes from the environment alone:
-    OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, where it wants one, OPENAI_API_KEY.
+    The title of an article asks for its passages, a sentence for the rest of its passage (inverse cloze task), or a
+    language model at a chat endpoint writes questions that a passage answers. Environment variables name the endpoint:
+    OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if it needs one, OPENAI_API_KEY.
     """
     chosen.setdefault("model", os.environ.get(MODEL, ""))
     if prompt:
         chosen["prompt"] = prompt.read_text(encoding="utf-8")
     if preview:
         chosen["most"] = min(_PREVIEWED, chosen.get("most", 0) or _PREVIEWED)
-    options, question_set = MakerOptions(**chosen), find(set)
+    options, question_set = MakerOptions(**chosen), find(data)
     endpoint = Endpoint.of() if options.by is Maker.MODEL and not no_calls else None
     with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
-        found = make(question_set, options, endpoint, name=name, on_progress=_report)
+        found = make_questions(question_set, options, endpoint, name=name, on_progress=_report)
     end_progress_line()
     tell("\n".join(_lines(found)))
     if not preview:
         kept = keep(found.question_set, source=question_set.name)
-        tell(f"Kept as {kept.key}: `mrc train bi-encoder --data {kept.key}` trains with them")
+        tell(f"stored as {kept.key}: `mrc train bi-encoder --data {kept.key}` trains with them")
     return 0
 
 

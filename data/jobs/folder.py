@@ -271,10 +271,10 @@ class RequestJob(Job, Generic[R]):
     """The job of one request, `workspace/<place>/<key>/`: the request as JSON, and what comes of it.
 
     The key is made of what decides the result, so what was asked before is there already. The process runs
-    `mrc <place> run FOLDER`, so that the page that asks imports no torch, and may be closed.
+    `mrc internal <place> FOLDER`, so that the page that asks imports no torch, and may be closed.
     """
 
-    place: ClassVar[str]  # the folder of its kind in the workspace, and the command whose `run` carries it out
+    place: ClassVar[str]  # the folder of its kind in the workspace, and its internal command
     form: ClassVar[TypeAdapter[Any]]  # of requests
     versions: ClassVar[tuple[int | str, ...]]  # raised when results of the same request change
     file: ClassVar[str] = "request.json"
@@ -308,4 +308,4 @@ class RequestJob(Job, Generic[R]):
 
     def begin(self) -> None:
         """Start what reads the request from the folder."""
-        self.launch(self.place, "run", self.folder)
+        self.launch("internal", self.place, self.folder)

@@ -46,10 +46,9 @@ _HOLDER = TypeAdapter(Holder)
 class Queue(Generic[J]):
     """The queue of a workspace for jobs that need the machine to themselves.
 
-    `mrc COMMAND work` is its worker, `mrc COMMAND run FOLDER` carries one job out. `jobs` lists them all.
+    `mrc internal <place>-worker` is its worker, `mrc internal <place> FOLDER` runs one job. `jobs` lists them all.
     """
 
-    command: str
     place: str  # the workspace's folder that holds the jobs' folders
     jobs: Callable[[], Sequence[J]]
 
@@ -88,7 +87,7 @@ class Queue(Generic[J]):
 
     def start_worker(self) -> None:
         """Start a detached worker; it ends at once where there is one already, or nothing to do."""
-        detached(PROGRAM, self.command, "work", log=workspace() / self.place / ".worker.log")
+        detached(PROGRAM, "internal", f"{self.place}-worker", log=workspace() / self.place / ".worker.log")
 
     def keep_going(self) -> None:
         """Start a worker where jobs wait and none is there: after the machine was switched off, say."""
@@ -102,7 +101,7 @@ class Queue(Generic[J]):
             # one with a process is a command's, which waits for its turn by itself
             while job := next((job for job in self.queued() if not job.status().pid), None):
                 sent = job.status().queued
-                detached(PROGRAM, self.command, "run", job.folder, log=job.folder / "log.txt").wait()
+                detached(PROGRAM, "internal", self.place, job.folder, log=job.folder / "log.txt").wait()
                 status = job.status()
                 if status.state is State.QUEUED and status.queued == sent:  # its process never got to say anything
                     job.write_status(replace(status, state=State.INTERRUPTED))

@@ -24,7 +24,7 @@ from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
 
-_NO_QUESTION = "No questions: these passages can be searched, and `make-questions` makes some to train with"
+_NO_QUESTION = "No questions: these passages can be searched, and `mrc data generate` generates some to train with"
 _SHOWN_PROBLEMS = 10
 _LISTED_FILES = 20
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading

@@ -1,11 +1,7 @@
-"""`mrc embeddings evaluate --data FILE --model MODEL`: sentence encoders on a set of pairs.
-
-`mrc embeddings run FOLDER` does what a page asked for: arrays, and figures beside them.
-"""
+"""`mrc embeddings evaluate --data FILE --model MODEL`: sentence encoders on sentence pairs; and the jobs of pages."""
 
 import json
 import logging
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +10,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from mrc_workbench.data.cache import Arrays, save_arrays
-from mrc_workbench.data.commands import AsJson, commands_of, one_of, run, stop_message
+from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
 from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.pairs.records import PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find
@@ -40,29 +36,26 @@ from mrc_workbench.labs.embeddings.results import (
 
 logger = logging.getLogger(__name__)
 _ENCODING = 0.8  # share of the work of a map
-commands = commands_of("embeddings", "Measure sentence encoders.")
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit status: 0, 1 where a model failed, 2 where nothing could be done."""
-    return run(commands, words)
+commands = commands_of("embeddings", "Evaluate sentence encoders.")
 
 
 @commands.command(name="evaluate")
 def evaluate_command(
     *,
-    data: Annotated[str, Parameter(help="a file of pairs, or a name of the catalog or the workspace")],
-    model: Annotated[list[str], Parameter(help="a folder, a run, a hub id, or starter; once for each model")],
+    data: Annotated[str, Parameter(help="sentence pairs: a path, or a name or key of the catalog or the workspace")],
+    model: Annotated[list[str], Parameter(help="a folder, a run, a hub id or starter; several after one flag")],
     split: Annotated[Part | None, one_of(Part)] = None,
     as_json: AsJson = False,
-    out: Annotated[Path | None, Parameter(help="folder for the figures and for what they are made of")] = None,
+    out: Annotated[Path | None, Parameter(help="folder for scores.json and its arrays")] = None,
 ) -> int:
-    """Measure sentence encoders on a set of pairs: correlations and shares from -1 to 1.
+    """Evaluate sentence encoders on sentence pairs.
+
+    Correlations and fractions are from -1 to 1.
 
     Parameters
     ----------
     split
-        the test part where there is one, else validation, or else all
+        the test part if there is one, else validation, else all
     """
     with stop_message("Stopped. Vectors encoded so far are kept: run the same command again to continue."):
         evaluation = evaluate(find(data), model, split, on_progress=report_progress)
@@ -77,9 +70,8 @@ def evaluate_command(
     return int(bool(failed))
 
 
-@commands.command(name="run", show=False)
 def run_command(folder: Path, /) -> int:
-    """Carry out what a page asked for."""
+    """Do what a page requested in this folder."""
     job = EmbeddingJob(folder)
     return request_carried_out(job, lambda request, say: carry(request, find(request.data), folder, say))
 

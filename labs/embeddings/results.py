@@ -4,7 +4,7 @@ A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scor
 figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test.
 
 What a page requests is a job, in a process of its own: the page that asks imports no torch, and may be closed. The
-process runs `mrc embeddings run FOLDER`. The folder is named by what decides the result, so what was asked before
+process runs `mrc internal embeddings FOLDER`. The folder is named by what decides the result, so what was asked before
 is there already.
 """
 
@@ -308,7 +308,7 @@ def models_of(request: Request) -> tuple[str, ...]:
 
 
 class EmbeddingJob(RequestJob[Request]):
-    """The job of one request, and what `mrc embeddings run` leaves."""
+    """The job of one request, and what its process leaves."""
 
     place, form, versions = "embeddings", REQUEST, (4,)
 

@@ -1,50 +1,50 @@
-"""`mrc language`: which tokenizer cuts a text well, and the texts kept to learn from."""
+"""`mrc language`: compare tokenizers, and import texts to train on."""
 
 import json
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mrc_workbench.data.commands import AsJson, commands_of, run, several_of, tell_kept
+from mrc_workbench.data.commands import AsJson, commands_of, several_of, tell_kept
 from mrc_workbench.data.formats.opening import set_name
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
-from mrc_workbench.labs.language.comparison import Measured, Request, compare, run_folder
+from mrc_workbench.labs.language.comparison import Measured, Request, compare
 from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
 from mrc_workbench.labs.language.texts import StoredText, find_corpus, keep, require_file, stored
 from mrc_workbench.labs.language.train import Sample
 
-commands = commands_of("language", "Tokenizers and language models.")
+commands = commands_of("language", "Compare tokenizers and import texts.")
 
 _COLUMNS = ("tokens_per_word", "unknown_words", "whole_words", "precision", "recall", "f1", "longer_than_512")
 _DATA = (
-    "a text: a file (.txt), or text: and the key of a kept one; or a question set: a file, or a name of the catalog or "
-    "workspace"
+    "a text: a file (.txt), or text:KEY of an imported one; or a dataset: a path, or a name or key of the catalog or "
+    "the workspace"
 )
 
 
 @commands.command
-def tokenizers(
+def compare_tokenizers(
     *,
     data: Annotated[str, Parameter(help=_DATA)],
-    vocabulary: Annotated[tuple[int, ...], Parameter(help="pieces, 1000 to 64000, one number or several: 8000")] = (),
-    kind: Annotated[tuple[TokenizerKind, ...], several_of(TokenizerKind, help="one or several: all of them")] = (),
-    split: Annotated[tuple[Split, ...], several_of(Split, help=f"one or several: {Split.WORDS}")] = (),
-    against: Annotated[
-        tuple[str, ...], Parameter(help="compare with the tokenizer of a model as well; several times")
-    ] = (),
-    lowercase: Annotated[bool, Parameter(negative="", help="write all in small letters")] = False,
-    held_out: Annotated[float, Parameter(help="share of documents to measure on")] = 0.1,
-    seed: Annotated[int, Parameter(help="which documents these are")] = 0,
+    vocabulary: Annotated[tuple[int, ...], Parameter(help="vocabulary sizes, 1000 to 64000: 8000")] = (),
+    kind: Annotated[tuple[TokenizerKind, ...], several_of(TokenizerKind, help="by default all")] = (),
+    split: Annotated[tuple[Split, ...], several_of(Split, help=f"by default {Split.WORDS}")] = (),
+    against: Annotated[tuple[str, ...], Parameter(help="models whose tokenizers are compared, too")] = (),
+    lowercase: Annotated[bool, Parameter(negative="", help="convert the text to lower case")] = False,
+    held_out: Annotated[float, Parameter(help="fraction of documents to evaluate on")] = 0.1,
+    seed: Annotated[int, Parameter(help="seed that selects these documents")] = 0,
     most_characters: Annotated[
-        int, Parameter(help="of a larger text a part is learned from, which bounds the memory")
+        int, Parameter("--max-characters", help="characters to train on; bounds the memory")
     ] = Sample.most_characters,
-    out: Annotated[Path | None, Parameter(help="folder for the tokenizers, each in a folder of its own")] = None,
+    out: Annotated[Path | None, Parameter(help="folder for the tokenizers")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Train tokenizers on a text, and compare how they cut what they were not trained on: shares from 0 to 1."""
+    """Train tokenizers on a text, and compare them on held-out documents.
+
+    JSON has fractions from 0 to 1.
+    """
     sample = Sample(lowercase=lowercase, held_out=held_out, seed=seed, most_characters=most_characters)
     asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
     given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
@@ -79,15 +79,13 @@ def _table(found: list[Measured]) -> str:
     return "\n".join(aligned(_COLUMNS, rows, 15))
 
 
-@commands.command
-def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of them")]) -> int:
-    """Store texts in the workspace, for pages and commands to learn from.
-
-    Parameters
-    ----------
-    file
-        a text in UTF-8, of any size
-    """
+@commands.command(name="import")
+def import_files(
+    file: Annotated[Path, Parameter(help="text in UTF-8, of any size")],
+    /,
+    *files: Annotated[Path, Parameter(help="more texts")],
+) -> int:
+    """Import texts to train on, and print their references."""
     for path in (file, *files):
         require_file(path, path.name)
         name = set_name(path.name, "text")
@@ -96,19 +94,11 @@ def keep_text(file: Path, /, *files: Annotated[Path, Parameter(help="more of the
     return 0
 
 
-@commands.command
-def texts(*, as_json: AsJson = False) -> int:
-    """List the stored texts."""
-    return tell_kept(stored(), _line, as_json=as_json, empty="No texts yet: `mrc language keep-text FILE` stores one.")
+@commands.command(name="list")
+def list_command(*, as_json: AsJson = False) -> int:
+    """List the imported texts, the newest first."""
+    return tell_kept(stored(), _line, as_json=as_json, empty="No texts yet: `mrc language import FILE` imports one.")
 
 
 def _line(kept: StoredText) -> str:
     return f"{kept.reference}  {kept.characters:>15,} characters  {kept.documents:>12,} documents  {kept.name}"
-
-
-commands.command(run_folder, name="run", show=False)
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit status: 0, 1 where something failed, 2 where nothing was done."""
-    return run(commands, words)

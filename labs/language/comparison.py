@@ -1,7 +1,7 @@
 """Tokenizers side by side: trained on the same documents by kind, split and vocabulary, and those of models.
 
 What was trained and measured once is not again: it lies in the workspace's cache, in a folder each that is named by all
-that decides how it comes out. A page has them compared by a process of its own, `mrc language run FOLDER`. That
+that decides how it comes out. A page has them compared by a process of its own, `mrc internal language FOLDER`. That
 folder is named by what decides the result, too, and holds the tokenizers (`tokenizers/<name>/tokenizer.json`), how
 often each of their pieces occurs (`occurrences.npz`) and, written last, the figures (`scores.json`): a folder with
 scores is whole."""

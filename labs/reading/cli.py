@@ -1,7 +1,6 @@
-"""`mrc reading`: judge files of answers, or let readers answer from what retrievers find."""
+"""`mrc reading`: score files of answers, and evaluate readers on retrieved passages."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Parameter
 
-from mrc_workbench.data.commands import AsJson, commands_of, one_of, run, stop_message
+from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
 from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
@@ -20,27 +19,31 @@ from mrc_workbench.labs.reading.results import as_dict, save
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
 from mrc_workbench.labs.reading.scores import FEWEST, compared, scored, slice_figures
 
-commands = commands_of("reading", "Answers, and how right they are.")
+commands = commands_of("reading", "Evaluate readers and score answers.")
 
 
 @commands.command
 def score(
     *,
-    data: Annotated[str, Parameter(help="the questions: a file, or a name of the catalog or the workspace")],
+    data: Annotated[str, Parameter(help="the questions: a path, or a name or key of the catalog or the workspace")],
     predictions: Annotated[
-        tuple[Path, ...], Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; once for each reader')
+        tuple[Path, ...],
+        Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'),
     ],
-    rules: Annotated[Rules, one_of(Rules, help="whose rules say what is right")] = Rules.KORQUAD,
+    rules: Annotated[Rules, one_of(Rules, help="rules that decide what is correct")] = Rules.KORQUAD,
     by_slice: Annotated[
         bool,
         Parameter(
             negative="",
-            help="also judge kinds of questions, answers and passages apart, with differences from the first file",
+            help="also score kinds of questions, answers and passages, with differences from the first file",
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Judge files of answers, one or several side by side: as JSON, shares from 0 to 1."""
+    """Score files of answers, one or several side by side.
+
+    JSON has fractions from 0 to 1.
+    """
     question_set = find(data)
     scores = {str(path): scored(question_set, read_predictions(path), rules) for path in predictions}
     tests = compared(question_set, scores)
@@ -96,10 +99,13 @@ def evaluate_command(
     ],
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="folder for scores.json and for the answers")] = None,
+    out: Annotated[Path | None, Parameter(help="folder for scores.json and the answers")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Let readers answer from the first passages that retrievers find: as JSON, shares from 0 to 1."""
+    """Evaluate readers on the first passages of retrievers.
+
+    JSON has fractions from 0 to 1.
+    """
     asked, base = read_experiment(experiment), experiment.parent
     with stop_message("Stopped. Rankings and answers found so far are kept: run the same command again to continue."):
         result = evaluate(asked, find(asked.data, base), base=base, on_progress=report_progress)
@@ -140,16 +146,10 @@ def _cell(shares: dict[str, float], overlap: str) -> str:
     return f"{100 * shares['em']:.2f} / {100 * shares[overlap]:.2f}"
 
 
-@commands.command(name="run", show=False)
 def run_folder(folder: Path, /) -> int:
-    """Carry out what a page asked for."""
+    """Evaluate as the job in this folder."""
 
     def work(experiment: ReadingExperiment, say: Progress) -> None:
         results.keep(evaluate(experiment, find(experiment.data), on_progress=say), folder)
 
     return request_carried_out(ReadingJob(folder), work)
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit status: 0, 1 where a reader failed, 2 where nothing could be done."""
-    return run(commands, words)

@@ -1,7 +1,7 @@
 """Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
 
 The experiment file is that of a comparison, and who reads what its retrievers find. The page that asks for an
-evaluation imports no torch, and may be closed: a process runs `mrc reading run FOLDER`. What it has read lies in
+evaluation imports no torch, and may be closed: a process runs `mrc internal reading FOLDER`. What it has read lies in
 the cache, so that one that was ended goes on.
 """
 

@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.comparison.store import (
 )
 
 _PATHS = ("model", "dictionary", "path")  # fields of retrievers that may name a file or a folder
-_LIST = "`mrc retrieval list` lists the stored comparisons"
+_LIST = "`mrc list` lists the stored comparisons"
 
 
 class ComparisonNotFoundError(Failure, ValueError):

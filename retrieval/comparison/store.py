@@ -2,7 +2,7 @@
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
 name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
-and may be closed: a process runs `mrc retrieval compare`, and notes the figures of each retriever that is done.
+and may be closed: a process of its own runs it, and notes the figures of each retriever that is done.
 """
 
 import re
@@ -60,7 +60,7 @@ class ComparisonJob(RequestJob[Experiment]):
 
     def begin(self) -> None:
         Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
-        self.launch("retrieval", "compare", self.folder / self.file, "--out", self.folder, "--tell", light=True)
+        self.launch("internal", self.place, self.folder, light=True)
 
     def note(self, result: Result) -> None:
         """Tell of a retriever that is done: a page shows its figures while others are at work."""

@@ -44,9 +44,6 @@ class TakeAwayJob(RequestJob[Wanted]):
     def archive(self) -> Path:
         return self.folder / "takeaway.zip"
 
-    def begin(self) -> None:
-        self.launch("retrieval", "take-away-job", self.folder)
-
     def taken(self) -> Taken:
         """Read what was measured. Raises `ValueError` where that is no such thing."""
         return _TAKEN.validate_python(self.read(self.result.name))

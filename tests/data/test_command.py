@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data import cli as module
-from mrc_workbench.data.cli import main
 from mrc_workbench.data.pairs.store import load as load_pairs
 from mrc_workbench.data.pairs.store import stored as stored_pairs
 from mrc_workbench.data.store import find, load, stored
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.workbench.cli import main
 from tests.data.formats.test_documents import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(file)]) == 0
+    assert main(["data", "inspect", str(file)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "set: csv, CP949",
         "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
@@ -52,7 +52,7 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "--json", str(file)]) == 0
+    assert main(["data", "inspect", "--json", str(file)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["format"], told["encoding"], told["row_count"]) == ("csv", "CP949", 3)
     assert told["problems"] == [
@@ -70,10 +70,10 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_notes_about_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
-    assert main(["inspect", str(path)]) == 0
+    assert main(["data", "inspect", str(path)]) == 0
     shown = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
     assert shown in capsys.readouterr().out
-    assert main(["inspect", "--json", str(path)]) == 0
+    assert main(["data", "inspect", "--json", str(path)]) == 0
     (notice,) = json.loads(capsys.readouterr().out)["notices"]
     assert (notice["code"], notice["count"], notice["examples"]) == ("markup", 1, "p1: <p>서울은 수도이다.</p>")
     assert notice["message"].endswith("Convert the file to plain text and read it again.")
@@ -82,7 +82,7 @@ def test_notes_about_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_merged_passages_of_a_single_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "corpus.csv"
     path.write_text("id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n")
-    assert main(["inspect", "--json", str(path)]) == 0
+    assert main(["data", "inspect", "--json", str(path)]) == 0
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert (problem["code"], problem["row"]) == ("merged_passages", None)
     assert "(copy → stored passage: d3 → d1)" in problem["message"]
@@ -91,14 +91,14 @@ def test_merged_passages_of_a_single_file(tmp_path: Path, capsys: pytest.Capture
 def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")
-    assert main(["inspect", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("No context column found. Columns in the file: 가, 나, 제목.")
-    assert main(["inspect", str(path), "--columns", "question=가", "context=나"]) == 0
+    assert main(["data", "inspect", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("error: No context column found. Columns in the file: 가, 나, 제목.")
+    assert main(["data", "inspect", str(path), "--columns", "question=가", "context=나"]) == 0
     assert "Columns: question <- 가, context <- 나, title <- 제목" in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(tmp_path / "none.csv")]) == 1
+    assert main(["data", "inspect", str(tmp_path / "none.csv")]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.endswith(
@@ -107,36 +107,34 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_a_column_without_a_role(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(file), "--columns", "질문"]) == 2
+    assert main(["data", "inspect", str(file), "--columns", "질문"]) == 2
     assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in capsys.readouterr().err
 
 
 def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["keep", str(file), "--columns", "title=번호"]) == 0
+    assert main(["data", "import", str(file), "--columns", "title=번호"]) == 0
     (kept,) = stored()
-    assert capsys.readouterr().out.splitlines()[-1] == f"Kept as {kept.key}"
+    assert capsys.readouterr().out.splitlines()[-1] == f"stored as {kept.key}"
     assert (kept.name, kept.source, kept.passages, kept.questions) == ("set", "set.csv", 2, 2)
     assert [passage.title for passage in load(kept.key).passages] == ["1", "3"]
 
 
-@pytest.mark.parametrize("command", ["inspect", "keep"])
+@pytest.mark.parametrize("command", ["inspect", "import"])
 def test_a_full_disk_is_told(
     command: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module, "keep" if command == "keep" else "read_paths_apart", full)
-    assert main([command, str(file)]) == 1
-    assert capsys.readouterr().err == (
-        "The disk cannot be written to (No space left on device). Nothing that was kept is lost.\n"
-    )
+    monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_apart", full)
+    assert main(["data", command, str(file)]) == 2
+    assert capsys.readouterr().err == "error: the disk is full\n"
 
 
 def test_kinds_do_not_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "set.csv"
     path.write_text("question,context,kind\n수도는?,서울,가\x9b31m\n", encoding="utf-8")
-    assert main(["inspect", str(path)]) == 0
+    assert main(["data", "inspect", str(path)]) == 0
     assert "Kinds: 가\\u009b31m 1" in capsys.readouterr().out
 
 
@@ -148,7 +146,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(archive)]) == 0
+    assert main(["data", "inspect", str(archive)]) == 0
     assert capsys.readouterr().out.splitlines()[:9] == [
         "scifact: laid out as beir",
         "5 passages, 3 questions, 5 judgements, 2 questions with grades",
@@ -160,7 +158,7 @@ def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.Capture
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
-    assert main(["inspect", "--json", str(archive)]) == 0
+    assert main(["data", "inspect", "--json", str(archive)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["layout"], told["judgement_count"], told["files"][2]["rows"]) == ("beir", 5, 5)
     assert told["gaps"][0]["code"] == "unjudged_questions"
@@ -174,14 +172,14 @@ def test_folders_and_files_together_are_kept_and_written_again(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     names = ("corpus.jsonl", "queries.jsonl", "qrels")
-    assert main(["keep", *(str(tmp_path / "scifact" / name) for name in names)]) == 0
+    assert main(["data", "import", *(str(tmp_path / "scifact" / name) for name in names)]) == 0
     (kept,) = stored()
     assert kept.source == "corpus.jsonl, queries.jsonl, qrels"
     for layout in ("beir", "mteb"):
         out = tmp_path / "out" / f"{layout}.zip"
-        assert main(["write", kept.key, "--layout", layout, "--out", str(out)]) == 0
+        assert main(["data", "export", kept.key, "--format", layout, "--out", str(out)]) == 0
         assert find(str(out)).fingerprint == kept.fingerprint
-    assert main(["write", kept.key, "--layout", "trec", "--out", str(archive)]) == 2
+    assert main(["data", "export", kept.key, "--format", "trec", "--out", str(archive)]) == 2
 
 
 GOOD = [f"가 {row}\t나 {row}\t{row % 6}" for row in range(20)]
@@ -198,7 +196,7 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_inspecting_pairs_tells_what_was_understood(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect-pairs", *files]) == 0
+    assert main(["pairs", "inspect", *files]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "sts: 23 rows, scored, scale 0 to 5",
@@ -224,15 +222,15 @@ def test_rows_that_were_left_out_are_told_where_too_few_remain(
 ) -> None:
     file = tmp_path / "few.tsv"
     file.write_text("sentence1\tsentence2\tlabel\n가\t나\tentailment\n다\t라\tmaybe\n", encoding="utf-8")
-    assert main(["inspect-pairs", str(file)]) == 1
+    assert main(["pairs", "inspect", str(file)]) == 2
     first, row = capsys.readouterr().err.splitlines()
-    assert first.startswith("Too few usable rows (1)")
+    assert first.startswith("error: Too few usable rows (1)")
     assert row.startswith("  Row 3: ")
     assert "maybe" in row
 
 
 def test_inspecting_pairs_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect-pairs", *files, "--json", "--kind", "scored", "--scale", "-5", "5"]) == 0
+    assert main(["pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["name"], told["kind"], told["scale"], told["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
     assert told["files"][0]["problems"][0]["code"] == "empty_sentence"
@@ -246,9 +244,9 @@ def test_inspecting_pairs_as_json(files: list[str], capsys: pytest.CaptureFixtur
 
 def test_keeping_pairs(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--columns", "sentence1=sentence2", "sentence2=sentence1", "--parts", "none", "test"]
-    assert main(["keep-pairs", *files, *words]) == 0
+    assert main(["pairs", "import", *files, *words]) == 0
     (kept,) = stored_pairs()
-    assert capsys.readouterr().out.endswith(f"Kept as {kept.key}\n")
+    assert capsys.readouterr().out.endswith(f"stored as {kept.key}\n")
     pairs = load_pairs(kept.key)
     assert (kept.source, kept.rows, pairs.texts[0][0]) == ("sts-train.tsv, sts-test.tsv", 23, "나 0")
     assert pairs.published.tolist() == [-1] * 21 + [2] * 2
@@ -257,9 +255,9 @@ def test_keeping_pairs(files: list[str], capsys: pytest.CaptureFixture[str]) -> 
 def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "표.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
-    assert main(["inspect-pairs", str(file)]) == 1
-    assert capsys.readouterr().err.startswith("No sentence column found. Columns in the file: a, b.")
-    assert main(["keep-pairs", str(tmp_path / "none.csv")]) == 1
+    assert main(["pairs", "inspect", str(file)]) == 2
+    assert capsys.readouterr().err.startswith("error: No sentence column found. Columns in the file: a, b.")
+    assert main(["pairs", "import", str(tmp_path / "none.csv")]) == 2
     assert stored_pairs() == []
 
 
@@ -276,7 +274,7 @@ def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.Cap
 def test_words_that_make_no_sense_of_pairs(
     files: list[str], words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["inspect-pairs", *files, *words]) == 2
+    assert main(["pairs", "inspect", *files, *words]) == 2
     assert told in capsys.readouterr().err
 
 
@@ -286,8 +284,8 @@ def test_a_score_beyond_all_is_told_with_its_row(
 ) -> None:
     file = tmp_path / "scores.tsv"
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *GOOD, f"다\t라\t{score}"]), encoding="utf-8")
-    for command in ("inspect-pairs", "keep-pairs"):
-        assert main([command, str(file)]) == 0
+    for command in ("inspect", "import"):
+        assert main(["pairs", command, str(file)]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines[0] == "scores: 20 rows, scored, scale 0 to 5"
         assert lines[2] == "Problems: 1; rows left out: 1"
@@ -302,7 +300,7 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
     rows = [f"가 {row} {'말 ' * 40}\t나 {row}\t{row % 6}" for row in range(2000)]
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mrc_workbench", "data", "keep-pairs", str(file)],
+        [sys.executable, "-m", "mrc_workbench", "pairs", "import", str(file)],
         cwd=PROJECT,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
@@ -310,27 +308,25 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr == f"The disk cannot be written to ({os.strerror(errno.EFBIG)}). Nothing that was kept is lost.\n"
-    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: the disk is full")
     assert stored_pairs() == []
 
 
 def test_a_catalog_name_is_inspected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "sample"]) == 0
+    assert main(["data", "inspect", "sample"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Korean sample: squad, UTF-8"
     assert "480 questions" in lines[1]
-    assert main(["inspect-pairs", "sample-sts"]) == 0
+    assert main(["pairs", "inspect", "sample-sts"]) == 0
     assert capsys.readouterr().out.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
 
 
 def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["keep", "sample"]) == 0
-    assert main(["keep-pairs", "sample-nli"]) == 0
+    assert main(["data", "import", "sample"]) == 0
+    assert main(["pairs", "import", "sample-nli"]) == 0
     assert [kept.name for kept in stored()] == ["Korean sample"]
-    assert capsys.readouterr().out.count("Kept as ") == 2
+    assert capsys.readouterr().out.count("stored as ") == 2
 
 
 def test_a_file_goes_before_a_catalog_name(
@@ -338,16 +334,16 @@ def test_a_file_goes_before_a_catalog_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample").write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
-    assert main(["inspect", "sample"]) == 0
+    assert main(["data", "inspect", "sample"]) == 0
     assert "1 questions" in capsys.readouterr().out
-    assert main(["inspect", "samples"]) == 1
+    assert main(["data", "inspect", "samples"]) == 2
     assert "samples cannot be read" in capsys.readouterr().err
 
 
 def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "one.csv"
     path.write_text("질문,지문\n수도는 어디인가?,대한민국의 수도는 서울이다.\n", encoding="utf-8")
-    assert main(["inspect", str(path)]) == 0
+    assert main(["data", "inspect", str(path)]) == 0
     out = capsys.readouterr().out
     assert "by chance -" in out
     assert "nan%" not in out
@@ -368,7 +364,7 @@ def test_records_list_every_passage_and_the_grade_of_every_judged_passage(
     paths = [tmp_path / name for name in JUDGED]
     for path in paths:
         path.write_text(JUDGED[path.name], encoding="utf-8")
-    assert main(["inspect", *map(str, paths), "--json", "--records"]) == 0
+    assert main(["data", "inspect", *map(str, paths), "--json", "--records"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["records"] == {
         "passages": [
@@ -395,7 +391,7 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(
     paragraph = {"context": "서울은 수도이다.", "qas": questions}
     path = tmp_path / "set.json"
     path.write_text(json.dumps({"data": [{"title": "도시", "paragraphs": [paragraph]}]}), encoding="utf-8")
-    assert main(["inspect", str(path), "--json", "--records"]) == 0
+    assert main(["data", "inspect", str(path), "--json", "--records"]) == 0
     printed = json.loads(capsys.readouterr().out)
     passage = printed["records"]["passages"][0]["id"]
     first, second = printed["records"]["questions"]
@@ -405,12 +401,12 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(
 
 
 def test_json_without_records_has_none(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(file), "--json"]) == 0
+    assert main(["data", "inspect", str(file), "--json"]) == 0
     assert "records" not in json.loads(capsys.readouterr().out)
 
 
 def test_records_need_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(file), "--records"]) == 2
+    assert main(["data", "inspect", str(file), "--records"]) == 2
     assert "--records needs --json" in capsys.readouterr().err
 
 
@@ -420,18 +416,18 @@ def test_a_broken_document_says_what_to_do(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    assert main(["inspect", str(path)]) == 1
+    assert main(["data", "inspect", str(path)]) == 2
     assert "open it in its program and save it again" in capsys.readouterr().err
-    assert main(["inspect", str(path), "--columns", "context=text"]) == 1
+    assert main(["data", "inspect", str(path), "--columns", "context=text"]) == 2
     assert "save its rows as CSV or Excel" in capsys.readouterr().err
 
 
 def test_many_files_are_listed_by_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(30):
         (tmp_path / f"{number}.md").write_text(f"# {number}\n\ntext {number}\n", encoding="utf-8")
-    assert main(["inspect", str(tmp_path)]) == 0
+    assert main(["data", "inspect", str(tmp_path)]) == 0
     assert "  30 files: passages, markdown; 30 rows\n" in capsys.readouterr().out
     for number in range(20):
         (tmp_path / f"{number}.md").unlink()
-    assert main(["inspect", str(tmp_path)]) == 0
+    assert main(["data", "inspect", str(tmp_path)]) == 0
     assert "/29.md: passages, markdown; 1 rows\n" in capsys.readouterr().out

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from mrc_workbench.data.cache import cached_arrays
-from mrc_workbench.data.cli import main
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.judgements import mark_negative, remarks_of
 from mrc_workbench.data.records import Passage, Question, QuestionSet
@@ -37,6 +36,7 @@ from mrc_workbench.data.store import (
     stored,
 )
 from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
+from mrc_workbench.workbench.cli import main
 from tests.data.sample_files import ROWS, as_squad
 from tests.doubles import small_set
 
@@ -317,7 +317,7 @@ def shared(tmp_path: Path) -> str:
     passages = {passage.id: passage for passage in small_set().passages}
     rows = [{"question": one.text, "context": passages[one.relevant[0]].text} for one in small_set().questions]
     file.write_text(json.dumps(rows, ensure_ascii=False), encoding="utf-8")
-    assert main(["keep", str(file)]) == 0
+    assert main(["data", "import", str(file)]) == 0
     (kept,) = stored()
     return kept.key
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from mrc_workbench.data.threads import let_idle_threads_sleep
-from mrc_workbench.training.cli import main
+from mrc_workbench.workbench.cli import main
 
 NAME = "OMP_WAIT_POLICY"
 
@@ -30,5 +30,5 @@ def test_what_the_environment_says_is_left(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("unset")
 def test_commands_let_them_sleep() -> None:
-    assert main(["list"]) == 0
+    assert main(["runs", "list"]) == 0
     assert os.environ[NAME] == "passive"

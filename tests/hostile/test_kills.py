@@ -48,8 +48,7 @@ def killed(process: Process, seconds: float) -> bool:
 
 
 def comparing(folder: Path) -> Process:
-    words = ("compare", folder / "experiment.toml", "--out", folder, "--tell")
-    return detached(PROGRAM, "retrieval", *words, log=folder / "log.txt")
+    return detached(PROGRAM, "internal", "comparisons", folder, log=folder / "log.txt")
 
 
 def test_a_comparison_killed_again_and_again_is_done_in_the_end(tmp_path: Path) -> None:
@@ -78,12 +77,12 @@ def test_keeping_a_set_leaves_it_whole_or_not_there() -> None:
     drawn, kills = np.random.default_rng(6), 0
     for _ in range(6 * TIMES):
         log = workspace() / "log.txt"
-        kills += killed(detached(PROGRAM, "data", "keep", SAMPLE, log=log), drawn.uniform(0.01, 0.6))
+        kills += killed(detached(PROGRAM, "data", "import", SAMPLE, log=log), drawn.uniform(0.01, 0.6))
         assert damaged() == []
         for kept in stored():
             assert len(load(kept.key).passages) == kept.passages
     assert kills
-    detached(PROGRAM, "data", "keep", SAMPLE, log=workspace() / "log.txt").wait(60)
+    detached(PROGRAM, "data", "import", SAMPLE, log=workspace() / "log.txt").wait(60)
     (kept,) = stored()
     assert load(kept.key).fingerprint == kept.fingerprint
 
@@ -101,7 +100,7 @@ def test_a_training_killed_is_interrupted_and_resumed_by_its_folder(tmp_path: Pa
     assert killed(process, 0)
     assert (run.status().state, run.status().code) == (State.INTERRUPTED, "")
     assert (all_runs(), damaged_runs()) == ([], [])  # it is none of the workspace's
-    resumed = detached(PROGRAM, "train", "resume", out, log=tmp_path / "log")
+    resumed = detached(PROGRAM, "runs", "resume", out, log=tmp_path / "log")
     resumed.wait(200)
     assert run.status().state is State.DONE, (tmp_path / "log").read_text()
     assert run.scores()["after"]

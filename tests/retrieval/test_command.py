@@ -1,4 +1,4 @@
-"""`mrc retrieval compare`, run as a user runs it."""
+"""`mrc compare` and the commands of stored comparisons, run as a user runs them."""
 
 import errno
 import json
@@ -19,11 +19,11 @@ from ir_measures import RR, R, Success, nDCG
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval import cli as module
-from mrc_workbench.retrieval.cli import main
+from mrc_workbench.retrieval import job as module
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
 from mrc_workbench.retrieval.report import exports
+from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.programs import run_module
 
@@ -85,7 +85,7 @@ def run(experiment: str, folder: Path) -> Run:
     folder.mkdir(exist_ok=True)
     (folder / "experiment.toml").write_text(experiment, encoding="utf-8")
     words = ("compare", folder / "experiment.toml", "--out", folder / "out")
-    done = run_module("mrc_workbench", "retrieval", *words, environment={"MRC_WORKSPACE": str(folder / "workspace")})
+    done = run_module("mrc_workbench", *words, environment={"MRC_WORKSPACE": str(folder / "workspace")})
     return Run(done.returncode, done.stdout, done.stderr, folder / "out")
 
 
@@ -220,7 +220,7 @@ def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) ->
         "from mrc_workbench.retrieval.explain.bm25 import BM25Explainer\n"
         "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
         "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
-        "from mrc_workbench.retrieval.cli import main\n"
+        "from mrc_workbench.workbench.cli import main\n"
         "import mrc_workbench.retrieval.comparison.compare\n"
         "assert main(sys.argv[1:]) == 0\n"
         "print(sorted({'torch', 'transformers', 'sentence_transformers', 'streamlit'} & set(sys.modules)))\n"
@@ -328,7 +328,9 @@ def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, l
     stored = keep(small_set())
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
     job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
-    return job, ["compare", str(tmp_path / "experiment.toml"), "--out", str(job.folder), "--tell"]
+    job.folder.mkdir(parents=True)
+    (job.folder / job.file).write_text(job.written(read_experiment(tmp_path / "experiment.toml")), encoding="utf-8")
+    return job, ["internal", "comparisons", str(job.folder)]
 
 
 def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
@@ -341,7 +343,15 @@ def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
 def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     assert job.done
-    left = {"rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl", ".at_work.lock"}
+    left = {
+        "experiment.toml",
+        "rankings.npz",
+        "provenance.json",
+        "scores.json",
+        "status.json",
+        "progress.jsonl",
+        ".at_work.lock",
+    }
     assert {path.name for path in job.folder.iterdir()} == left
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
@@ -367,8 +377,8 @@ def test_what_needs_no_model_is_searched_first_and_another_process_does_the_rest
 
     seen_words: list[str] = []
 
-    def handed_over(program: str, room: str, *asked: object, log: Path) -> Other:
-        assert (program, room, log) == ("mrc_workbench", "retrieval", job.folder / "log.txt")
+    def handed_over(program: str, *asked: object, log: Path) -> Other:
+        assert (program, log) == ("mrc_workbench", job.folder / "log.txt")
         seen_words[:] = map(str, asked)
         seen.append((finished_of(job), job.done, job.status().phase))
         return Other()
@@ -394,7 +404,6 @@ def test_where_no_other_process_can_do_the_rest_this_one_does(tmp_path: Path, mo
 def test_who_stopped_it_meanwhile_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job, words = asked_by_the_page(tmp_path, LOST_FIRST)
     monkeypatch.setattr(module, "handed_over", lambda *_, **__: pytest.fail("it was stopped"))
-    job.folder.mkdir(parents=True)
     job.ask_to_stop()
     assert main(words) == 2
     assert not job.done
@@ -408,25 +417,34 @@ def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys:
     assert (entry["key"], entry["data"], entry["retrievers"], entry["part"]) == (key, "small", ["words"], "all")
     assert entry["figures"]["words"]["recall@1"] == kept_comparisons()[0].figures["words"]["recall@1"]
     assert main(["rename", key, "첫 비교 / ../x"]) == 0
+    assert capsys.readouterr().out == f"renamed {key}\n"
     assert main(["list"]) == 0
     assert capsys.readouterr().out == f"{key}  {entry['made'][:16]}  첫 비교 / ../x (all, 6 questions): words\n"
+    assert main(["show", key]) == 0
+    assert "words" in capsys.readouterr().out
+    assert main(["show", key, "--json"]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["retrievers"]["words"]["recall@1"] == entry["figures"]["words"]["recall@1"]
+    )
     assert main(["delete", key]) == 0
     assert main(["list"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"deleted {key}\n"
 
 
 @pytest.mark.slow
 def test_a_kept_comparison_is_exported_when_all_but_its_data_is_gone(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     shutil.rmtree(tmp_path / "workspace" / "cache")
-    assert main(["export", job.folder.name, "--out", str(tmp_path / "out"), "--language", "ko"]) == 0
+    assert main(["report", job.folder.name, "--out", str(tmp_path / "out"), "--language", "ko"]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == ALWAYS | {"words.trec"}
     assert '<html lang="ko">' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for file in ("scores.json", "provenance.json"):
         assert (tmp_path / "out" / file).read_text() == (job.folder / file).read_text()
 
 
-@pytest.mark.parametrize("command", [["rename", "NOPE", "x"], ["delete", "../.."], ["export", "0" * 16, "--out", "x"]])
+@pytest.mark.parametrize(
+    "command", [["rename", "NOPE", "x"], ["delete", "../.."], ["show", "0" * 16], ["report", "0" * 16, "--out", "x"]]
+)
 def test_an_unknown_comparison_gives_status_2(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 2
     assert f"error: no comparison is stored as {command[1]!r}" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`mrc retrieval encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
+"""`mrc encode`: by one process, and by what is left of two; both are in `test_several_processes`."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.cli import main
+from mrc_workbench.workbench.cli import main
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.programs import have_libraries_read
 
@@ -87,7 +87,7 @@ def test_a_machine_that_dies_stops_no_other_and_a_rerun_does_what_it_left(
     with monkeypatch.context() as of_two:
         of_two.setenv("RANK", "0")
         of_two.setenv("WORLD_SIZE", "2")
-        first = detached(PROGRAM, "retrieval", *words, log=tmp_path / "log")
+        first = detached(PROGRAM, *words, log=tmp_path / "log")
     end = time.monotonic() + 120
     while not list(tmp_path.glob("*.parts/*.npz")):
         assert time.monotonic() < end

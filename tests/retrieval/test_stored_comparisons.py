@@ -15,12 +15,12 @@ from mrc_workbench.data.jobs.detached import FORKS
 from mrc_workbench.data.store import keep, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval import cli as module
-from mrc_workbench.retrieval.cli import main
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import ComparisonNotFoundError, find_comparison, find_experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons
 from mrc_workbench.retrieval.report import report
+from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 
 HEAD = "ks = [1, 10]\n"
@@ -69,8 +69,8 @@ def test_a_file_a_folder_and_a_key_mean_the_same(
         assert find_comparison(reference).key == key
         experiment, base = find_experiment(reference)
         assert (experiment.retriever[0].name, base.is_dir()) == ("words", True)
-        assert main(["take-away", reference, "words", "--for", "opensearch", "--out", f"taken-{reference[-3:]}"]) == 0
-        assert main(["export", reference, "--out", f"export-{reference[-3:]}"]) == 0
+        assert main(["export", reference, "words", "--to", "opensearch", "--out", f"taken-{reference[-3:]}"]) == 0
+        assert main(["report", reference, "--out", f"export-{reference[-3:]}"]) == 0
         assert (tmp_path / f"export-{reference[-3:]}" / "report.html").is_file()
     assert main(["rename", "mine/e.toml", "first"]) == 0
     assert [one.name for one in kept_comparisons()] == ["first"]
@@ -80,12 +80,12 @@ def test_a_file_a_folder_and_a_key_mean_the_same(
     assert main(["delete", "mine/out"]) == 2  # the folder is there, and stays
     assert "is not stored in this workspace" in capsys.readouterr().err
     assert (out / "scores.json").is_file()
-    assert main(["export", "mine/out", "--out", "again"]) == 0
+    assert main(["report", "mine/out", "--out", "again"]) == 0
 
 
 @pytest.mark.parametrize("reference", ["0" * 16, "nothing", "x" * 5000, ".", "../..", "/"])
 def test_an_unknown_reference_is_refused(reference: str) -> None:
-    with pytest.raises(ComparisonNotFoundError, match="`mrc retrieval list` lists the stored comparisons"):
+    with pytest.raises(ComparisonNotFoundError, match="`mrc list` lists the stored comparisons"):
         find_comparison(reference)
     with pytest.raises(ComparisonNotFoundError):
         find_experiment(reference)

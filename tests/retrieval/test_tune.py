@@ -1,4 +1,4 @@
-"""`mrc retrieval tune`: the page's laboratory of k1 and b as a command."""
+"""`mrc tune`: the page's laboratory of k1 and b as a command."""
 
 import json
 from pathlib import Path
@@ -12,11 +12,11 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.token_layers import TokenLayers
 from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
 from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, lab_figures
-from mrc_workbench.retrieval.cli import main
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder
 
 EXPERIMENT = """data = "sample"
@@ -112,7 +112,7 @@ def test_adds_the_best_setting_to_the_experiment_file(path: Path, capsys: pytest
 
 @pytest.mark.slow
 def test_windows_stay_windows(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = tuned(capsys, path, "Windows", "--k1", "1.2", "--b", "0.4", "--by", "recall@10")
+    result = tuned(capsys, path, "Windows", "--k1", "1.2", "--b", "0.4", "--metric", "recall@10")
     assert result["measure"] == "recall@10"
     assert (result["retriever"]["kind"], result["retriever"]["sentences"]) == ("bm25-windows", 2)
     assert WindowedBM25Spec.model_validate(result["retriever"]).k1 == 1.2
@@ -126,7 +126,7 @@ def test_windows_stay_windows(path: Path, capsys: pytest.CaptureFixture[str]) ->
         (("BM25", "--k1", "11"), "between 0 and 10"),
         (("BM25", "--b", "1.5"), "between 0 and 1"),
         (("BM25", "--b", *(f"0.{number}" for number in range(10, 30))), "is not 1 to 12 numbers"),
-        (("BM25", "--by", "mrr@7"), "is no measure of the experiment"),
+        (("BM25", "--metric", "mrr@7"), "is no metric of the experiment"),
     ],
 )
 def test_refuses_what_cannot_be_tuned(

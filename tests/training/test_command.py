@@ -7,10 +7,8 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.retrieval.cli import main as compare
 from mrc_workbench.training import cli as command
 from mrc_workbench.training import estimate as estimating
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.commands import PlanWords, planned
 from mrc_workbench.training.dry_run import Pace, StepTimes
 from mrc_workbench.training.estimate import SHARE_TO_USE
@@ -28,6 +26,7 @@ from mrc_workbench.training.options.rankers import (
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.jobs import Estimate
 from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder
 
 SAMPLE = str(CATALOG["sample"].path)
@@ -66,7 +65,9 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     }
     for folder, (kind, *options) in trainings.items():
         # `runs/test_line.py` starts it as a program
-        assert main([kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
+        assert (
+            main(["train", kind, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / folder), *options]) == 0
+        )
         told = capsys.readouterr().out.splitlines()
         assert told[0] == f"run folder: {tmp_path / folder}"
         assert told[-1] == f"model: {tmp_path / folder / 'model'}"
@@ -81,13 +82,13 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
     plan = Run(tmp_path / "cross").plan()
     assert (plan.options.epochs, plan.options.title, plan.data) == (0.5, False, SAMPLE)
 
-    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "bi")]) == 2
+    assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "bi")]) == 2
     assert capsys.readouterr().err == f"error: {tmp_path / 'bi'} is not an empty folder; name a new one\n"
 
     (tmp_path / "experiment.toml").write_text(
         EXPERIMENT.replace('model = "cross"', 'model = "cross"\ntitle = false'), encoding="utf-8"
     )
-    assert compare(["compare", str(tmp_path / "experiment.toml"), "--out", str(tmp_path / "result")]) == 0
+    assert main(["compare", str(tmp_path / "experiment.toml"), "--out", str(tmp_path / "result")]) == 0
     cells = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()[2:]}
     for name, run, figures in (("trained", "bi", "after"), ("BM25", "bi", "bm25")):
         expected = Run(tmp_path / run).scores()[figures]
@@ -111,29 +112,29 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_what_cannot_start(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out"), *words]) == 2
+    assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out"), *words]) == 2
     assert capsys.readouterr().err.startswith(message)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "out").write_text("mine")
-    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out")]) == 2
+    assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out")]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
-    assert main(["bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out" / "below")]) == 2
+    assert main(["train", "bi-encoder", "--data", SAMPLE, "--out", str(tmp_path / "out" / "below")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
 @pytest.mark.parametrize("words", [("--batch-size", "many"), ("--depth", "5"), ("--no-such", "1"), ()])
 def test_words_that_are_no_options(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     data = ("--data", SAMPLE) if words else ()
-    assert main(["bi-encoder", *data, *words]) == 2
+    assert main(["train", "bi-encoder", *data, *words]) == 2
     assert capsys.readouterr().err.startswith("error: ")
 
 
 @pytest.mark.parametrize("kind", [*ranking_kinds(), READER])
 def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([kind, "--help"]) == 0
+    assert main(["train", kind, "--help"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     for known in fields(OPTIONS[kind]):
         assert f"--{known.name.replace('_', '-')}" in told, known.name
@@ -142,7 +143,7 @@ def test_help_tells_every_option(kind: str, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.slow
 def test_a_failed_training_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
+    assert main(["train", "bi-encoder", "--data", SAMPLE, "--base", "/no/such", "--out", str(tmp_path / "out")]) == 1
     assert "error: '/no/such' is no folder, no finished run and no hub id" in capsys.readouterr().err
     assert Run(tmp_path / "out").status().code == "model_not_found"
 
@@ -162,17 +163,17 @@ def test_what_does_not_fit_is_changed_and_said(
     monkeypatch.setattr(command, "_estimated", lambda plan: answers[plan.options.batch_size])
     monkeypatch.setattr(command, "create_rounds", create)
     words = [BI_ENCODER, "--data", SAMPLE, "--base", "starter", "--out", str(tmp_path / "out")]
-    assert main([*words, "--fit"]) == 2
+    assert main(["train", *words, "--fit"]) == 2
     told = capsys.readouterr().out
     assert "does not fit: 9.0 of 8.0 GB" in told
     assert "batch_size: 256 -> 64: fewer texts are held at a time" in told
     assert "about 0 minutes, 4.0 of 8.0 GB" in told
     assert planned[-1].options.batch_size == 64
     answers[256] = replace(found, instead={})
-    assert main([*words, "--fit"]) == 2
+    assert main(["train", *words, "--fit"]) == 2
     assert "no change was found that makes it fit" in capsys.readouterr().err
     assert len(planned) == 1
-    assert main(words) == 2  # without the flag nothing is estimated
+    assert main(["train", *words]) == 2  # without the flag nothing is estimated
     assert planned[-1].options.batch_size == 256
 
 
@@ -198,6 +199,6 @@ def test_a_training_in_small_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ]
     assert needed[1] < needed[0]
     monkeypatch.setattr(estimating, "memory_available", lambda: int(needed[1] / SHARE_TO_USE) + 2)
-    assert main([*words, "--fit"]) == 0
+    assert main(["train", *words, "--fit"]) == 0
     assert Run(tmp_path / "out").plan().options.embedding_table == "frozen"
     assert Run(tmp_path / "out").status().state is State.DONE

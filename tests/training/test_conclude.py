@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training import conclude as concluding
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.conclude import conclude, conclude_as_job
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, seal
 from mrc_workbench.training.options.common import TrainingError
@@ -20,6 +19,7 @@ from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.runs.runs import Run, all_runs
 from mrc_workbench.training.train import train
+from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import finished_runs
 from tests.hub import build_bi_encoder
 from tests.training.test_resume import OFTEN, again, do_at_step
@@ -141,14 +141,14 @@ def test_without_a_checkpoint_there_is_no_model(capsys: pytest.CaptureFixture[st
     with pytest.raises(TrainingError) as refused:
         conclude(run)
     assert refused.value.code == "no_checkpoint"
-    assert main(["use-best", run.id]) == 2
+    assert main(["runs", "use-best", run.id]) == 2
     assert "no checkpoint" in capsys.readouterr().err
 
 
 def test_the_command_prints_the_id(capsys: pytest.CaptureFixture[str]) -> None:
     run = stopped()
     capsys.readouterr()
-    assert main(["use-best", run.id]) == 0
+    assert main(["runs", "use-best", run.id]) == 0
     made = capsys.readouterr().out.split()[-1]
     assert made.startswith(f"{run.id}-step-")
-    assert main(["conclude", str(run.folder)]) == 0
+    assert main(["internal", "best-checkpoint", str(run.folder)]) == 0

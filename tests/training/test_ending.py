@@ -8,9 +8,9 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.training import train as training
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.commands import followed
 from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.cli import main
 
 
 class Running(Run):
@@ -26,9 +26,9 @@ class Running(Run):
 @pytest.mark.parametrize(
     ("number", "ended", "status", "told"),
     [
-        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc train resume "),
-        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc train resume "),
-        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc train resume "),
+        (signal.SIGINT, Status(State.STOPPED), 130, "Stopped. The last checkpoint is kept: `mrc runs resume "),
+        (signal.SIGTERM, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
+        (None, Status(State.STOPPED), 0, "Stopped. The last checkpoint is kept: `mrc runs resume "),
         (signal.SIGINT, Status(State.FAILED, code="interrupted"), 130, "Stopped at once. Checkpoints written before"),
         (None, Status(State.FAILED, code="data", message="it is gone"), 1, "error: it is gone"),
     ],
@@ -59,24 +59,21 @@ def test_a_run_is_looked_for_before_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    assert main(["push", "none", "me/model"]) == 2
-    assert capsys.readouterr().err == "error: there is no run 'none'; `mrc train list` lists the runs\n"
+    assert main(["runs", "push", "none", "me/model"]) == 2
+    assert capsys.readouterr().err == "error: there is no run 'none'; `mrc runs list` lists the runs\n"
     monkeypatch.setattr("mrc_workbench.training.runs.model.require_finished", lambda _: None)
-    monkeypatch.setattr("mrc_workbench.training.cli.known_job", lambda _: Run(tmp_path))
+    monkeypatch.setattr("mrc_workbench.training.run_commands.known_job", lambda _: Run(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert main(["push", "mine", "me/model"]) == 2
+    assert main(["runs", "push", "mine", "me/model"]) == 2
     assert capsys.readouterr().err == "error: no token for the hub: set HF_TOKEN\n"
 
 
 def test_an_empty_list_says_how_to_start(capsys: pytest.CaptureFixture[str]) -> None:
-    from mrc_workbench.data.text.cli import main as text
-    from mrc_workbench.labs.language.cli import main as language
-
-    for command, words in ((main, ["list"]), (language, ["texts"]), (text, ["dictionaries"])):
-        assert command(words) == 0
+    for words in (["list"], *([group, "list"] for group in ("runs", "data", "pairs", "dictionaries", "language"))):
+        assert main(words) == 0
         told = capsys.readouterr()
         assert told.out == ""
         assert told.err.startswith("No ")
         assert " yet: `mrc " in told.err
-        assert command([*words, "--json"]) == 0
+        assert main([*words, "--json"]) == 0
         assert capsys.readouterr().out == "[]\n"

@@ -17,7 +17,6 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training import estimate as estimating
 from mrc_workbench.training.base import Task
 from mrc_workbench.training.characters import BatchReader, characters_read
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
 from mrc_workbench.training.estimate import SHARE_TO_USE, estimate, rehearse
 from mrc_workbench.training.options.common import Report
@@ -34,6 +33,7 @@ from mrc_workbench.training.runs.jobs import Estimate, Rehearsal
 from mrc_workbench.training.runs.jobs import RehearsalTask as Asked
 from mrc_workbench.training.runs.runs import Plan
 from mrc_workbench.training.train import train
+from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 from tests.programs import run_module
@@ -315,7 +315,7 @@ def test_a_rehearsal_in_a_process_of_its_own(sample: QuestionSet) -> None:
 
 def test_the_negatives_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("cross-encoder", "--data", "sample", "--negatives", "2")
-    assert main([*words, "--negatives-file", str(tmp_path / "negatives.jsonl")]) == 0
+    assert main(["train", *words, "--negatives-file", str(tmp_path / "negatives.jsonl")]) == 0
     lines = [json.loads(line) for line in (tmp_path / "negatives.jsonl").read_text(encoding="utf-8").splitlines()]
     assert capsys.readouterr().out.startswith(f"{len(lines)} negatives of ")
     assert {tuple(line) for line in lines} == {COLUMNS}

@@ -8,11 +8,11 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.training import commands as command
-from mrc_workbench.training.cli import main
+from mrc_workbench.training import sweep_commands as command
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.jobs import Findings, Search, Tried
 from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.workbench.cli import main
 from tests.training.worlds import all_searches
 
 pytestmark = pytest.mark.slow  # what searches reads torch
@@ -47,7 +47,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
 
 
 def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter"]
+    words = ["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter"]
     assert main([*words, "--minutes", "3", "--batch-size", "8"]) == 0
     (search,) = searched
     assert (search.plan().minutes, search.plan().kind, search.plan().options.batch_size) == (3.0, BI_ENCODER, 8)
@@ -64,7 +64,7 @@ def test_the_table_names_the_winner(searched: list[Search], capsys: pytest.Captu
 
 
 def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["find-settings", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
+    assert main(["sweep", "cross-encoder", "--data", SAMPLE, "--base", "starter", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     (search,) = searched
     assert (told["search"], told["chosen"], told["options"]["learning_rate"]) == (search.id, 2, 0.003)
@@ -74,7 +74,7 @@ def test_json_is_all_that_is_printed(searched: list[Search], capsys: pytest.Capt
 def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch: pytest.MonkeyPatch) -> None:
     trained: list[Run] = []
     monkeypatch.setattr(command, "followed_rounds", lambda runs: trained.extend(runs) or 0)
-    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
+    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--train"]) == 0
     (run,) = trained
     assert run.plan().options == BiEncoderOptions(batch_size=256, learning_rate=0.003)
     assert (run.plan().minutes, all_runs()) == (0.0, [run])
@@ -82,19 +82,19 @@ def test_a_training_goes_on_with_the_winner(searched: list[Search], monkeypatch:
 
 def test_it_can_stand_in_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
-    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
+    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--queue"]) == 0
     (search,) = all_searches()
     assert capsys.readouterr().out.strip() == search.id
-    assert main(["list", "--json"]) == 0
+    assert main(["runs", "list", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["id"], told["minutes"], told["state"]) == (search.id, 10.0, "queued")
-    assert main(["stop", search.id]) == 0
-    assert main(["delete", search.id]) == 0
+    assert main(["runs", "stop", search.id]) == 0
+    assert main(["runs", "delete", search.id]) == 0
     assert all_searches() == []
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "10000"])
 def test_minutes_that_cannot_be(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["find-settings", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--minutes", minutes]) == 2
+    assert main(["sweep", "bi-encoder", "--data", SAMPLE, "--base", "starter", "--minutes", minutes]) == 2
     assert "error: minutes must be above 0" in capsys.readouterr().err
     assert all_searches() == []

@@ -61,7 +61,7 @@ CROSS_ENCODERS: dict[str, dict[str, Any]] = {
 }
 TRAIN_ALL = """
 import json, sys
-from mrc_workbench.training.cli import main
+from mrc_workbench.workbench.cli import main
 
 out, trainings = sys.argv[1:]
 shares = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
@@ -71,7 +71,8 @@ for name, kind, data, base, options in json.loads(trainings):
     flags = {"True": "--", "False": "--no-"}
     pairs = [[flags.get(str(value), "--") + name] + [str(value)][: str(value) not in flags] for name, value in named]
     told = [word for pair in pairs for word in pair]
-    assert main([kind, "--data", data, "--base", base, *shares, *often, *told, "--out", f"{out}/{name}"]) == 0, name
+    words = ["train", kind, "--data", data, "--base", base, *shares, *often, *told]
+    assert main([*words, "--out", f"{out}/{name}"]) == 0, name
 """
 
 

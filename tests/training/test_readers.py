@@ -18,7 +18,6 @@ from mrc_workbench.labs.reading.rules import Rules, judged
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, SpanTokens, load_reader, options_of
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options.common import EmbeddingTable, TrainingError
 from mrc_workbench.training.options.questions import READER, ReaderBestBy, ReaderOptions
@@ -26,6 +25,7 @@ from mrc_workbench.training.options.rankers import BI_ENCODER
 from mrc_workbench.training.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import load_material
+from mrc_workbench.workbench.cli import main
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
 from tests.training.worlds import (
     CUE,
@@ -249,16 +249,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     data = keep(cue_set(30))
     words = [READER, "--data", data.key, "--base", base_of(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
     words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
-    assert main(words) == 0
+    assert main(["train", *words]) == 0
     told = capsys.readouterr().out
     assert str(tmp_path / "out" / "model") in told
     options = Run(tmp_path / "out").plan().options
     assert isinstance(options, ReaderOptions)
     assert (options.rules, options.best_by) == (Rules.SQUAD, ReaderBestBy.EXACT)
     assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
-    assert main([READER, "--data", data.key, "--base", "starter"]) == 2
+    assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
     assert "base must be a transformer: a starter knows words" in capsys.readouterr().err
-    assert main([READER, "--data", data.key, "--base", base_of(READER), "--overlap", "300"]) == 2
+    assert main(["train", READER, "--data", data.key, "--base", base_of(READER), "--overlap", "300"]) == 2
     assert "overlap must be half of max_length at most" in capsys.readouterr().err
 
 

@@ -26,12 +26,12 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.rankings import ranked
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.options.common import option
 from mrc_workbench.training.options.questions import QuestionOptions
 from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
 from mrc_workbench.training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
 from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.training.worlds import misleading_set
@@ -185,22 +185,22 @@ def test_an_added_kind_is_trained_by_the_command(
         return find(reference)
 
     monkeypatch.setattr("mrc_workbench.training.rankers.material.find", counted)
-    assert main(["toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
+    assert main(["train", "toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)
     assert asked == [data.key] * 2  # by the command that plans it, and by the training
     capsys.readouterr()
-    assert main(["list", "--json"]) == 0
+    assert main(["runs", "list", "--json"]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["kind"], told["state"]) == ("toy", "done")
-    assert main(["toy", "--help"]) == 0
+    assert main(["train", "toy", "--help"]) == 0
     assert "--sharpness" in (text := capsys.readouterr().out)
     assert "--negatives-first" not in text  # what only those take that rank passages
-    assert main(["toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
+    assert main(["train", "toy", "--data", data.key, "--negatives-file", "nowhere.csv"]) == 2
 
 
 def test_its_options_are_checked_like_all(data: StoredSet, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["toy", "--data", data.key, "--sharpness", "1000"]) == 2
+    assert main(["train", "toy", "--data", data.key, "--sharpness", "1000"]) == 2
     assert "sharpness must be between 1 and 100, not 1000" in capsys.readouterr().err
 
 
@@ -234,7 +234,7 @@ def test_an_added_kind_is_trained_from_the_page(app: AppTest, data: StoredSet) -
     drawn(app)
     (run,) = all_runs()
     assert (run.status().state, run.plan().kind) == (State.QUEUED, "toy")
-    assert main(["run", str(run.folder)]) == 0
+    assert main(["internal", "runs", str(run.folder)]) == 0
     assert_trained(run, 5.0)
     drawn(app)
     assert EN["state.done"] in "".join(str(text.value) for text in app.markdown)

@@ -22,7 +22,6 @@ from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
 from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipe import ranking_kinds
@@ -31,6 +30,7 @@ from mrc_workbench.training.runs.jobs import QUEUE
 from mrc_workbench.training.runs.progress import RunFolderCallback
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import train
+from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder
 from tests.programs import forks
 from tests.training.worlds import logged, misleading_set, planned, wait_until
@@ -197,7 +197,7 @@ def carry_out(folder: Path, environment: dict[str, str], *, by_command: bool = F
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     if by_command:
-        sys.exit(main(["run", str(folder)]))
+        sys.exit(main(["internal", "runs", str(folder)]))
     train(Run(folder), sent_by_worker=True)
 
 

@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.language.masking import IGNORED
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.language.material import HiddenTokens
 from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder, build_masked_base
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
 from tests.training.language.worlds import text_file
@@ -98,7 +98,7 @@ def by_one_and_by_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert done.returncode == 0, done.stderr[-3000:]
         patch.setattr(HiddenTokens, "batch", in_halves)
         for words in in_both(folder / "one"):
-            assert main(words) == 0
+            assert main(["train", *words]) == 0
     return folder
 
 
@@ -139,7 +139,7 @@ def test_two_machines_do_what_one_does(
     assert [path.name for path in out.glob("passages-*.parts/*")] == ["00000001.npz"]
     assert not (out / "encoding.json").exists()
     training = ["mrc_workbench", "train", *ranking(tmp_path / "far", "starter", *GATHERING)]
-    commands = ["tests.commands", json.dumps([["mrc_workbench", "retrieval", *encoding], training])]
+    commands = ["tests.commands", json.dumps([["mrc_workbench", *encoding], training])]
     with two_machines() as machines:
         torchrun_on(machines, commands, tmp_path, MRC_LOCK=str(tmp_path / "lock"))
     is_as_expected(out, expected)
@@ -174,7 +174,7 @@ def test_negatives_that_are_not_gathered_are_told(by_one_and_by_two: Path) -> No
 def test_a_folder_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "0")
-    assert main(["bi-encoder", "--data", "sample"]) == 2
+    assert main(["train", "bi-encoder", "--data", "sample"]) == 2
     assert "need --out" in capsys.readouterr().err
 
 

@@ -55,7 +55,7 @@ class BestModelJob(Job):
     def start(self) -> None:
         """Start the process. Raises `OSError` if the disk is full, and `LimitError` as `admit` does."""
         self.admit()
-        self.launch("train", "conclude", self.run.folder)
+        self.launch("internal", "best-checkpoint", self.run.folder)
 
 
 def made_id(run: Run, checkpoint: Path) -> str:

@@ -271,7 +271,7 @@ def _job(run: Run, plan: Plan) -> Run:
     return Ablation(run.folder) if plan.ablation else Search(run.folder)
 
 
-QUEUE = Queue("train", "runs", all_jobs)
+QUEUE = Queue("runs", all_jobs)
 
 
 class RehearsalTask(StrEnum):
@@ -355,4 +355,4 @@ class Rehearsal(Job):
         """Start the process. Raises `OSError` where the disk is full, and `LimitError` as `admit` does."""
         self.admit()
         write_text(self.folder / "run.json", plan.as_json())
-        self.launch("train", "rehearse", self.task.value, self.folder)
+        self.launch("internal", "dry-run", self.task.value, self.folder)

@@ -1,10 +1,9 @@
-"""`mrc serve REFERENCE`: retrievers over HTTP, until somebody ends it."""
+"""`mrc serve KEY`: retrievers over HTTP, until a signal ends it."""
 
 import json
 import logging
 import os
 import socket
-from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from mrc_workbench.data.commands import commands_of, run, takes
+from mrc_workbench.data.commands import takes
 from mrc_workbench.data.terminal import report_progress, tell
 from mrc_workbench.workbench.serving.app import app_of
 from mrc_workbench.workbench.serving.connections import serve_until_ended
@@ -20,40 +19,44 @@ from mrc_workbench.workbench.serving.gate import access
 from mrc_workbench.workbench.serving.limits import RENAMED, AccessLog, Limits, Logging
 from mrc_workbench.workbench.serving.searcher import open_all
 
-commands = commands_of(
-    "serve", "Serve retrievers over HTTP: POST /search, GET /readyz, /info, /metrics and /openapi.json."
-)
 KEY = "MRC_SERVE_KEY"
 _SHORTEST_KEY = 16
 _HERE = "127.0.0.1"
 _MOST_PORT = 65535
 
 
-@commands.default
 @takes(Logging)
 @takes(Limits, renamed=RENAMED)
 def serve(
-    reference: Annotated[str, Parameter(help="key of a stored comparison, experiment file, or --out folder")],
+    key: Annotated[
+        str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")
+    ],
     /,
     *,
-    retriever: Annotated[tuple[str, ...], Parameter(help="names of those to serve; all, where none is named")] = (),
-    host: Annotated[str, Parameter(help="the address to listen at; any but this machine's own needs a key")] = _HERE,
-    port: Annotated[int, Parameter(help="the port to listen at; 0: one that is free")] = 8700,
-    fd: Annotated[int | None, Parameter(help="a socket that listens already, in place of host and port")] = None,
-    key_file: Annotated[Path | None, Parameter(help=f"a file with the key, in place of {KEY}")] = None,
+    retriever: Annotated[tuple[str, ...], Parameter(help="names of the retrievers to serve; by default all")] = (),
+    host: Annotated[
+        str, Parameter(help="address to listen at; any but this machine's own needs an access key")
+    ] = _HERE,
+    port: Annotated[int, Parameter(help="port to listen at; 0: a free one")] = 8700,
+    fd: Annotated[int | None, Parameter(help="number of an open socket, instead of host and port")] = None,
+    key_file: Annotated[Path | None, Parameter(help=f"file with the access key, instead of {KEY}")] = None,
     **chosen: Any,
 ) -> int:
-    """Serve retrievers until SIGTERM or SIGINT: then nobody is let in any more, and whoever was is answered."""
+    """Serve retrievers over HTTP.
+
+    Endpoints: POST /search, GET /readyz, /info, /metrics and /openapi.json. After SIGTERM or SIGINT the server answers
+    the open requests, accepts no new ones and ends.
+    """
     of_logging = {field.name for field in fields(Logging)}
     logs = Logging(**{name: value for name, value in chosen.items() if name in of_logging})
     limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items() if name not in of_logging})
-    key = read_key(key_file)
-    listening = _listening(host, port, fd, has_key=bool(key))
+    access_key = read_key(key_file)
+    listening = _listening(host, port, fd, has_key=bool(access_key))
     with listening:
-        opened = open_all(reference, retriever, report_progress)
+        opened = open_all(key, retriever, report_progress)
         _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
         tell(f"serving {', '.join(opened.searchers)} at {_shown(listening)}")
-        app = app_of(opened.searchers, limits, key, logs=logs, information=opened.information)
+        app = app_of(opened.searchers, limits, access_key, logs=logs, information=opened.information)
         try:
             serve_until_ended(app, listening)
         except KeyboardInterrupt:
@@ -120,8 +123,3 @@ def _shown(listening: socket.socket) -> str:
     if not isinstance(address, tuple):
         return str(address)
     return f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
-
-
-def main(words: Sequence[str]) -> int:
-    """Run the command; returns its exit status: 0, or 2 where nothing could be served."""
-    return run(commands, words)

@@ -182,7 +182,7 @@ def test_a_server_that_is_gone_is_followed_by_another_and_jobs_outlive_that(
 
 def test_a_program_s_words_and_status() -> None:
     done = run_module("mrc_workbench", "data", "inspect", "no such file")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert "no such file" in done.stderr
     assert run_module("timeit", "-n1", "-r1", "print('said')").stdout.startswith("said\n")
 

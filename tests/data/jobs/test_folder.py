@@ -290,7 +290,7 @@ def test_a_process_works_in_the_workspace_of_who_started_it(tmp_path: Path) -> N
 
 def test_a_user_has_so_many_in_line_and_the_others_places_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER_JOBS", "2")
-    line = Queue("train", "runs", lambda: jobs_in("runs"))
+    line = Queue("runs", lambda: jobs_in("runs"))
     with acting_as(ALICE):
         a_job("runs", "one", State.QUEUED)
         a_job("runs", "ended", State.DONE)
@@ -329,7 +329,7 @@ def test_without_room_no_job_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     with acting_as(ALICE):
         workspace().mkdir(parents=True)
         (workspace() / "large").write_bytes(b"x" * 1_000_001)
-        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("train", "runs", list).admit):
+        for admit in (Job(workspace() / "comparisons" / "one").admit, Queue("runs", list).admit):
             with pytest.raises(LimitError) as refused:
                 admit()
             assert refused.value.code == "megabytes"

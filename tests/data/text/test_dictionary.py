@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.text import dictionary as dictionary_file
 from mrc_workbench.data.text.analyzers import reader_of
-from mrc_workbench.data.text.cli import main
 from mrc_workbench.data.text.dictionary import (
     _MESSAGES,
     TAGS,
@@ -32,6 +31,7 @@ from mrc_workbench.data.text.dictionary import (
     written,
 )
 from mrc_workbench.data.workspace import PROJECT, workspace
+from mrc_workbench.workbench.cli import main
 
 EVERY_KIND = """# 관공서
 세종시 세종 시   # 이름
@@ -302,13 +302,13 @@ def test_the_command_keeps_and_lists(tmp_path: Path, capsys: pytest.CaptureFixtu
     path, wrong = tmp_path / "cities.txt", tmp_path / "wrong.txt"
     path.write_text(CITY_LINES, encoding="utf-8")
     wrong.write_text("가,\n나\tFOO\n", encoding="utf-8")
-    assert main(["keep-dictionary", str(path)]) == 0
-    assert main(["dictionaries"]) == 0
+    assert main(["dictionaries", "import", str(path)]) == 0
+    assert main(["dictionaries", "list"]) == 0
     kept = stored()[0]
     line = f"{kept.reference}          1 words          1 groups of synonyms  cities"
     assert capsys.readouterr().out.splitlines() == [line] * 2
-    assert main(["keep-dictionary", str(wrong)]) == 2
+    assert main(["dictionaries", "import", str(wrong)]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert [line.split(":")[1] for line in errors] == [" row 1", " row 2"]
-    assert main(["dictionaries", "--json"]) == 0
+    assert main(["dictionaries", "list", "--json"]) == 0
     assert kept.fingerprint in capsys.readouterr().out

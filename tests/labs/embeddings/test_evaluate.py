@@ -16,11 +16,11 @@ from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings import results
-from mrc_workbench.labs.embeddings.cli import main
 from mrc_workbench.labs.embeddings.encoder import EmbeddingError, encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import project
 from mrc_workbench.labs.embeddings.results import PUBLISHED, Evaluation, published_for
+from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import labelled_pairs, scored_pairs
 
 pytestmark = pytest.mark.slow
@@ -166,7 +166,7 @@ def test_json_has_every_figure_by_model_with_its_interval(
 ) -> None:
     keep(scored_pairs())
     asked = ["evaluate", "--data", "counted", "--model", "starter", "--json", "--out", str(tmp_path / "out")]
-    assert main(asked) == 0
+    assert main(["embeddings", *asked]) == 0
     told = json.loads(capsys.readouterr().out)
     figures = scored.results[0].figures
     assert [*figures] == ["spearman", "pearson", "alignment", "uniformity", "anisotropy"]
@@ -179,7 +179,7 @@ def test_json_has_every_figure_by_model_with_its_interval(
 
 def test_a_table_names_a_model_that_failed(capsys: pytest.CaptureFixture[str]) -> None:
     keep(scored_pairs())
-    assert main(["evaluate", "--data", "counted", "--model", "starter", "--model", "no/such/model"]) == 1
+    assert main(["embeddings", "evaluate", "--data", "counted", "--model", "starter", "--model", "no/such/model"]) == 1
     out, error = capsys.readouterr()
     assert out.splitlines()[0].startswith("28 scored rows")
     assert out.splitlines()[1].split() == ["spearman", "pearson", "alignment", "uniformity", "anisotropy"]
@@ -188,7 +188,7 @@ def test_a_table_names_a_model_that_failed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--data", "nowhere", "--model", "starter"]) == 2
+    assert main(["embeddings", "evaluate", "--data", "nowhere", "--model", "starter"]) == 2
     assert "nowhere" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.labs.embeddings.cli import carry, main, sentences_of
+from mrc_workbench.labs.embeddings.cli import carry, sentences_of
 from mrc_workbench.labs.embeddings.encoder import encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import Projection, neighbours, project, similarity
@@ -27,6 +27,7 @@ from mrc_workbench.labs.embeddings.results import (
     Request,
     SimilarityRequest,
 )
+from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import scored_pairs
 
 PAIRS = scored_pairs()
@@ -120,7 +121,7 @@ def test_a_job_gives_what_the_function_gives_and_goes_on_by_itself() -> None:
 def test_a_job_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = EmbeddingJob(tmp_path)
     (tmp_path / "request.json").write_text(REQUESTS[3].model_dump_json(), encoding="utf-8")
-    assert main(["run", str(tmp_path)]) == 2
+    assert main(["internal", "embeddings", str(tmp_path)]) == 2
     assert (job.status().state, job.status().code) == (State.FAILED, "unknown_pairs")
     with pytest.raises(ValueError, match="holds no finished result"):
         job.arrays()

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from mrc_workbench.labs.language.cli import main
 from mrc_workbench.labs.language.fertility import HeldOut, fertility
 from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
 from mrc_workbench.labs.language.prepared import load_tokenizer
 from mrc_workbench.labs.language.train import Sample
+from mrc_workbench.workbench.cli import main
 from tests.labs.language.test_train import CORPUS, SENTENCES, prepared
 
 
@@ -25,7 +25,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: object, status: int = 0) -> dict[str, dict[str, Any]]:
-    assert main(["tokenizers", "--json", *map(str, arguments)]) == status
+    assert main(["language", "compare-tokenizers", "--json", *map(str, arguments)]) == status
     found: dict[str, dict[str, Any]] = json.loads(capsys.readouterr().out)["tokenizers"]
     return found
 
@@ -84,7 +84,9 @@ PLAIN = json.dumps(
 
 
 def test_a_table_tells_shares_in_percent(capsys: pytest.CaptureFixture[str], text: Path) -> None:
-    assert main(["tokenizers", "--data", str(text), "--vocabulary", "1000", "--kind", "byte-bpe"]) == 0
+    assert (
+        main(["language", "compare-tokenizers", "--data", str(text), "--vocabulary", "1000", "--kind", "byte-bpe"]) == 0
+    )
     head, row = capsys.readouterr().out.splitlines()
     cells = dict(zip(head.split(), row.split()[1:], strict=True))
     figures = fertility(prepared(TokenizerKind.BYTE_BPE), HeldOut.from_corpus(CORPUS, Sample()))
@@ -103,7 +105,7 @@ def test_a_table_tells_shares_in_percent(capsys: pytest.CaptureFixture[str], tex
 def test_what_cannot_be_done_is_told(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], text: Path
 ) -> None:
-    assert main(["tokenizers", *(str(text) if one == "TEXT" else one for one in arguments)]) == 2
+    assert main(["language", "compare-tokenizers", *(str(text) if one == "TEXT" else one for one in arguments)]) == 2
     out, error = capsys.readouterr()
     assert out == ""
     assert said in error

@@ -18,7 +18,6 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.language import comparison, texts
-from mrc_workbench.labs.language.cli import main
 from mrc_workbench.labs.language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest, compare
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
 from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
@@ -26,6 +25,7 @@ from mrc_workbench.labs.language.prepared import PreparedTokenizer, load_tokeniz
 from mrc_workbench.labs.language.texts import LanguageError, PassageCorpus, held_out
 from mrc_workbench.labs.language.train import Sample, train_on
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.workbench.cli import main
 from tests.labs.language.doubles import refused
 from tests.labs.language.test_train import SENTENCES, prepared
 

@@ -16,8 +16,8 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import acting_as, workspace
 from mrc_workbench.labs.language import texts
-from mrc_workbench.labs.language.cli import main
 from mrc_workbench.labs.language.texts import Corpus, LanguageError, PassageCorpus, find_corpus, held_out, text_corpus
+from mrc_workbench.workbench.cli import main
 from tests.labs.language.doubles import refused
 
 
@@ -192,15 +192,15 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def test_files_are_kept_and_listed(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["keep-text", *files]) == 0
+    assert main(["language", "import", *files]) == 0
     kept = capsys.readouterr().out
-    assert main(["texts"]) == 0
+    assert main(["language", "list"]) == 0
     listed = capsys.readouterr().out
     assert sorted(kept.splitlines()) == sorted(listed.splitlines())
     two, one = texts.stored()
     assert [one.name, two.name] == ["one", "two"]
     assert f"{two.reference}               12 characters             2 documents  two" in listed
-    assert main(["texts", "--json"]) == 0
+    assert main(["language", "list", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(each["key"], each["documents"], each["source"]) for each in told] == [
         (two.key, 2, files[1]),
@@ -211,7 +211,7 @@ def test_files_are_kept_and_listed(files: list[str], capsys: pytest.CaptureFixtu
 def test_a_file_that_is_no_text_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.txt").write_bytes("배".encode("cp949"))
     for name, said in (("bad.txt", "is no UTF-8"), ("none.txt", "none.txt is no file")):
-        assert main(["keep-text", str(tmp_path / name)]) == 2
+        assert main(["language", "import", str(tmp_path / name)]) == 2
         assert said in capsys.readouterr().err
     assert texts.stored() == []
 

@@ -10,7 +10,6 @@ import pytest
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
-from mrc_workbench.labs.reading.cli import main
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
 from mrc_workbench.labs.reading.results import as_dict, save
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
@@ -19,6 +18,7 @@ from mrc_workbench.models.llm.endpoint import ADDRESS, KEY
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.evaluation.significance import question_groups, share_intervals
+from mrc_workbench.workbench.cli import main
 from tests.chat_server import KEY as SECRET
 from tests.chat_server import MODEL, chat_server
 from tests.labs.reading.doubles import NextWord
@@ -130,9 +130,9 @@ def test_a_language_model_answers_from_the_passages(
         monkeypatch.setenv(ADDRESS, server.address)
         monkeypatch.setenv(KEY, SECRET)
         path = written(tmp_path, "generator", MODEL)
-        assert main(["evaluate", str(path), "--out", str(tmp_path / "out")]) == 0
+        assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out")]) == 0
         asked = len(server.asked)
-        assert main(["evaluate", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
+        assert main(["reading", "evaluate", str(path), "--out", str(tmp_path / "out"), "--json"]) == 0
         assert len(server.asked) == asked, "what was answered is not asked again"
     printed = capsys.readouterr().out
     one = json.loads((tmp_path / "out" / "scores.json").read_text(encoding="utf-8"))["generators"]["someone"]["BM25"]
@@ -148,7 +148,7 @@ def test_without_an_endpoint_it_is_told_and_nothing_is_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(ADDRESS, raising=False)
-    assert main(["evaluate", str(written(tmp_path, "generator", MODEL)), "--json"]) == 1
+    assert main(["reading", "evaluate", str(written(tmp_path, "generator", MODEL)), "--json"]) == 1
     out = capsys.readouterr()
     assert "someone failed" in out.err
     assert "error" in json.loads(out.out)["generators"]["someone"]

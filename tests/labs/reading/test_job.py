@@ -13,10 +13,10 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import results
-from mrc_workbench.labs.reading.cli import main
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingJob, ReadingResult, evaluate
 from mrc_workbench.labs.reading.results import KeptReading
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
 
 BM25 = {"name": "BM25", "kind": "bm25", "analyzer": "word"}

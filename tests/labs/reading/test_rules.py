@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.labs.reading.cli import main
 from mrc_workbench.labs.reading.rules import Rules, judged, normalized
+from mrc_workbench.workbench.cli import main
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 CASES: dict[Rules, list[tuple[str, list[str], float, float]]] = {
@@ -112,7 +112,7 @@ def test_answers_of_all_of_korquad_have_the_figures_that_were_made_into_them(
             said[question.id] = "뷁" if row % 5 == 2 else ""
     path = tmp_path / "said.json"
     path.write_text(json.dumps(said), encoding="utf-8")
-    assert main(["score", "--data", str(KORQUAD), "--predictions", str(path), "--json"]) == 0
+    assert main(["reading", "score", "--data", str(KORQUAD), "--predictions", str(path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["readers"][str(path)]
     n = len(questions)
     assert n == 5774

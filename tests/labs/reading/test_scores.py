@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.cli import main
 from mrc_workbench.labs.reading.labels import NO_ANSWER, Property
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, read_predictions, write_predictions
 from mrc_workbench.labs.reading.scores import FEWEST, AnswerScores, compared, scored, slice_figures, slices
@@ -20,6 +19,7 @@ from mrc_workbench.retrieval.evaluation.significance import (
     question_groups,
     share_intervals,
 )
+from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
 
 
@@ -100,14 +100,14 @@ def test_the_command_tells_every_reader_and_their_differences(
 ) -> None:
     words = score_words(tmp_path, four().with_questions(range(3)), ["서울", "한국", "백"], ["서울", "", "백 도"])
     files = [str(tmp_path / "a.json"), str(tmp_path / "b.json")]
-    assert main(words) == 0
+    assert main(["reading", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "four: 3 questions, by the rules of korquad"
     assert lines[1] == files[0]
     assert lines[2].split()[:2] == ["em", "100.00"]
     assert lines[5].split()[:2] == ["em", "66.67"]
     assert lines[-2].startswith(f"em: {files[0]} less {files[1]} +33.33")
-    assert main([*words, "--json", "--rules", "klue"]) == 0
+    assert main(["reading", *words, "--json", "--rules", "klue"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["rules"] == "klue"
     assert told["readers"][files[1]]["rouge_w"] == pytest.approx(2 / 3)
@@ -116,7 +116,7 @@ def test_the_command_tells_every_reader_and_their_differences(
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.json").write_text("[]", encoding="utf-8")
-    assert main(["score", "--data", "sample", "--predictions", str(tmp_path / "bad.json")]) == 2
+    assert main(["reading", "score", "--data", "sample", "--predictions", str(tmp_path / "bad.json")]) == 2
     assert capsys.readouterr().err.startswith("error: bad.json: ")
 
 
@@ -217,7 +217,7 @@ def words(tmp_path: Path) -> list[str]:
 def test_the_command_tells_every_slice_and_its_differences(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(words) == 0
+    assert main(["reading", *words]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(row for row, line in enumerate(lines) if line.startswith("by question_word"))
     assert lines[start + 1].split()[:4] == ["who", "12", "em", "100.00"]
@@ -230,11 +230,11 @@ def test_the_command_tells_every_slice_and_its_differences(
 def test_the_command_gives_slices_as_json_with_null_for_what_is_not_known(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*words, "--json"]) == 0
+    assert main(["reading", *words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert [*told["slices"]] == [*Property]
     first, second, *_ = told["slices"]["answer_place"]
     assert (first["slice"], first["questions"], first["measure"], first["p_holm"]) == ("first_third", 12, "em", None)
     assert second["difference"] == -1
-    assert main([*words[:-1], "--json"]) == 0
+    assert main(["reading", *words[:-1], "--json"]) == 0
     assert "slices" not in json.loads(capsys.readouterr().out)

@@ -13,7 +13,6 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import PROJECT, read_json, workspace
-from mrc_workbench.retrieval.cli import main
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
@@ -23,6 +22,7 @@ from mrc_workbench.retrieval.takeaway.folder import take_away, zip_folder
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine
 from mrc_workbench.retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
+from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import build_bi_encoder
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
@@ -241,15 +241,15 @@ def key() -> str:
 def test_the_command_writes_the_folder_and_tells_the_figures(
     key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["take-away", key, str(ODD["name"]), "--for", "opensearch", "--out", str(tmp_path / "made")]) == 0
+    assert main(["export", key, str(ODD["name"]), "--to", "opensearch", "--out", str(tmp_path / "made")]) == 0
     unit, head, *rows, written_to = capsys.readouterr().out.splitlines()
     assert (unit[:10], head.split()[0], written_to) == ("in percent", "nDCG@10", f"written to {tmp_path / 'made'}")
     assert [line.split()[0] for line in rows] == [one.value for one in Engine if one is not Engine.ONNX]
     assert all(-100 <= float(cell) <= 100 for line in rows for cell in line.split()[1:])
     assert (tmp_path / "made" / "engine.json").is_file()
-    assert main(["take-away", "0" * 16, "x", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    assert main(["export", "0" * 16, "x", "--to", "vespa", "--out", str(tmp_path / "no")]) == 2
     capsys.readouterr()
-    assert main(["take-away", key, "no such", "--for", "vespa", "--out", str(tmp_path / "no")]) == 2
+    assert main(["export", key, "no such", "--to", "vespa", "--out", str(tmp_path / "no")]) == 2
     assert "called 'no such'; there are: bigrams, words, " in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
 

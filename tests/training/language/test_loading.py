@@ -162,7 +162,7 @@ TRAIN = """
 import json, os, signal, sys
 from pathlib import Path
 from tests.training.test_resume import again
-from mrc_workbench.training.cli import main
+from mrc_workbench.workbench.cli import main
 from mrc_workbench.training.engine import trainers
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
 from mrc_workbench.training.runs.progress import RunFolderCallback
@@ -174,12 +174,12 @@ if os.fork():  # what has read the libraries, and no more, stays behind
     killed = Run(Path(out, "killed"))
     print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
     again(killed)
-    sys.exit(main(["run", f"{out}/killed"]))
+    sys.exit(main(["internal", "runs", f"{out}/killed"]))
 
 for length in ("513", "512"):
-    status = main([*words, "--max-length", length, "--epochs", "0.01", "--out", f"{out}/{length}"])
+    status = main(["train", *words, "--max-length", length, "--epochs", "0.01", "--out", f"{out}/{length}"])
     assert status == (1 if length == "513" else 0), length
-assert main([*words, "--out", f"{out}/whole"]) == 0
+assert main(["train", *words, "--out", f"{out}/whole"]) == 0
 
 told = RunFolderCallback.on_step_end
 
@@ -189,7 +189,7 @@ def on_step_end(self, args, state, control, **kwargs):
     told(self, args, state, control, **kwargs)
 
 RunFolderCallback.on_step_end = on_step_end
-main([*words, "--out", f"{out}/killed"])
+main(["train", *words, "--out", f"{out}/killed"])
 """
 
 

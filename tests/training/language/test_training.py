@@ -11,12 +11,12 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.language.recipe import UNIGRAM, LanguageRecipe
 from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.language.worlds import created, of_topics, text_file
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
@@ -140,7 +140,7 @@ def test_what_it_would_take_is_estimated(objective: LanguageObjective) -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["language-model", "--data", text_file(40), "--out", str(tmp_path / "out"), "--size", "tiny"]
     words += ["--epochs", "1", "--max-length", "32", "--vocabulary", "1000", "--whole-words", "morphemes"]
-    assert main([*words, "--tokenizer-kind", "bpe"]) == 0
+    assert main(["train", *words, "--tokenizer-kind", "bpe"]) == 0
     told = capsys.readouterr().out
     assert str(tmp_path / "out" / "model") in told
     assert "perplexity" in told
@@ -149,7 +149,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (options.size, options.tokenizer_kind, options.whole_words) == ("tiny", "bpe", "morphemes")
     tokenizer = str(tmp_path / "out" / "model")
     words = [*words[:4], str(tmp_path / "second"), *words[5:], "--tokenizer", tokenizer]
-    assert main(words) == 0
+    assert main(["train", *words]) == 0
     saved = [(tmp_path / name / "model" / "tokenizer.json").read_bytes() for name in ("out", "second")]
     assert saved[0] == saved[1], "one's own tokenizer is used"
-    assert main(["language-model", "--data", str(tmp_path / "nothing.txt")]) == 2
+    assert main(["train", "language-model", "--data", str(tmp_path / "nothing.txt")]) == 2

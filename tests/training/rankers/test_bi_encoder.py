@@ -23,7 +23,6 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.engine.batches import batch_sampler
 from mrc_workbench.training.options.common import OptionError
 from mrc_workbench.training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
@@ -32,6 +31,7 @@ from mrc_workbench.training.rankers.losses import by_idf, idf_of, negatives_of_p
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.runs.runs import Phase, Run
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.cli import main
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.training.worlds import (
     Trained,
@@ -299,7 +299,7 @@ def trained(place: Path) -> dict[str, Run]:
         key = keep(shuffled(20, 20)).key
         for name, options in TRAININGS.items():
             words = ["--data", key, "--base", str(place / "tiny"), "--out", str(place / name)]
-            assert main([SPARSE_ENCODER, *words, *SHARES, *OFTEN, *options]) == 0
+            assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN, *options]) == 0
     return {name: Run(place / name) for name in TRAININGS}
 
 
@@ -351,7 +351,7 @@ def test_a_finished_run_is_searched_and_trained_on(trained: dict[str, Run], plac
     found = compare(experiment, material.question_set).scores["Sparse"].means()
     assert found["ndcg@10"] == pytest.approx(run.scores()["after"]["ndcg@10"], abs=1e-9)
     words = ["--data", run.plan().data, "--base", str(run.folder), "--out", str(place / "again")]
-    assert main([SPARSE_ENCODER, *words, *SHARES, *OFTEN]) == 0
+    assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN]) == 0
     again = load_sparse_encoder(find_model(str(place / "again")))
     assert isinstance(again[0], Router)  # as the base does
     assert Run(place / "again").scores()["before"]["ndcg@10"] == pytest.approx(found["ndcg@10"], abs=0.2)

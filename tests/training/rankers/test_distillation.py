@@ -12,13 +12,13 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import encoder_examples
 from mrc_workbench.training.rankers.shown import TeachersScores
 from mrc_workbench.training.runs.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
+from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
 from tests.hub import SENTENCES, build_bi_encoder
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
@@ -238,8 +238,8 @@ def test_by_the_command(objective: BiEncoderObjective, tiny: str) -> None:
         "--epochs",
         "1",
     ]
-    assert main(words) == 2  # nobody to learn from
-    assert main([*words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
+    assert main(["train", *words]) == 2  # nobody to learn from
+    assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
     (run,) = all_runs()
     options = run.plan().options
     assert isinstance(options, BiEncoderOptions)

@@ -14,10 +14,10 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.options.rankers import BI_ENCODER
 from mrc_workbench.training.runs.jobs import QUEUE
 from mrc_workbench.training.runs.runs import Run, all_runs, find_run
+from mrc_workbench.workbench.cli import main
 from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 
@@ -47,7 +47,7 @@ def workers() -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             words = words_of(process)
-            if words[1:5] == ["-m", "mrc_workbench", "train", "work"] and any(
+            if words[1:5] == ["-m", "mrc_workbench", "internal", "runs-worker"] and any(
                 file.path.startswith(here) for file in process.open_files()
             ):
                 found.append(process)
@@ -207,30 +207,30 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     run = endless()
     start_worker()
     wait_until(lambda: bool(logged(run, "loss")))
-    assert main(["list", "--json"]) == 0
+    assert main(["runs", "list", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [(one["id"], one["state"], one["kind"], one["data"]) for one in told] == [
         (run.id, "running", "bi-encoder", run.plan().data_name)
     ]
-    assert main(["list"]) == 0
+    assert main(["runs", "list"]) == 0
     assert run.id in capsys.readouterr().out
-    assert main(["delete", run.id]) == 2
+    assert main(["runs", "delete", run.id]) == 2
     assert "must be stopped" in capsys.readouterr().err
-    assert main(["stop", run.id]) == 0
+    assert main(["runs", "stop", run.id]) == 0
     wait_until(lambda: run.status().state is State.STOPPED)
     step = run.status().step
-    assert main(["stop", run.id]) == 2
-    assert run_module("mrc_workbench", "train", "resume", run.id).stdout.strip() == "queued"
+    assert main(["runs", "stop", run.id]) == 2
+    assert run_module("mrc_workbench", "runs", "resume", run.id).stdout.strip() == "queued"
     wait_until(lambda: run.status().state is State.RUNNING and run.status().step > step)
     run.stop()
     wait_until(lambda: run.status().state is State.STOPPED)
-    assert main(["delete", run.id]) == 0
+    assert main(["runs", "delete", run.id]) == 0
     assert find_run(run.id) is None
     capsys.readouterr()
-    assert main(["list", "--json"]) == 0
+    assert main(["runs", "list", "--json"]) == 0
     assert capsys.readouterr().out.strip() == "[]"
     for words in (("stop", "nobody"), ("resume", "nobody"), ("delete", "../nobody")):
-        assert main([*words]) == 2
+        assert main(["runs", *words]) == 2
         assert "there is no run" in capsys.readouterr().err
 
 

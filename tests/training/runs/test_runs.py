@@ -21,7 +21,6 @@ from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, u
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.sources import STARTER, content_fingerprint, find_model
 from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.options.questions import NegativesFrom
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import mine
@@ -43,6 +42,7 @@ from mrc_workbench.training.runs.runs import (
     shared_runs,
 )
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from tests.training.worlds import misleading_set, planned, source_of, wait_until
 
@@ -275,25 +275,25 @@ def test_commands_take_the_folder_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     carried_out: list[Run] = []
-    monkeypatch.setattr("mrc_workbench.training.cli.followed", lambda run: carried_out.append(run) or 0)
+    monkeypatch.setattr("mrc_workbench.training.run_commands.followed", lambda run: carried_out.append(run) or 0)
     monkeypatch.setattr("mrc_workbench.data.jobs.queue.Queue.start_worker", lambda _: None)
     here, elsewhere = create_run(plan("here")), create_run(plan("elsewhere"), tmp_path / "elsewhere")
     for run in (here, elsewhere):
-        assert main(["stop", str(run.folder)]) == 0
+        assert main(["runs", "stop", str(run.folder)]) == 0
         assert run.status().state is State.STOPPED
-        assert main(["resume", str(run.folder)]) == 0
+        assert main(["runs", "resume", str(run.folder)]) == 0
         assert run.status().state is State.QUEUED
     assert carried_out == [elsewhere]  # no worker of this workspace would come upon it
     assert capsys.readouterr().out.split() == ["stopped", "queued", "stopped"]
     for run in (here, elsewhere):
         run.stop()
-        assert main(["delete", str(run.folder)]) == 0
+        assert main(["runs", "delete", str(run.folder)]) == 0
         assert not run.folder.exists()
     (create_run(plan("lost")).folder / "run.json").write_text("[")
     (lost,) = damaged_runs()
-    assert main(["list"]) == 0
+    assert main(["runs", "list"]) == 0
     assert f"{lost.id} cannot be read" in capsys.readouterr().err
-    assert main(["delete", lost.id]) == 0
+    assert main(["runs", "delete", lost.id]) == 0
     assert damaged_runs() == []
 
 
@@ -389,7 +389,7 @@ def test_rounds_by_the_command(tmp_path: Path) -> None:
     data = keep(misleading_set(questions_a_passage=2)).key
     words = ["bi-encoder", "--data", data, "--base", STARTER, "--rounds", "2"]
     words += ["--objective", "multiple-negatives", "--negatives", "1", "--epochs", "1", "--out", str(tmp_path / "both")]
-    assert main(words) == 0
+    assert main(["train", *words]) == 0
     first, second = (Run(tmp_path / "both" / f"round-{number}") for number in (1, 2))
     assert second.status().state is State.DONE
     assert options_of(second).base == options_of(second).negatives_model == str(first.folder)
@@ -418,11 +418,11 @@ def test_rounds_go_on_where_one_was_stopped() -> None:
     key = keep(misleading_set()).key
     words = ["bi-encoder", "--data", key, "--base", STARTER, "--objective", "multiple-negatives", "--negatives", "1"]
     words += ["--rounds", "2", "--batch-size", "8", "--epochs", "2", "--logging-steps", "1"]
-    assert main(words) == 0
+    assert main(["train", *words]) == 0
     whole = all_runs()[::-1]
     with pytest.MonkeyPatch.context() as patch:
         do_at_step(patch, 1, lambda: next(run for run in all_runs() if run.status().at_work).ask_to_stop())
-        assert main(words) == 0
+        assert main(["train", *words]) == 0
     first, second = [run for run in all_runs()[::-1] if run not in whole]
     assert [run.status().state for run in (first, second)] == [State.STOPPED, State.STOPPED]
     again(second)  # out of turn

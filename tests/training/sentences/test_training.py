@@ -25,7 +25,6 @@ from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.training.cli import main
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options.common import EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.options.rankers import BI_ENCODER
@@ -40,6 +39,7 @@ from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Run, all_runs
 from mrc_workbench.training.sentences.objectives import TeachersVectors
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.cli import main
 from tests.training.sentences.worlds import (
     KIND,
     SETS,
@@ -218,22 +218,22 @@ def test_an_estimate_counts_the_steps(kind: str, objective: Any) -> None:
 def test_the_command_trains_and_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     key, nli, before = keep(scored()).key, keep(labelled()).key, all_runs()
     small = ["--base", tiny_bi_encoder(), "--batch-size", "8", "--epochs", "1"]
-    assert main(["sentences", "--data", key, *small, "--out", str(tmp_path / "run")]) == 0
+    assert main(["train", "sentences", "--data", key, *small, "--out", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "before  spearman" in told
     assert Run(tmp_path / "run").plan().options.objective is SentenceObjective.COSENT
-    assert main(["sentences", "--data", nli, *small]) == 2
+    assert main(["train", "sentences", "--data", nli, *small]) == 2
     assert "cosent learns from scored pairs, and labelled holds labelled: for these there are nli-softmax" in (
         capsys.readouterr().err
     )
-    assert main(["sentences", "--data", key, "--base", "starter"]) == 2
+    assert main(["train", "sentences", "--data", key, "--base", "starter"]) == 2
     assert "base must be a transformer" in capsys.readouterr().err
-    assert main(["sentences", "--data", key, *small, "--objective", "tsdae", "--estimate"]) == 0
-    assert main(["sentences", "--data", "nothing", *small]) == 2
-    assert main(["sentence-cross-encoder", "--data", nli, "--base", tiny_base(), "--objective", "mse"]) == 2
+    assert main(["train", "sentences", "--data", key, *small, "--objective", "tsdae", "--estimate"]) == 0
+    assert main(["train", "sentences", "--data", "nothing", *small]) == 2
+    assert main(["train", "sentence-cross-encoder", "--data", nli, "--base", tiny_base(), "--objective", "mse"]) == 2
     assert "mse learns from scored pairs" in capsys.readouterr().err
     assert all_runs() == before
-    assert main(["sentences", "--help"]) == 0
+    assert main(["train", "sentences", "--help"]) == 0
     assert "--concatenation" in (text := capsys.readouterr().out)
     assert "--title" not in text
 

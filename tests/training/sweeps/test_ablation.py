@@ -22,8 +22,6 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
-from mrc_workbench.training.cli import main
-from mrc_workbench.training.commands import planned_ablation
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.runs.jobs import (
     QUEUE,
@@ -38,10 +36,12 @@ from mrc_workbench.training.runs.jobs import (
     job_at,
 )
 from mrc_workbench.training.runs.runs import all_runs, find_run
+from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.sweeps import ablation as carry
 from mrc_workbench.training.sweeps.ablation import ablate
 from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.train import load_material
+from mrc_workbench.workbench.cli import main
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder
 from tests.labs.embeddings.worlds import scored_pairs

@@ -204,7 +204,7 @@ def test_stopped_resumed_and_a_trial_deleted_it_comes_out_the_same(search: Searc
 def test_killed_in_a_trial_it_goes_on(search: Search, whole: Search) -> None:
     search.write("search.json", whole.read("search.json"))  # of which the process would know six settings
     have_libraries_read()
-    process = detached(PROGRAM, "train", "run", search.folder, log=search.folder / "log.txt")
+    process = detached(PROGRAM, "internal", "runs", search.folder, log=search.folder / "log.txt")
     wait_until(lambda: bool(logged(search.trial(2), "loss")) or search.status().state is State.FAILED, seconds=300)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(60)

@@ -46,7 +46,7 @@ def served(*words: object, listening: socket.socket | None = None) -> Iterator[B
 
 def _serve(environment: dict[str, str], words: list[str], listening: socket.socket | None) -> None:
     os.environ.update(environment)
-    sys.exit(main([*words, *(["--fd", str(listening.detach())] if listening else [])]))
+    sys.exit(main(["serve", *words, *(["--fd", str(listening.detach())] if listening else [])]))
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def test_a_head_that_never_ends_is_closed_on_a_connection_that_is_reused(file: P
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    assert main([*map(str, words)]) == 2
+    assert main(["serve", *map(str, words)]) == 2
     return capsys.readouterr().err
 
 
@@ -230,7 +230,7 @@ def test_earlier_names_of_options_are_accepted_and_not_shown(file: Path, capsys:
     for old, new in RENAMED.items():
         assert f"{new} is 0" in refusal(capsys, file, f"--{old.replace('_', '-')}", "0")
         assert f"{new} is 0" in refusal(capsys, file, f"--{new.replace('_', '-')}=0")
-    main(["--help"])
+    main(["serve", "--help"])
     told = capsys.readouterr().out
     assert "--max-k" in told
     assert not [old for old in RENAMED if f"--{old.replace('_', '-')} " in told]

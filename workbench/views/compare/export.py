@@ -106,7 +106,7 @@ def _experiment(view: ComparisonView) -> str:
 
 
 def _zipped(view: ComparisonView, in_language: str) -> bytes:
-    """All that `mrc retrieval compare` writes: TREC files and the BEIR folder too."""
+    """All that `mrc report` writes: TREC files and the BEIR folder too."""
     content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")

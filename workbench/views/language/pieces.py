@@ -168,7 +168,7 @@ def zipped(folder: Path) -> bytes:
 
 def command_of(view: TokenizersView) -> str:
     asked = view.request.compared
-    words = ["python", "-m", "mrc_workbench", "language", "tokenizers", "--data", view.request.data]
+    words = ["python", "-m", "mrc_workbench", "language", "compare-tokenizers", "--data", view.request.data]
     words += ["--kind", *asked.kinds, "--split", *asked.splits, "--vocabulary", *map(str, asked.vocabularies)]
     for reference in asked.against:
         words += ["--against", reference]

@@ -22,7 +22,6 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.language import comparison
-from mrc_workbench.labs.language.cli import commands
 from mrc_workbench.labs.language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest
 from mrc_workbench.labs.language.fertility import HeldOut, fertility
 from mrc_workbench.labs.language.morphemes import BOUNDARY, Split, TokenizerKind
@@ -30,6 +29,7 @@ from mrc_workbench.labs.language.texts import LanguageError
 from mrc_workbench.labs.language.texts import keep as keep_text
 from mrc_workbench.labs.language.train import TrainedTokenizer
 from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.views.language.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
 from mrc_workbench.workbench.views.language.tokenizers import TokenizersView, usual_sizes
 from mrc_workbench.workbench.views.resources.language import CutPiece
@@ -316,7 +316,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
     view: Any = SimpleNamespace(request=TokenizerRequest(data.key, asked))
     line = command_of(view)
     assert "'c d'" in line
-    _, told, _ = commands.parse_args(shlex.split(line)[4:])
+    _, told, _ = all_commands().parse_args(shlex.split(line)[3:])
     found = Request(*(told.arguments[name] for name in ("kind", "split", "vocabulary", "against")))
     assert (told.arguments["data"], found) == (data.key, asked)
 

@@ -1,0 +1,127 @@
+"""`mrc pairs`: inspect, import and list sentence pairs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import CoercionError, Parameter, Token
+
+from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, tell_kept
+from mrc_workbench.data.formats.columns import PairColumns
+from mrc_workbench.data.formats.encodings.detection import ENCODINGS
+from mrc_workbench.data.pairs import report
+from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs_apart
+from mrc_workbench.data.pairs.records import PairKind, audit_pairs, split_pairs
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, keep, obtain_files, stored
+from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.data.terminal import tell
+
+commands = commands_of("pairs", "Inspect and import sentence pairs.")
+
+_NO_PART = "none"
+
+
+def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
+    for token in tokens:
+        if token.value not in (*PARTS, _NO_PART):
+            raise CoercionError(msg=f"{token.value!r} is none of {', '.join(PARTS)} and {_NO_PART}")
+    return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
+
+
+_PAIR_FILE_HELP = (
+    "TSV, CSV, JSON, JSONL, Parquet, Excel or text, a folder or zip archive of them; "
+    f"or a dataset of the catalog: {', '.join(PAIR_CATALOG)}"
+)
+PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
+PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
+Kind = Annotated[PairKind | None, one_of(PairKind, help="how the pairs are labelled; by default the columns decide")]
+Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
+NamedPairColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
+_PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
+NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
+Parts = Annotated[
+    tuple[Part | None, ...], Parameter(converter=_parts_named, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
+]
+
+
+@commands.command
+def inspect(
+    file: PairFile,
+    /,
+    *files: PairFiles,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedPairColumns = None,
+    parts: Parts = (),
+    encoding: NamedEncoding = "",
+    as_json: AsJson = False,
+) -> int:
+    """Show what files of sentence pairs hold.
+
+    Several files are parts of one dataset.
+    """
+    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
+    rows = split_pairs(reading.pairs)
+    figures = audit_pairs(reading.pairs, rows)
+    if as_json:
+        tell(json.dumps(report.as_json(reading, figures, rows), ensure_ascii=False, indent=1))
+    else:
+        tell("\n".join([*report.reading_lines(reading), *report.audit_lines(figures)]))
+    return 0
+
+
+@commands.command(name="import")
+def import_files(
+    file: PairFile,
+    /,
+    *files: PairFiles,
+    kind: Kind = None,
+    scale: Scale = None,
+    columns: NamedPairColumns = None,
+    parts: Parts = (),
+    encoding: NamedEncoding = "",
+) -> int:
+    """Import sentence pairs, and print their key.
+
+    Several files are parts of one dataset.
+    """
+    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
+    kept = keep(reading.pairs, source=", ".join(path.name for path in (file, *files)))
+    tell("\n".join([*report.reading_lines(reading), f"stored as {kept.key}"]))
+    return 0
+
+
+@commands.command(name="list")
+def list_command(*, as_json: AsJson = False) -> int:
+    """List the imported sentence pairs, the newest first."""
+    return tell_kept(
+        stored(), _line, as_json=as_json, empty="No sentence pairs yet: `mrc pairs import FILE` imports them."
+    )
+
+
+def _line(kept: StoredPairs) -> str:
+    return f"{kept.key}  {kept.kind.value:<8}  {kept.rows:>9,} pairs  {kept.name}"
+
+
+def _catalog_name(files: tuple[Path, ...]) -> str:
+    """Return the name that the catalog may know; empty if several files, or one that exists, are given."""
+    return str(files[0]) if len(files) == 1 and not files[0].exists() else ""
+
+
+def _read_pairs(
+    files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts, *, encoding: str
+) -> PairReading:
+    if parts and len(parts) != len(files) and _catalog_name(files) not in PAIR_CATALOG:
+        raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
+    try:
+        options = PairOptions(columns or {}, kind, scale, parts)
+    except ValueError as error:
+        raise CoercionError(msg=str(error)) from error
+    entry = PAIR_CATALOG.get(_catalog_name(files))
+    if entry is None:
+        return read_pair_files_apart(files, options, encoding)
+    told = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
+    reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **told))
+    return replace(reading, pairs=replace(reading.pairs, name=entry.title))
