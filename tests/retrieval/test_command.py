@@ -283,7 +283,7 @@ def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
     assert gate(kiwi, *kept) == (0, gate(kiwi, *kept)[1])
     status, said = gate(kiwi.replace('"kiwi"', '"kiwi"\nk1 = 1.0'), *kept)
     assert (status, said.endswith(", not worse")) == (0, True)
-    status, said = gate(words, *kept, "--by", "hit@10")
+    status, said = gate(words, *kept, "--metric", "hit@10")
     assert (status, f"{before.scores['retrievers']['words']['hit@10']:.4f} before" in said) == (1, True)
     assert said.endswith(", worse")
     status, said = gate(words.replace('"bm25"\nanalyzer = "word"', '"dense"\nmodel = "no such!"'), *kept)
@@ -298,7 +298,7 @@ def test_a_gate_ends_with_1_for_what_is_not_reached_or_surely_worse(
         (("--at-least", "other:ndcg@10=.9"), "no retriever of this experiment is called 'other'"),
         (("--at-least", "recall@3=.9"), "recall@3 is not measured here"),
         (("--not-below", "0123456789abcdef"), "0123456789abcdef holds no finished comparison"),
-        (("--by", "speed@10"), "a measure is one of"),
+        (("--metric", "speed@10"), "a measure is one of"),
     ],
 )
 def test_a_gate_that_cannot_be_asked_is_refused_before_any_work(

@@ -309,6 +309,6 @@ def test_the_command_keeps_and_lists(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines() == [line] * 2
     assert main(["dictionaries", "import", str(wrong)]) == 2
     errors = capsys.readouterr().err.splitlines()
-    assert [line.split(":")[1] for line in errors] == [" row 1", " row 2"]
+    assert [line[: len("error: row 1")] for line in errors] == ["error: row 1", "  row 2: FOO"]
     assert main(["dictionaries", "list", "--json"]) == 0
     assert kept.fingerprint in capsys.readouterr().out

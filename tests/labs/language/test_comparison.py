@@ -223,7 +223,7 @@ def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) 
 
 def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) -> TokenizerJob:
     """Carry a job out in this process."""
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(data.key, asked)
     job = TokenizerJob.of(request, data.fingerprint)
     job.start(request)
@@ -297,7 +297,7 @@ def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
 
 def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(text.reference, ONE)
     job = TokenizerJob.of(request, text.fingerprint)
     job.start(request)
@@ -309,7 +309,7 @@ def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_text_that_is_gone_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(text.reference, ASKED)
     job = TokenizerJob.of(request, text.fingerprint)
     job.start(request)

@@ -57,7 +57,7 @@ def carried_out(data: StoredSet, *models: str, **more: object) -> tuple[ReadingR
 
 def start_here(monkeypatch: pytest.MonkeyPatch, job: ReadingJob, experiment: ReadingExperiment) -> None:
     """Carry a job out in this process."""
-    monkeypatch.setattr(ReadingJob, "launch", lambda _, __, *words: main([*map(str, words)]))
+    monkeypatch.setattr(ReadingJob, "launch", lambda _, *words: main([*map(str, words)]))
     job.start(experiment)
 
 

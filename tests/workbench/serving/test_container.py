@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.serving.app import METHODS
-from mrc_workbench.workbench.serving.cli import commands
 
 GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 
@@ -64,7 +64,7 @@ def test_the_server_s_stage_starts_a_command_and_probes_a_path_of_its_own(docker
 
 def serves(words: list[str]) -> str:
     """Return the port that the words of `mrc serve` name; they are its options."""
-    _, bound, _ = commands.parse_args(words, exit_on_error=False, print_error=False)
+    _, bound, _ = all_commands().parse_args(["serve", *words], exit_on_error=False, print_error=False)
     assert bound.kwargs["host"] == "0.0.0.0"  # noqa: S104
     return str(bound.kwargs["port"])
 
