@@ -255,4 +255,4 @@ def test_the_site_is_built_and_asks_no_other_host(tmp_path: Path) -> None:
         assert 'class="mermaid"' not in html  # the theme would ask for its library elsewhere
     commands = (tmp_path / "site" / "reference" / "commands.html").read_text(encoding="utf-8")
     for name in COMMANDS:
-        assert f"mrc {name} " in commands
+        assert f'id="mrc-{name}"' in commands
