@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, UnknownCommandError
 from cyclopts.help import HelpPanel, PlainFormatter
 
+from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.interrupts import raise_on_ctrl_c
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
@@ -120,7 +121,9 @@ def carry_out(
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()
-        status = commands(_with_options_of_all(words))
+        words = _with_options_of_all(words)
+        with naming_extras(f"`mrc {words[0]}`" if words else "mrc"):
+            status = commands(words)
     except CycloptsError as error:
         error.verbose = False
         return _report_error(_unknown_command(error) if isinstance(error, UnknownCommandError) else error)

@@ -50,8 +50,13 @@ def workspace() -> Path:
 
 
 def shared_workspace() -> Path:
-    """Return the folder that holds all workspaces: `MRC_WORKSPACE` where set, else `workspace/` beside `app.py`."""
-    return Path(os.environ.get("MRC_WORKSPACE") or PROJECT / "workspace").resolve()
+    """Return the folder that holds all workspaces.
+
+    `MRC_WORKSPACE` sets it. The default is `workspace/` beside `app.py` in a checkout, and in the current folder if the
+    project is installed.
+    """
+    base = PROJECT if IMPORT_ROOT == PROJECT else Path.cwd()
+    return Path(os.environ.get("MRC_WORKSPACE") or base / "workspace").resolve()
 
 
 def shelf() -> Path | None:

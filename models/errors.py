@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mrc_workbench.data.extras import MissingExtraError, with_extra
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import is_of_the_disk
 from mrc_workbench.models.hub import ModelError
@@ -15,13 +16,17 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 def loading(reference: str) -> Iterator[None]:
     """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
 
-    A full disk and a full memory are not the model's fault: those errors are raised as they are.
+    A full disk and a full memory are not the model's fault: those errors are raised as they are. A library that is not
+    installed raises `MissingExtraError`.
     """
     try:
         yield
     except Failure:
         raise
     except Exception as error:
+        named = with_extra(error)
+        if isinstance(named, MissingExtraError):
+            raise named from error
         if is_of_the_disk(error) or _is_of_the_memory(error):
             raise
         if isinstance(error, RuntimeError) and any(words in str(error) for words in _OTHER_SHAPES):

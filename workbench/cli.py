@@ -7,12 +7,12 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from cyclopts import App, Group, Parameter
 
 from mrc_workbench.data.commands import carry_out, commands_of
+from mrc_workbench.data.extras import require
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import PROJECT
@@ -71,8 +71,6 @@ _INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status."""
-    if not (PROJECT / "pyproject.toml").exists():  # installed: what users make stays in the folder where they work
-        os.environ.setdefault("MRC_WORKSPACE", str(Path.cwd() / "workspace"))
     words = sys.argv[1:] if words is None else words
     return carry_out(all_commands(words), words, _error_lines)
 
@@ -102,6 +100,7 @@ def open_app(*streamlit: str) -> int:
     streamlit
         options of `streamlit run`, after `--`: `mrc app -- --server.port 8600`
     """
+    require("streamlit", "`mrc app`")
     os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", str(PROJECT / "app.py"), *streamlit])
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Job, RequestJob, State, Status
 from mrc_workbench.data.jobs.machine import hold_freed_memory, this_process
 from mrc_workbench.data.problems import Failure
@@ -41,7 +42,8 @@ def carry_out(
         ended = replace(job.status(), state=State.STOPPED)
     except GoesOn:
         return job.status()
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as raised:
+        error = with_extra(raised) if isinstance(raised, Exception) else raised
         code, message = problem_of(error)
         # no fault of the program, and all there is to know
         if code == "disk" or isinstance(error, Failure | MemoryError | KeyboardInterrupt):

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from mrc_workbench.data.cache import Arrays, save_arrays
 from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.pairs.records import PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find
@@ -150,5 +151,5 @@ def _similarities(request: SimilarityRequest, pairs: PairSet, tell: Progress) ->
             told[model] = {}
         except Exception as error:
             logger.exception("model %r cannot encode", model)
-            told[model] = failure_dict(error)
+            told[model] = failure_dict(with_extra(error))
     return arrays, {"models": told}

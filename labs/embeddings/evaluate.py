@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.pairs.records import PairKind, PairSet, part_to_measure, split_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.bootstrap import Difference, Figure, mean_figures
@@ -105,7 +106,7 @@ def evaluate(
             found.append(_measured(name, measured, probed, base, tell))
         except Exception as error:
             logger.exception("model %r cannot be measured", name)
-            found.append((ModelResult(name, error=error), {}))
+            found.append((ModelResult(name, error=with_extra(error)), {}))
     results, differing = _compared(measured, probed, found)
     if on_progress:
         on_progress("", 1.0)

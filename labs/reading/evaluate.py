@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, model_validator
 
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
@@ -220,7 +221,7 @@ def _result(
             answered[name] = _answered(reader, experiment, name, test, judging, tell=told)
         return ReaderResult(spec.name, answered, np.concatenate([given.exact, given.overlap], axis=1))
     except Exception as error:  # the others go on
-        return ReaderResult(spec.name, error=error)
+        return ReaderResult(spec.name, error=with_extra(error))
 
 
 def _answered(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import number_in, require_room, workspace, write_json
 from mrc_workbench.labs.reading.generator import (
@@ -320,7 +321,7 @@ def generated(
             found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
         return GeneratorResult(spec.name, found, len(ids))
     except Exception as error:  # the others go on
-        return GeneratorResult(spec.name, error=error)
+        return GeneratorResult(spec.name, error=with_extra(error))
 
 
 def generator_of(spec: GeneratorSpec) -> Generator:

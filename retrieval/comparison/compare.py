@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mrc_workbench.data.cache import forget_shipped
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
@@ -67,7 +68,7 @@ def materials_of(
         try:
             materials.made[spec.name] = spec.make(materials)
         except Exception as error:
-            materials.made[spec.name] = error
+            materials.made[spec.name] = with_extra(error)
     return materials
 
 
@@ -310,7 +311,8 @@ def _result(
         return Result(name, error=retriever)
     try:
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
-    except Exception as error:
+    except Exception as raised:
+        error = with_extra(raised)
         # what a user can mend is told in words alone
         is_expected = isinstance(error, Failure | OSError | MemoryError)
         logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)

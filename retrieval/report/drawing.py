@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from mrc_workbench.data.formats.tables import mend
@@ -45,11 +46,18 @@ def letter_of(name: str, names: Sequence[str]) -> str:
     return LETTERS[shape_of(name, names)]
 
 
+def can_draw() -> bool:
+    """Whether the renderer of charts is installed: the extra `app` brings it."""
+    return find_spec("vl_convert") is not None
+
+
 def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
     """Return the SVG of each Vega-Lite specification, None for one at which the renderer failed or its process ended.
 
-    What XML forbids is replaced in its texts: an SVG could not hold it.
+    All are None if `can_draw` is false. What XML forbids is replaced in its texts: an SVG could not hold it.
     """
+    if not can_draw():
+        return [None] * len(specifications)
     lines = [json.dumps(_mended(one)).encode() + b"\n" for one in specifications]
     drawn: list[str | None] = []
     while left := lines[len(drawn) :]:

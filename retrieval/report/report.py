@@ -27,7 +27,7 @@ from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, depth_of
 from mrc_workbench.retrieval.evaluation.significance import question_groups
 from mrc_workbench.retrieval.report.charts import pictures
-from mrc_workbench.retrieval.report.drawing import colour_of, letter_of
+from mrc_workbench.retrieval.report.drawing import can_draw, colour_of, letter_of
 from mrc_workbench.retrieval.report.headline import Headline, headline_words, html_style
 from mrc_workbench.retrieval.report.renaming import renamed_comparison, renamed_evidence, renamed_recommendation
 from mrc_workbench.retrieval.report.sections import cost, curves, hardest, lost, settings, slices
@@ -76,6 +76,7 @@ def report(
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
     return _template().render(
         say=say,
+        can_draw=can_draw(),
         language=language,
         name=name,
         label=label,

@@ -85,7 +85,7 @@ def write_models(
     try:
         import onnxruntime.quantization  # noqa: F401
     except ImportError as error:
-        raise TakeAwayError("no_onnx", "ONNX is not installed: pip install -r requirements/onnx.txt") from error
+        raise TakeAwayError("no_onnx", "ONNX is not installed: pip install 'mrc-workbench[onnx]'") from error
     reading = [
         one for one in comparison.experiment.needed([name]) if isinstance(one, DenseSpec | LateSpec | RerankSpec)
     ]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from mrc_workbench.data.extras import MissingExtraError, with_extra
 from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS
 from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode
 from mrc_workbench.data.questions.judgements import damaged_files
@@ -27,10 +28,14 @@ _NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `f
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """Show the words of what is wrong with data, a text or a limit, raised inside, or of a full disk: no traceback."""
+    """Show the words of what is wrong with data, a text or a limit, of a full disk, or of a library that is missing."""
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError) as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+    except ImportError as error:
+        if not isinstance(with_extra(error), MissingExtraError):
+            raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
         if not is_of_the_disk(error):
@@ -60,6 +65,7 @@ def attempt(
 
 def failure_text(error: Exception) -> str:
     """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
+    error = with_extra(error)
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
@@ -79,12 +85,18 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
         case DictionaryError():
             return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
+    return (
+        *rooms,
+        f"embedding.{code}",
+        f"chat.{code}",
+        f"dictionary.{code}",
+        f"extra.{code}",
+    )  # read from disk, no room is known
 
 
 def search_failure_text(error: Exception) -> str:
     """Return why a search failed; of what nobody foresaw only the first line, said to be such."""
-    if isinstance(error, Failure):
+    if isinstance(with_extra(error), Failure):
         return failure_text(error)
     first_line = next(iter(str(error).splitlines()), "")[:300]
     return word("search.failed", reason=first_line or type(error).__name__)
@@ -97,7 +109,7 @@ def tell_training_failure(
     foreseen = code != "unexpected" and known(f"failure.{code}")
     words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
-    if message and code in ("data", "disk", "memory", "option", "unexpected"):
+    if message and code in ("data", "disk", "memory", "missing_extra", "option", "unexpected"):
         st.code(message, language=None, wrap_lines=True)
 
 
