@@ -39,6 +39,7 @@ EXTRAS = {
     "pymilvus": "milvus",
     "ray": "ray",
 }
+MISSING_EXTRA = "missing_extra"  # the code of the error
 # rooms whose extra includes another one: training needs more than the library that is missed first
 _ROOMS = {("mrc_workbench.training", "models"): "train"}
 
@@ -49,7 +50,7 @@ class MissingExtraError(Failure, ImportError):
     @classmethod
     def of(cls, module: str, extra: str, caller: str = "this") -> "MissingExtraError":
         message = f"{caller} needs {module}: pip install 'mrc-workbench[{extra}]'"
-        return cls("missing_extra", message, module=module, extra=extra)
+        return cls(MISSING_EXTRA, message, module=module, extra=extra)
 
     def called(self, caller: str) -> "MissingExtraError":
         """Return the same error with the command or function that needs the library in its message."""
@@ -58,13 +59,18 @@ class MissingExtraError(Failure, ImportError):
 
 def with_extra(error: Exception) -> Exception:
     """Return a failed import of an extra's library as `MissingExtraError`, and any other error unchanged."""
-    if not isinstance(error, ModuleNotFoundError) or not error.name:
+    if isinstance(error, MissingExtraError):
         return error
-    module = error.name.partition(".")[0]
+    failed: BaseException = error
+    while isinstance(failed, ImportError) and failed.__cause__:  # cyclopts raises its own where a command is imported
+        failed = failed.__cause__
+    if not isinstance(failed, ModuleNotFoundError) or not failed.name:
+        return error
+    module = failed.name.partition(".")[0]
     extra = EXTRAS.get(module)
     if not extra:
         return error
-    names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    names = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(failed.__traceback__)]
     for (room, included), larger in _ROOMS.items():
         if extra == included and any(name.startswith(room) for name in names):
             extra = larger
@@ -76,7 +82,7 @@ def naming_extras(caller: str = "this") -> Iterator[None]:
     """Raise `MissingExtraError` in place of a failed import of a library that an extra brings; also a decorator."""
     try:
         yield
-    except (ModuleNotFoundError, MissingExtraError) as error:
+    except ImportError as error:
         named = with_extra(error)
         if not isinstance(named, MissingExtraError):
             raise

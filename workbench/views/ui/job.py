@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import streamlit as st
 
+from mrc_workbench.data.extras import MISSING_EXTRA
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.models.llm.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
 from mrc_workbench.workbench.views.ui.problems import errors_told, search_failure_text
@@ -46,9 +47,12 @@ def draw_job(
         begin(start)
     status = job.status()
     if job.failed:
-        failed = status.state is State.FAILED
-        told = word(f"{words}.failed", reason=plain(reason(status))) if failed else word(f"{words}.interrupted")
+        failed, lacks_library = status.state is State.FAILED, status.code == MISSING_EXTRA
+        why = word("extra.job") if lacks_library else plain(reason(status))
+        told = word(f"{words}.failed", reason=why) if failed else word(f"{words}.interrupted")
         st.error(told, icon=":material/error:")
+        if lacks_library:
+            st.code(status.message, language=None, wrap_lines=True)
         draw_last_lines(job, word("job.log"))
     elif status.state is State.STOPPED:
         st.info(word(f"{words}.stopped"), icon=":material/info:")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.extras import MissingExtraError, with_extra
+from mrc_workbench.data.extras import MISSING_EXTRA, MissingExtraError, with_extra
 from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS
 from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode
 from mrc_workbench.data.questions.judgements import damaged_files
@@ -109,7 +109,7 @@ def tell_training_failure(
     foreseen = code != "unexpected" and known(f"failure.{code}")
     words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
-    if message and code in ("data", "disk", "memory", "missing_extra", "option", "unexpected"):
+    if message and code in ("data", "disk", "memory", MISSING_EXTRA, "option", "unexpected"):
         st.code(message, language=None, wrap_lines=True)
 
 
