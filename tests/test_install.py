@@ -1,14 +1,20 @@
-"""The wheel holds what the app needs, works from an empty folder, and brings one top-level name."""
+"""The wheel holds what the app needs, works from an empty folder, and an extra brings all that its rooms import."""
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from mrc_workbench.data.extras import EXTRAS
 from mrc_workbench.data.workspace import PROJECT
+from tests.environments import environment_with
 from tests.programs import free_port, wait_for
 
 pytestmark = pytest.mark.slow
@@ -26,6 +32,56 @@ for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
 print(*(name for name in sys.modules if name.partition(".")[0] in DECOYS))
 print(*(name for name in sys.modules if name.startswith("mrc_workbench.")))
 """
+DETACHED = """
+import sys, time
+from pathlib import Path
+from mrc_workbench.data.jobs import detached
+from mrc_workbench.data.store import find
+from mrc_workbench.retrieval.comparison.experiment import read_experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+detached.FORKS = FORKED and detached.FORKS
+experiment = read_experiment(Path("experiment.toml"))
+job = ComparisonJob.of(experiment, find(experiment.data).fingerprint)
+job.start(experiment)
+while not job.done:
+    if job.is_unfinished:
+        sys.exit(job.log(lines=50))
+    time.sleep(0.1)
+"""
+# prints the extra that each module needs which cannot be imported
+MISSING = """
+import json, pkgutil
+from importlib import import_module
+import mrc_workbench
+from mrc_workbench.data.extras import with_extra
+needed = {}
+for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
+    if module.name.startswith("mrc_workbench.app") or module.name.startswith(SCRIPTS[0]):
+        continue
+    try:
+        import_module(module.name)
+    except ImportError as error:
+        needed[module.name.removeprefix("mrc_workbench.")] = getattr(with_extra(error), "details", {}).get("extra")
+print(json.dumps(needed))
+"""
+# the rooms that can be imported with an extra alone
+SERVED = {
+    "": ("data", "retrieval", "labs", "models.encoders", "workbench.cli"),
+    "app": ("workbench.views", "workbench.frame"),
+    "models": ("data", "models", "retrieval", "labs"),
+    "train": ("training",),
+    "serve": ("workbench.serving",),
+    "llm": ("models.llm",),
+    "app,train,serve,llm,onnx,milvus": ("",),
+}
+# where modules may need an extra as they are imported; everything else imports with the core
+NEEDED_BY = {
+    "app": ("workbench.views", "workbench.frame"),
+    "models": ("models.", "training."),
+    "train": ("training.",),
+    "serve": ("workbench.serving",),
+    "llm": ("models.llm",),
+}
 EXPERIMENT = 'data = "sample"\nks = [1, 5]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 
 
@@ -54,6 +110,11 @@ def mrc(environment: dict[str, str], folder: Path, *words: str) -> "subprocess.C
     return subprocess.run(command, check=False, capture_output=True, text=True, **asked)
 
 
+def write_decoys(folder: Path) -> None:
+    for name in DECOYS:
+        (folder / f"{name}.py").write_text("raise ImportError('a decoy was imported')", encoding="utf-8")
+
+
 def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
     rooms = [path.name for path in (site / "mrc_workbench").iterdir() if path.is_dir() and path.name != ".streamlit"]
     assert set(rooms) == {"data", "models", "retrieval", "training", "labs", "workbench"}
@@ -70,8 +131,7 @@ def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
 
 
 def test_every_module_is_imported_from_the_wheel_beside_decoys(environment: dict[str, str], tmp_path: Path) -> None:
-    for name in DECOYS:
-        (tmp_path / f"{name}.py").write_text("raise ImportError('a decoy was imported')", encoding="utf-8")
+    write_decoys(tmp_path)
     program = EVERY_MODULE.replace("SCRIPTS", repr(SCRIPTS)).replace("DECOYS", repr(DECOYS))
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -83,12 +143,99 @@ def test_every_module_is_imported_from_the_wheel_beside_decoys(environment: dict
     )
 
 
-def test_a_job_starts_beside_decoys(environment: dict[str, str], tmp_path: Path) -> None:
-    """Processes begin in the folder that holds the package, where nothing hides its names."""
-    for name in DECOYS:
-        (tmp_path / f"{name}.py").write_text("raise ImportError('a decoy was imported')", encoding="utf-8")
-    listed = mrc(environment, tmp_path, "data", "inspect", "sample", "--json")
-    assert listed.returncode == 0, listed.stderr
+@pytest.mark.parametrize("forks", [True, False], ids=["fork server", "fresh process"])
+def test_a_detached_job_starts_beside_decoys(environment: dict[str, str], tmp_path: Path, forks: bool) -> None:
+    """Job processes start in the folder that holds the package, where no module hides its names."""
+    write_decoys(tmp_path)
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    command = [sys.executable, "-c", DETACHED.replace("FORKED", str(forks))]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (scores,) = (tmp_path / "workspace" / "comparisons").glob("*/scores.json")
+    assert "words" in scores.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def python_with(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the Python of an environment that holds the wheel and the closure of an extra alone."""
+
+    @cache
+    def made(extra: str) -> Path:
+        return environment_with(tmp_path_factory.mktemp(extra or "core") / "env", site, *filter(None, extra.split(",")))
+
+    return made
+
+
+def run_in(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    kept = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
+    options = {"cwd": folder, "env": kept | {"HOME": str(folder)}, "timeout": 300}
+    return subprocess.run([str(python), *words], check=False, capture_output=True, text=True, **options)
+
+
+def test_core_reads_compares_and_tests_without_extras(python_with: Callable[[str], Path], tmp_path: Path) -> None:
+    done = run_in(python_with(""), tmp_path, str(PROJECT / "benchmarks" / "core_scenario.py"), str(tmp_path / "new"))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1]).keys() == {"import", "write", "read", "compare"}
+
+
+@pytest.mark.parametrize(("extra", "serves"), SERVED.items(), ids=[extra or "core" for extra in SERVED])
+def test_modules_import_with_the_closure_of_their_extra(
+    python_with: Callable[[str], Path], tmp_path: Path, extra: str, serves: tuple[str, ...]
+) -> None:
+    done = run_in(python_with(extra), tmp_path, "-c", MISSING.replace("SCRIPTS", repr(SCRIPTS)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    needed = json.loads(done.stdout)  # the extra that each module which cannot be imported needs
+    assert [name for name in needed if name.startswith(serves)] == []
+    assert extra not in needed.values()
+    if not extra:
+        assert set(needed.values()) == {"app", "models", "train", "serve", "llm"}
+    for name, missing in needed.items():
+        assert name.startswith(NEEDED_BY[missing]), (name, missing)
+
+
+@pytest.mark.parametrize("extra", ["app", "models", "train", "serve", "llm", "onnx", "milvus", "ray"])
+def test_an_extra_brings_its_libraries(python_with: Callable[[str], Path], tmp_path: Path, extra: str) -> None:
+    libraries = [module for module, owner in EXTRAS.items() if extra == owner and find_spec(module)]
+    assert libraries or extra == "ray"
+    program = "; ".join(f"import {module}" for module in sorted(libraries))
+    done = run_in(python_with(extra), tmp_path, "-c", program)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("app",), "error: `mrc app` needs streamlit: pip install 'mrc-workbench[app]'"),
+        (("serve", "experiment.toml"), "error: `mrc serve` needs fastapi: pip install 'mrc-workbench[serve]'"),
+        (
+            ("train", "bi-encoder", "--data", "sample"),
+            "error: `mrc train` needs accelerate: pip install 'mrc-workbench[train]'",
+        ),
+    ],
+    ids=["app", "serve", "train"],
+)
+def test_commands_name_the_missing_extra(
+    python_with: Callable[[str], Path], tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", *words)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (2, message)
+    assert not (tmp_path / "workspace" / "runs").exists()
+
+
+def test_a_comparison_names_the_extra_of_a_retriever_that_fails(
+    python_with: Callable[[str], Path], tmp_path: Path
+) -> None:
+    dense = '[[retriever]]\nname = "vectors"\nkind = "dense"\nmodel = "starter"\n'
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT + dense, encoding="utf-8")
+    done = run_in(python_with(""), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")
+    assert done.returncode == 1, done.stderr
+    assert "needs sentence_transformers: pip install 'mrc-workbench[models]'" in done.stdout + done.stderr
+    assert "No module named" not in done.stdout + done.stderr
+    done = run_in(python_with("models"), tmp_path, "-m", "mrc_workbench", "compare", "experiment.toml")
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_a_comparison_from_an_empty_folder(environment: dict[str, str], tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
+from mrc_workbench.data.extras import require
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.jobs.machine import this_process
 from mrc_workbench.data.questions.judgements import remarks_of
@@ -174,7 +175,9 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
     """Make a run folder, in the workspace or at `folder` (which must not hold anything yet).
 
     It stands in line at once: for a worker or, where `attended`, for this process alone, which will carry it out.
+    Raises `MissingExtraError` if the libraries of training are not installed.
     """
+    require("accelerate", "training")
     if not folder:
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = re.sub(r"[^A-Za-z0-9]+", "-", plan.name).strip("-").lower()[:30]
