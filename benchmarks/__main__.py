@@ -10,6 +10,7 @@ from benchmarks.app.comparison_page import deeper_comparison, interactions
 from benchmarks.app.ten_sessions import ten_sessions
 from benchmarks.app.waiting import first_page, first_visit, own_set
 from benchmarks.growth import growth
+from benchmarks.install import core_packages, install
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
 from benchmarks.quality.bm25_values import bm25_values
 from benchmarks.quality.few_questions import mixes_of_few
@@ -45,6 +46,7 @@ _ALL = {
         bm25,
         bm25_values,
         cold_and_warm,
+        core_packages,
         deeper_comparison,
         dense_search,
         encoding,
@@ -52,6 +54,7 @@ _ALL = {
         first_page,
         first_visit,
         growth,
+        install,
         interactions,
         japanese,
         languages,

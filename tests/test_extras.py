@@ -81,6 +81,20 @@ def test_all_is_the_union_of_the_extras() -> None:
     assert not declared()["all"]
 
 
+def test_the_architecture_names_the_extra_of_every_library() -> None:
+    rows: dict[str, set[str]] = {}
+    for line in (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and set(cells[1].split(", ")) <= {"core", *declared()}:
+            extras = {"" if extra == "core" else extra for extra in cells[1].split(", ")}
+            rows |= {canonicalize_name(name): extras for name in cells[0].split(", ")}
+    owners: dict[str, set[str]] = {}
+    for extra, requirements in declared().items():
+        for name in requirements:
+            owners.setdefault(name, set()).add(extra)
+    assert rows == owners
+
+
 def test_every_library_that_the_code_imports_is_declared() -> None:
     distributions = packages_distributions()
     by_module = {

@@ -1,0 +1,117 @@
+"""What `pip install mrc-workbench` and its extras cost: the wheel is built and installed into empty environments.
+
+This needs a package registry. `core_scenario.py` runs in the environment of the core.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+import venv
+from collections.abc import Sequence
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from time import perf_counter
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from mrc_workbench.data.workspace import PROJECT
+
+_MEGABYTE = 1e6
+_SCENARIO = Path(__file__).with_name("core_scenario.py")
+_EXTRAS = ("app", "models", "train", "serve", "llm", "onnx", "milvus", "ray")
+
+
+def install() -> list[str]:
+    """Return a Markdown table: seconds to install, packages and megabytes, of the core and with each extra."""
+    lines = [
+        "| `pip install` | seconds | packages | MB on disk |",
+        "|---|---:|---:|---:|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = _built(Path(folder))
+        for extra in ("", *_EXTRAS):
+            python, seconds = _installed(Path(folder) / (extra or "core"), wheel, extra)
+            site = _site_of(python)
+            count = len(list(distributions(path=[str(site)])))
+            name = f"mrc-workbench[{extra}]" if extra else "mrc-workbench"
+            lines.append(f"| `{name}` | {seconds:.0f} | {count} | {_bytes_in(site) / _MEGABYTE:,.0f} |")
+            if not extra:
+                steps = _scenario(python, Path(folder) / "scenario")
+    read, compare = f"reading six files takes {steps['read']:.1f} s", f"a first comparison {steps['compare']:.1f} s"
+    return [*lines, "", f"With the core alone, in a fresh process, {read} and {compare}, its report included."]
+
+
+def core_packages() -> list[str]:
+    """Return a Markdown table: megabytes of each requirement of the core, alone and with all that it requires."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [canonicalize_name(Requirement(line).name) for line in project["dependencies"]]
+    installed = {canonicalize_name(one.name): one for one in distributions()}
+    sizes = {name: _bytes_of(one) / _MEGABYTE for name, one in installed.items()}
+    lines = ["| package | MB | with what it requires |", "|---|---:|---:|"]
+    for name in sorted(names, key=lambda name: -sizes[name]):
+        total = sum(sizes[one] for one in _closure([name], installed))
+        lines.append(f"| {name} | {sizes[name]:,.1f} | {total:,.1f} |")
+    total = sum(sizes[one] for one in _closure(names, installed))
+    return [*lines, f"| all | | {total:,.1f} |"]
+
+
+def _built(folder: Path) -> Path:
+    _pip("wheel", "--no-deps", "--wheel-dir", str(folder), str(PROJECT))
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def _installed(folder: Path, wheel: Path, extra: str) -> tuple[Path, float]:
+    """Install the wheel into an empty environment, nothing read from pip's cache; return its Python and the seconds."""
+    venv.create(folder)
+    python = folder / "bin" / "python"
+    start = perf_counter()
+    _pip("--python", str(python), "install", "--no-cache-dir", f"{wheel}[{extra}]" if extra else str(wheel))
+    return python, perf_counter() - start
+
+
+def _pip(*words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
+def _site_of(python: Path) -> Path:
+    (site,) = python.parent.parent.glob("lib/python*/site-packages")
+    return site
+
+
+def _scenario(python: Path, folder: Path) -> dict[str, float]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("MRC_WORKSPACE", "PYTHONPATH")}
+    command = [str(python), str(_SCENARIO), str(folder)]
+    done = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
+    steps: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return steps
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _bytes_of(package: Distribution) -> int:
+    files = (Path(str(package.locate_file(file))) for file in package.files or ())
+    return sum(path.stat().st_size for path in files if path.is_file())
+
+
+def _closure(names: Sequence[str], installed: dict[str, Distribution]) -> set[str]:
+    """Return the packages that these require on this machine, without extras, and they themselves."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name not in installed:
+            continue
+        found.add(name)
+        requirements = map(Requirement, installed[name].requires or ())
+        waiting += [
+            canonicalize_name(one.name) for one in requirements if not one.marker or one.marker.evaluate({"extra": ""})
+        ]
+    return found
