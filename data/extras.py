@@ -10,7 +10,6 @@ from mrc_workbench.data.problems import Failure
 # the top-level module of each library outside the core, and its extra in pyproject.toml; of several, the first
 EXTRAS = {
     "authlib": "app",
-    "httpx": "app",
     "pydeck": "app",
     "streamlit": "app",
     "vl_convert": "app",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mrc_workbench.data.extras import MissingExtraError, with_extra
+from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import is_of_the_disk
 from mrc_workbench.models.hub import ModelError
@@ -20,13 +20,11 @@ def loading(reference: str) -> Iterator[None]:
     installed raises `MissingExtraError`.
     """
     try:
-        yield
+        with naming_extras():
+            yield
     except Failure:
         raise
     except Exception as error:
-        named = with_extra(error)
-        if isinstance(named, MissingExtraError):
-            raise named from error
         if is_of_the_disk(error) or _is_of_the_memory(error):
             raise
         if isinstance(error, RuntimeError) and any(words in str(error) for words in _OTHER_SHAPES):
