@@ -14,6 +14,8 @@ from packaging.utils import canonicalize_name
 
 from mrc_workbench.data.extras import EXTRAS, MissingExtraError, naming_extras, require, with_extra
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.models.errors import loading
+from mrc_workbench.models.hub import ModelError
 
 USED_BY_SEVERAL = {"starlette": ("app", "serve"), "scikit-learn": ("models", "llm")}
 FILES = {  # the extras whose versions each file pins; "" is the core
@@ -191,3 +193,10 @@ def test_require_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.data.extras.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="`mrc app` needs streamlit"):
         require("streamlit", "`mrc app`")
+
+
+def test_a_model_that_misses_a_library_names_its_extra() -> None:
+    with pytest.raises(MissingExtraError, match="needs transformers"), loading("a/model"):
+        raise failed_import("transformers")
+    with pytest.raises(ModelError, match="cannot be loaded"), loading("a/model"):
+        raise failed_import("no_such_library")

@@ -46,6 +46,9 @@ def test_where_nobody_signs_in_it_is_the_shared_one(tmp_path: Path, monkeypatch:
     assert (user(), shelf()) == ("", None)
     monkeypatch.delenv("MRC_WORKSPACE")
     assert workspace() == PROJECT / "workspace"
+    monkeypatch.setattr(module, "IMPORT_ROOT", PROJECT.parent)  # as in an installed package
+    monkeypatch.chdir(tmp_path)
+    assert workspace() == tmp_path / "workspace"
 
 
 def test_each_user_has_a_folder_of_the_shared_one() -> None:

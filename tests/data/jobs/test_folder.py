@@ -366,3 +366,12 @@ def test_the_time_left_of_each_part_is_what_the_process_says(job: Job) -> None:
     parts["two"] = 4.5
     write("two", 0.5)
     assert dict(job.status().parts_left) == {"one": 3.0, "two": 4.5}
+
+
+def test_a_job_that_misses_a_library_names_its_extra(job: Job) -> None:
+    def work(began: Status) -> None:
+        raise ModuleNotFoundError("No module named 'onnx'", name="onnx")
+
+    ended = carry_out(job, work, module._problem)
+    assert (ended.state, ended.code) == (State.FAILED, "missing_extra")
+    assert ended.message == "this needs onnx: pip install 'mrc-workbench[onnx]'"

@@ -6,6 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import Job, State, Status
+from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import opened, press, run
 
 
@@ -63,3 +64,13 @@ def test_a_stopped_job_stays_stopped_whatever_its_status_says(job: Job) -> None:
     job.ask_to_stop()
     look(job)
     assert starts(job) == 0
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_a_job_that_misses_a_library_shows_how_to_install_its_extra(job: Job, language: str) -> None:
+    message = "this needs torch: pip install 'mrc-workbench[models]'"
+    job.write_status(Status(State.FAILED, code="missing_extra", message=message))
+    app = run(opened(page, folder=str(job.folder), lang=language))
+    texts = catalog(language)
+    assert [one.value for one in app.error] == [texts["embeddings.failed"].format(reason=texts["extra.job"])]
+    assert message in [one.value for one in app.code]

@@ -9,8 +9,9 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode
+from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict
 from mrc_workbench.data.store import keep, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.labs.language.texts import LanguageError
@@ -21,7 +22,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
-from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text
+from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text, search_failure_text
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, particle, plain, plain_number
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
@@ -224,6 +225,30 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
     ]
     other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
     assert len(other.exception) == 1
+
+
+def importing(module: str) -> None:
+    from mrc_workbench.workbench.views.ui.problems import errors_told
+
+    with errors_told():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+def test_a_page_names_the_extra_of_a_missing_library() -> None:
+    app = AppTest.from_function(importing, args=("openai",))
+    app.query_params["lang"] = "en"
+    run(app)
+    (error,) = (re.sub(r"\\(.)", r"\1", one.value) for one in app.error)
+    assert error == "This needs openai, which is not installed. Install it with: pip install 'mrc-workbench[llm]'"
+    other = AppTest.from_function(importing, args=("no_such_library",)).run()
+    assert len(other.exception) == 1
+
+
+def test_a_failed_import_has_the_words_of_its_extra() -> None:
+    error = ModuleNotFoundError("No module named 'faiss'", name="faiss")
+    stored = Failure.from_dict(failure_dict(with_extra(error)))
+    expected = catalog("en")["extra.missing_extra"].format(module="faiss", extra="models")
+    assert failure_text(error) == failure_text(stored) == search_failure_text(error) == expected
 
 
 def ended_run(name: str) -> Run:
