@@ -26,7 +26,8 @@ FILES = {  # the extras whose versions each file pins; "" is the core
     "requirements/docs.txt": ("docs",),
     "requirements/dev.txt": ("dev",),
 }
-BROUGHT_ALONG = {"pydantic_core": "pydantic", "httpx2": "openai", "rich": "cyclopts"}  # imported, and part of another library
+# imported, and part of another library
+BROUGHT_ALONG = {"pydantic_core": "pydantic", "httpx2": "openai", "rich": "cyclopts"}
 # a folder that was taken away has requirements of its own
 OTHERS_CODE = ("retrieval/takeaway/scripts/",)
 
