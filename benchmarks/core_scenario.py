@@ -122,9 +122,9 @@ def _read_files() -> None:
 
 
 def _compare() -> None:
-    from mrc_workbench.__main__ import main as mrc
     from mrc_workbench.data.store import find
     from mrc_workbench.retrieval.trec import trec_ids
+    from mrc_workbench.workbench.cli import main as mrc
 
     # the run of an engine that ranks the relevant passage second for every question
     questions, passages = trec_ids(find("questions.csv", Path.cwd()))
