@@ -30,7 +30,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
-from mrc_workbench.workbench.serving.searcher import open_searcher
+from mrc_workbench.retrieval.searcher import open_searcher
 
 _NAME, _K = "Hybrid", 10
 _TOGETHER = 32  # questions, as the server searches at most

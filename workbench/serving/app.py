@@ -25,6 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.retrieval.searcher import Hit, Searcher
 from mrc_workbench.workbench.serving.gate import GONE, Gate
 from mrc_workbench.workbench.serving.limits import Limits, Logging
 from mrc_workbench.workbench.serving.messages import (
@@ -39,7 +40,7 @@ from mrc_workbench.workbench.serving.messages import (
     schema_of,
 )
 from mrc_workbench.workbench.serving.metrics import CONTENT_TYPE, Metrics
-from mrc_workbench.workbench.serving.searcher import Batches, Hit, Searcher
+from mrc_workbench.workbench.serving.searcher import Batches
 
 logger = logging.getLogger(__name__)
 HEADERS = {

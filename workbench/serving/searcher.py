@@ -1,134 +1,22 @@
-"""A retriever of a kept comparison or of an experiment file, opened and asked: from Python, and many at a time.
-
-    searcher = open_searcher("experiment.toml", "Hybrid")
-    for hit in searcher.search(["자격루는 누가 만들었는가?"], k=10)[0]:
-        print(hit.score, hit.id, hit.text)
-
-What is found, and in which order, is what Compare shows of the same retriever. Nothing that is asked is written to the
-disk.
-"""
+"""Many questions at a time: what `mrc serve` opens, and requests that are searched in batches."""
 
 import asyncio
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from mrc_workbench.data.cache import keeping_nothing
 from mrc_workbench.data.passages import Passages
-from mrc_workbench.data.store import find
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.comparison.compare import retrievers_of
-from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.milvus.connection import is_reachable, place
-from mrc_workbench.retrieval.rankings import Findings, Retriever
-
-
-class Hit(NamedTuple):
-    """A passage found: higher scores are better."""
-
-    id: str
-    title: str
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Searcher:
-    """A retriever, built, and the passages it finds; `reaches` tells whether the engine it searches in answers."""
-
-    retriever: Retriever
-    passages: Passages
-    reaches: Callable[[], bool] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.retriever.name
-
-    def search(self, questions: Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """Return the best k passages of each question, best first, fewer where no more are found.
-
-        Not for several threads at once.
-        """
-        with keeping_nothing():
-            rankings = self.retriever.search(list(questions), k)
-        hits = []
-        for found in (Findings.of(rankings, row) for row in range(len(questions))):
-            scored = [(self.passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
-            hits.append([Hit(one.id, one.title, one.text, score) for one, score in scored])
-        return hits
-
-
-def open_searcher(
-    reference: str | Path, name: str = "", on_progress: Callable[[str, float], None] | None = None
-) -> Searcher:
-    """Open one retriever, by its name where there are several. As `open_searchers` otherwise."""
-    if not name and len(names := searchable(find_experiment(reference)[0])) > 1:
-        raise ValueError(f"{reference} holds several retrievers, so name one: {', '.join(names)}")
-    (searcher,) = open_searchers(reference, [name] if name else [], on_progress).values()
-    return searcher
-
-
-def open_searchers(
-    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
-) -> dict[str, Searcher]:
-    """Open retrievers of a kept comparison (its key) or of an experiment file, by name; all where none is named.
-
-    They are built, or what was built before is opened, models are loaded and shared. `on_progress` is told the name of
-    the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
-    the questions it was made for, and what building it raises.
-    """
-    # BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that
-    # are not theirs alone a question takes many times as long. Here they sleep, where nobody has said otherwise
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    experiment, base = find_experiment(reference)
-    question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
-    if compared and compared != question_set.corpus_fingerprint:
-        raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
-    known = searchable(experiment)
-    if missing := [name for name in names if name not in known]:
-        raise ValueError(
-            f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}"
-        )
-    wanted, at_work = list(dict.fromkeys(names or known)), ""
-    asked = experiment.asked(question_set)
-    alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
-
-    def tell(share: float) -> None:
-        if on_progress:
-            on_progress(at_work, share)
-
-    made = retrievers_of(alone, asked, base, tell, whole=question_set)
-    opened = {}
-    for at_work in wanted:
-        tell(0.0)
-        if isinstance(retriever := made[at_work], Exception):
-            raise retriever
-        retriever.prepare()
-        in_milvus = any(spec.kind == "milvus" for spec in experiment.needed([at_work]))
-        engine = place() if in_milvus else None
-        reaches = partial(is_reachable, engine) if engine and engine.address else None
-        opened[at_work] = Searcher(retriever, question_set.passages, reaches)
-        some = [passage.text[:100] for passage in question_set.passages[:2]]
-        opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
-    return opened
-
-
-def searchable(experiment: Experiment) -> list[str]:
-    """Return the names of the retrievers that answer any question: a run of elsewhere knows its own alone."""
-    names = [spec.name for spec in experiment.retriever]
-    return [name for name in names if all(spec.searchable for spec in experiment.needed([name]))]
+from mrc_workbench.retrieval.searcher import Hit, Searcher, open_searchers
 
 
 @dataclass(frozen=True)

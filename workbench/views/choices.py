@@ -15,8 +15,15 @@ from mrc_workbench.data.store import StoredSet, passages_of
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.models.packaged import PREFIX, base_at_hand
-from mrc_workbench.models.sources import STARTER, default_model
+from mrc_workbench.models.sources import STARTER
 from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.comparison.defaults import (
+    BM25_NAME,
+    LSA_NAME,
+    MIX_NAME,
+    WORDS_NAME,
+    DefaultRetrievers,
+)
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
 from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
@@ -26,7 +33,7 @@ from mrc_workbench.retrieval.comparison.first_stage import (
     TermSpec,
     WindowedBM25Spec,
 )
-from mrc_workbench.retrieval.comparison.multistage import FEWEST, HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus.retriever import Search
@@ -37,17 +44,10 @@ from mrc_workbench.workbench.views.names import analyzer_words, base_name, langu
 from mrc_workbench.workbench.views.resources.sets import split_of
 from mrc_workbench.workbench.views.ui.words import plain, word, word_or
 
-BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
-HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
-WORDS_NAME = "BM25 words"  # what everybody starts from: BM25 of words as they stand, where `BM25` cuts them finer
 _TRAINED = "trained"  # a mix with what was trained here
-LSA_NAME = "LSA"  # vectors made of the passages themselves: what dense search is where there is no pretrained base
 _PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
-_NARROW = 500  # passages above which tokens keep some dimensions of their vectors only: for time and memory
-_DIMENSIONS = 128
-_MOST_LATE = 5_000  # passages that a person waits for whose every token is kept: some 64 kB each
 
 
 @dataclass(frozen=True)
@@ -92,33 +92,20 @@ class Choices:
 
 def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
-    model = default_model()
     analyzer = _suited_analyzer(data.key, data.fingerprint)
-    specs: dict[str, Spec] = {
-        BM25_NAME: BM25Spec(name=BM25_NAME),
-        # a starter reads passages of any length, and knows no tokens
-        DENSE_NAME: DenseSpec(name=DENSE_NAME, model=model, windows=model != STARTER),
-    }
-    dimensions = _DIMENSIONS if data.passages > _NARROW else 0
-    late = (
-        {}
-        if model == STARTER
-        else {LATE_NAME: LateSpec(name=LATE_NAME, model=model, windows=True, dimensions=dimensions)}
-    )
-    specs |= late if data.passages <= _MOST_LATE else {}
-    if learns := data.questions - data.made >= FEWEST:
-        specs[MIX_NAME] = LearnedSpec(name=MIX_NAME, of=tuple(specs))
-    usual = len(specs)
-    specs[HYBRID_NAME] = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
-    specs[RERANKED_NAME] = RerankSpec(name=RERANKED_NAME, first=BM25_NAME)
-    specs |= {name: spec for name, spec in late.items() if name not in specs}
+    defaults = DefaultRetrievers.of(data.passages, data.questions - data.made)
+    usual = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else [])]
+    late = [defaults.late] if defaults.late else []
+    offered = [*usual, *defaults.combined, *(late if not defaults.offers_late else [])]
+    specs: dict[str, Spec] = {spec.name: spec for spec in offered}
     large = data.passages > _LARGE
-    usual = 1 if large else usual if learns else len(specs)
-    picked = [*specs][:usual]
+    n_usual = 1 if large else len(usual) if defaults.offers_mix else len(specs)
+    picked = [*specs][:n_usual]
+    words, lsa = defaults.plain
     if analyzer is not Analyzer.WORD:
-        specs[WORDS_NAME] = BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD)
-    if model != STARTER:
-        specs[LSA_NAME] = DenseSpec(name=LSA_NAME)
+        specs[WORDS_NAME] = words
+    if defaults.is_pretrained:
+        specs[LSA_NAME] = lsa
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
@@ -132,7 +119,7 @@ def choices_for(data: StoredSet) -> Choices:
             trained[spec.name] = plan
         if newest := [name for name, known in trained.items() if known is plan]:
             picked.append(newest[0])
-    if learns and (mix := _mix_with_trained(specs, trained)):
+    if defaults.offers_mix and (mix := _mix_with_trained(specs, trained)):
         specs[mix.name], trained[mix.name] = mix, [*trained.values()][-1]
         picked.append(mix.name)
     for spec in own.values():
@@ -140,7 +127,7 @@ def choices_for(data: StoredSet) -> Choices:
             specs[spec.name] = spec
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
-    first_picked = tuple(picked[:usual] + picked[usual:][-_PICKED_OF_OTHERS:])
+    first_picked = tuple(picked[:n_usual] + picked[n_usual:][-_PICKED_OF_OTHERS:])
     expected = expected_on(data, specs, BM25_NAME)
     if expected:
         first_picked = tuple(expected.starting(first_picked))

@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import HEADERS, app_of
 from mrc_workbench.workbench.serving.limits import Limits
-from mrc_workbench.workbench.serving.searcher import Searcher
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.retrieval.test_contract import bm25, dense
 

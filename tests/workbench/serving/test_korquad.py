@@ -14,9 +14,9 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.searcher import open_searchers
 from mrc_workbench.workbench.serving.app import app_of
 from mrc_workbench.workbench.serving.limits import Limits
-from mrc_workbench.workbench.serving.searcher import open_searchers
 from tests.milvus_server import serving
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

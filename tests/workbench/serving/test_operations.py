@@ -19,12 +19,13 @@ from starlette.testclient import TestClient
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.retrieval.milvus.connection import Place, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import app_of
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
 from mrc_workbench.workbench.serving.gate import access
 from mrc_workbench.workbench.serving.limits import AccessLog, Limits, Logging
 from mrc_workbench.workbench.serving.metrics import Metrics
-from mrc_workbench.workbench.serving.searcher import Batches, Searcher
+from mrc_workbench.workbench.serving.searcher import Batches
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
 from tests.retrieval.test_contract import bm25

@@ -18,7 +18,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from mrc_workbench.workbench.serving.searcher import Batches, Hit, Searcher, open_all, open_searcher, open_searchers
+from mrc_workbench.retrieval.searcher import Hit, Searcher, open_searcher, open_searchers
+from mrc_workbench.workbench.serving.searcher import Batches, open_all
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
 

@@ -17,6 +17,7 @@ from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.analysis.evidence import telling_figure, usual_figure
 from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
@@ -24,7 +25,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.milvus.retriever import Search
 from mrc_workbench.retrieval.trec import RunError
-from mrc_workbench.workbench.views.choices import BM25_NAME, Choices, free_name, models_at_hand, without_plainest
+from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand, without_plainest
 from mrc_workbench.workbench.views.leading import MEASURES, leading_name
 from mrc_workbench.workbench.views.names import base_name, model_label, retriever_name
 from mrc_workbench.workbench.views.resources.sets import question_set

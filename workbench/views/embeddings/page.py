@@ -20,10 +20,11 @@ from mrc_workbench.labs.embeddings.results import EmbeddingJob, EvaluationReques
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from mrc_workbench.retrieval.comparison import experiment
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Run
-from mrc_workbench.workbench.views.choices import BM25_NAME, choices_for, finished_runs, free_name, model_place
+from mrc_workbench.workbench.views.choices import choices_for, finished_runs, free_name, model_place
 from mrc_workbench.workbench.views.embeddings import evaluation_view
 from mrc_workbench.workbench.views.embeddings.evaluation_view import ACCURACY, EvaluationView, measures_of
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name, told_with_download

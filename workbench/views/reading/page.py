@@ -19,12 +19,13 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.labs.reading.evaluate import DEFAULT_DEPTHS
+from mrc_workbench.retrieval.comparison.defaults import WORDS_NAME
 from mrc_workbench.retrieval.rankings import Truth
 from mrc_workbench.training.options.questions import READER
 from mrc_workbench.training.recipe import recipe_of, usual_base
 from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
 from mrc_workbench.training.runs.runs import Run, new_plan
-from mrc_workbench.workbench.views.choices import WORDS_NAME, Choices, choices_for, finished_runs, model_place
+from mrc_workbench.workbench.views.choices import Choices, choices_for, finished_runs, model_place
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.reading.evaluation import latest_reading, open_reading

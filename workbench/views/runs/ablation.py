@@ -7,13 +7,14 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.store import stored
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
 from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from mrc_workbench.training.runs.runs import Run, find_run
 from mrc_workbench.training.sweeps.variants import AblationExperiment
-from mrc_workbench.workbench.views.choices import BM25_NAME, choices_for, model_place
+from mrc_workbench.workbench.views.choices import choices_for, model_place
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set

@@ -11,6 +11,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import StoredSet, stored
 from mrc_workbench.data.workspace import user
 from mrc_workbench.models.sources import ModelSource, is_starter
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -22,7 +23,7 @@ from mrc_workbench.training.runs.curves import MEASURES, Curves, curves
 from mrc_workbench.training.runs.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
 from mrc_workbench.training.runs.model import PushError, push, zipped_model
 from mrc_workbench.training.runs.runs import Plan, Run, damaged_runs
-from mrc_workbench.workbench.views.choices import BM25_NAME, Choices, choices_for, free_name, model_place
+from mrc_workbench.workbench.views.choices import Choices, choices_for, free_name, model_place
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set

@@ -10,6 +10,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
@@ -18,7 +19,6 @@ from mrc_workbench.retrieval.trec import read_run
 from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.runs import create_run, new_plan
 from mrc_workbench.workbench.views import choices
-from mrc_workbench.workbench.views.choices import BM25_NAME
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
 from tests.workbench.views.compare.worlds import page, press
