@@ -1,11 +1,64 @@
-"""The MRC retrieval workbench: every import of its code starts with this name.
+"""The MRC retrieval workbench: load questions and passages, compare retrievers on them, and train models.
 
-The rooms are `data`, `models`, `retrieval`, `training`, `labs` and `workbench`. In a checkout they lie beside this
-folder; where the project is installed they lie inside it.
+    import mrc_workbench as mrc
+
+    data = mrc.load("questions.csv")
+    result = mrc.compare(data, ["bm25", "dense", "late", "mix"])
+    result.differences("bm25")
+
+The rooms `data`, `models`, `retrieval`, `training`, `labs` and `workbench` are imported from here as well. In a
+checkout they lie beside this folder; where the project is installed they lie inside it.
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrc_workbench.api.comparison import ComparisonResult, compare, comparisons, open_comparison
+    from mrc_workbench.api.data import Dataset, datasets, load
+    from mrc_workbench.api.evaluation import Evaluation, evaluate, significance
+    from mrc_workbench.api.search import search
+    from mrc_workbench.api.training import TrainedModel, train
+
+__all__ = [
+    "ComparisonResult",
+    "Dataset",
+    "Evaluation",
+    "TrainedModel",
+    "compare",
+    "comparisons",
+    "datasets",
+    "evaluate",
+    "load",
+    "open_comparison",
+    "search",
+    "significance",
+    "train",
+]
 
 _FOLDER = Path(__file__).resolve().parent
 if not (_FOLDER / "data").is_dir():  # a checkout
     __path__.append(str(_FOLDER.parent))
+
+_TOPICS = {
+    "comparison": ("ComparisonResult", "compare", "comparisons", "open_comparison"),
+    "data": ("Dataset", "datasets", "load"),
+    "evaluation": ("Evaluation", "evaluate", "significance"),
+    "search": ("search",),
+    "training": ("TrainedModel", "train"),
+}
+_TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the API when it is used first: `import mrc_workbench` loads no library."""
+    if name not in _TOPIC_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.api.{_TOPIC_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

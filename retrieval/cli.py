@@ -15,8 +15,8 @@ from mrc_workbench.retrieval.analysis.changes import Gate
 from mrc_workbench.retrieval.analysis.evidence import label, shown_measures
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
-from mrc_workbench.retrieval.comparison.references import storable, store_question_set
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, provenance
+from mrc_workbench.retrieval.comparison.references import storable, store_comparison
+from mrc_workbench.retrieval.comparison.store import provenance
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
 _CONTINUES = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
@@ -67,10 +67,8 @@ def compare_command(
 
 def _store(comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str) -> None:
     """Store a comparison in the workspace as the page does, and print its key; say so if the workspace is read-only."""
-    job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     try:
-        store_question_set(question_set, source)
-        keep(comparison, job.folder, origin)
+        job = store_comparison(comparison, question_set, origin, source)
     except OSError as error:
         tell(f"not stored in the workspace: {error_message(error)}", error=True)
     else:

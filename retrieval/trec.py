@@ -192,8 +192,23 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
     Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
     """
     reference = reference or path.name
+    table, is_of_texts = read_run_table(path, reference)
+    return run_of_rows(table, question_set, reference, is_of_texts=is_of_texts)
+
+
+def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
+    """Read a run as a table for `run_of_rows`; return also whether it is of JSON lines. Raises `RunError`."""
     is_of_texts = _begins_with_a_brace(path, reference)
-    table = _of_lines(path, reference) if is_of_texts else _table(path, reference)
+    return (_of_lines(path, reference) if is_of_texts else _table(path, reference)), is_of_texts
+
+
+def run_of_rows(
+    table: pd.DataFrame, question_set: QuestionSet, reference: str, *, is_of_texts: bool = True
+) -> tuple[Rankings, Notes]:
+    """Return the rankings of a table with the columns "question" and "passage" (categories) and "score" (float32).
+
+    `is_of_texts`: ids may contain white space, and texts may stand in their place. Raises `RunError` (`run_other_ids`).
+    """
     question_ids, passage_ids = trec_ids(question_set)
     question, passage = _rows(table["question"], question_ids), _rows(table["passage"], passage_ids)
     if is_of_texts:  # white space is no separator there, so ids may have it

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -17,14 +17,15 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.recipe import recipe_of, usual_base
+from mrc_workbench.training.planning import plan_training
+from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.jobs import (
     QUEUE,
     CompositeRun,
     find_job,
     job_at,
 )
-from mrc_workbench.training.runs.runs import Plan, Run, new_plan, run_in
+from mrc_workbench.training.runs.runs import Plan, Run, run_in
 
 
 @Parameter(name="*")
@@ -47,25 +48,8 @@ def options_of(kind: str) -> Callable[[Command], Command]:
 
 def planned(kind: str, words: PlanWords, chosen: dict[str, Any]) -> Plan:
     """Return the plan of what was given; options that were not suit the base."""
-    recipe = recipe_of(kind)
-    found, made = recipe.family.find(words.data), recipe.options
-    if judges := chosen.get("judged_on"):
-        chosen = chosen | {"judged_on": placed(judges)}
-    suited = made.suited_to(chosen.get("base", usual_base(kind)))
-    objective = chosen.get("objective", suited.objective)
-    changes = made.settings_for(objective) | chosen
-    if changes.get("lora_rank"):
-        changes = {"frozen_layers": 0} | changes  # adapters leave every weight as it is
-    options = replace(suited, **changes)
-    recipe.family.check(found, options)
-    data = (placed(words.data), found.name, found.fingerprint)
     shares = SplitOptions(words.validation_share, words.test_share, words.split_seed)
-    return new_plan(kind, words.name or kind, data, shares, options)
-
-
-def placed(reference: str) -> str:
-    """A file by its path from the root: who carries the plan out may stand elsewhere."""
-    return str(Path(reference).resolve()) if Path(reference).is_file() else reference
+    return plan_training(kind, words.data, words.name, shares, chosen)
 
 
 def known_job(reference: str) -> Run:

@@ -18,8 +18,9 @@ from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
 from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, placed, planned, run_or_queue
+from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned, run_or_queue
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.planning import absolute
 from mrc_workbench.training.recipe import ranking_kinds, recipe_of
 from mrc_workbench.training.runs.jobs import (
     DEFAULTS,
@@ -160,13 +161,13 @@ def planned_ablation(experiment: AblationExperiment, name: str, *, attended: boo
     text = family.find(experiment.text)
     for number in experiment.changes:
         family.check(text, experiment.learning(number))
-    data = (placed(experiment.text), text.name, text.fingerprint)
+    data = (absolute(experiment.text), text.name, text.fingerprint)
     plan = new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
     if experiment.questions:
         find_questions(experiment.questions)
     if experiment.sentences:
         find_pairs(experiment.sentences)
-    where = {place: placed(getattr(experiment, place)) for place in places}
+    where = {place: absolute(getattr(experiment, place)) for place in places}
     told = experiment.model_copy(update=where).model_dump(mode="json")
     return create_ablation(plan, told, attended=attended)
 

@@ -211,8 +211,10 @@ def add(fingerprint: str, spec: Spec) -> None:
     write_json(path, {"added": since, "retriever": spec.model_dump(mode="json")})
 
 
-def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str) -> None:
+def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str) -> RunSpec:
     """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a person calls the file.
+
+    Returns its spec with an absolute path.
 
     Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
     """
@@ -224,7 +226,9 @@ def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str
             new.write_bytes(content)
             read_run(new, question_set, reference)
             require_room()
-    add(question_set.fingerprint, RunSpec(name=name, path=path.name))
+    spec = RunSpec(name=name, path=path.name)
+    add(question_set.fingerprint, spec)
+    return spec.model_copy(update={"path": str(path)})
 
 
 def remove(fingerprint: str, name: str) -> None:

@@ -14,11 +14,13 @@ from mrc_workbench.data.store import find
 from mrc_workbench.data.store import keep as store_set
 from mrc_workbench.data.store import stored as stored_sets
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     StoredComparison,
+    keep,
     kept_comparison,
     origin_of,
     read_comparison,
@@ -88,13 +90,28 @@ def store_question_set(question_set: QuestionSet, source: str) -> None:
         store_set(question_set, source=source)
 
 
+def store_comparison(
+    comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
+) -> ComparisonJob:
+    """Store a comparison and its question set in the workspace, where the page finds them; returns its job.
+
+    `comparison` is one of a `storable` experiment, and `source` names where the set comes from. Raises `LimitError` and
+    `OSError`.
+    """
+    job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
+    store_question_set(question_set, source)
+    keep(comparison, job.folder, origin)
+    return job
+
+
 def storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
     """Return the experiment with the set's key as its data and with absolute paths."""
-    retrievers = tuple(_with_absolute_paths(spec, base) for spec in experiment.retriever)
+    retrievers = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
     return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
 
 
-def _with_absolute_paths(spec: Spec, base: Path) -> Spec:
+def with_absolute_paths(spec: Spec, base: Path) -> Spec:
+    """Return a spec whose files and folders, given from `base`, are named by absolute paths."""
     paths: dict[str, Any] = {}
     for name in _PATHS:
         value = getattr(spec, name, "")

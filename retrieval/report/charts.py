@@ -66,18 +66,22 @@ def pictures(charts: Sequence[Any]) -> list[Markup | None]:
     return [None if one is None else Markup(one) for one in drawn]  # noqa: S704 - the renderer escapes every text
 
 
-def curves(table: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
+def curves(
+    table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, legend: alt.Legend | None = None
+) -> alt.LayerChart:
     """One line a retriever with the band of its intervals: columns "retriever", "k", "mean", "low", "high" (shares)."""
     lowest = max(0.0, float(table["low"].min()) - 0.01)
     base = alt.Chart(table).encode(
         x=alt.X("k:O", title=x, axis=alt.Axis(labelAngle=0)),
-        color=colour("retriever", names, names),
+        color=colour("retriever", names, names, legend),
         detail="retriever:N",
     )
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
     height = alt.Y("mean:Q", title=y, scale=scale, axis=alt.Axis(format=_percent(1 - lowest)))
     band = base.mark_area(opacity=0.14).encode(y=alt.Y("low:Q", scale=scale), y2="high:Q")
-    marks = base.mark_point(filled=True, size=55, opacity=1).encode(y=height, shape=shape("retriever", names, names))
+    marks = base.mark_point(filled=True, size=55, opacity=1).encode(
+        y=height, shape=shape("retriever", names, names, legend)
+    )
     return (band + base.mark_line(strokeWidth=2).encode(y=height) + marks).properties(width=_WIDTH, height=260)
 
 

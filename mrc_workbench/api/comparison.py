@@ -1,0 +1,356 @@
+"""Comparisons: retrievers searched over the same questions, scored, tested, stored and opened again."""
+
+import warnings
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mrc_workbench.api.data import Dataset, Source, load
+from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.progress import OnProgress, progress_bar
+from mrc_workbench.api.retrievers import Items, Request, requested
+from mrc_workbench.api.runs import store_run
+from mrc_workbench.api.scores import ScoredRankings
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.data.workspace import error_message
+from mrc_workbench.retrieval.analysis.evidence import label, shown_measures, usual_baseline
+from mrc_workbench.retrieval.comparison import compare as comparing
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.references import find_comparison, storable, store_comparison
+from mrc_workbench.retrieval.comparison.store import kept_comparisons, provenance
+from mrc_workbench.retrieval.comparison.store import load as load_comparison
+from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
+from mrc_workbench.retrieval.evaluation.named import own_measure
+from mrc_workbench.retrieval.searcher import Searcher, searchers_of
+
+_HITS = ["rank", "score", "passage_id", "title", "text"]
+
+
+class ComparisonResult(ScoredRankings):
+    """The result of `compare`: tables, tests, charts, and each retriever by its name.
+
+    Attributes
+    ----------
+    key
+        the key under which the workspace stores it; empty if it is not stored
+    dataset
+        the whole dataset, of which `question_set` has the questions that were searched
+    comparison
+        the record that the app and the command line read
+    """
+
+    def __init__(self, comparison: comparing.Comparison, dataset: Dataset, key: str = "") -> None:
+        super().__init__(
+            comparison.question_set,
+            comparison.rankings,
+            [label(measure) for measure in shown_measures(comparison)],
+            usual_baseline(comparison),
+        )
+        self.comparison, self.dataset, self.key = comparison, dataset, key
+        self._searchers: dict[str, Searcher] = {}
+
+    def __getitem__(self, name: str) -> "RetrieverResult":
+        return RetrieverResult(self, self.find(name))
+
+    @cached_property
+    def failures(self) -> dict[str, str]:
+        """Why retrievers failed, by name; they are missing from every table."""
+        return {result.name: result.error_message for result in self.comparison.results if result.error}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What limits the conclusions, such as too few questions."""
+        return self.comparison.warnings
+
+    def costs(self) -> pd.DataFrame:
+        """Return what each retriever costs: seconds to index, milliseconds per question, bytes of the index.
+
+        Values that are not known are missing, such as those of imported runs.
+        """
+        n_questions = len(self.question_set.questions)
+        rows = [
+            (
+                result.name,
+                None if result.imported else result.build_seconds,
+                None if result.imported else 1000 * result.query_seconds / n_questions,
+                result.memory_bytes or None,
+            )
+            for result in self.comparison.results
+            if result.scores
+        ]
+        columns = ["retriever", "index_seconds", "ms_per_question", "index_bytes"]
+        return pd.DataFrame(rows, columns=columns).astype({"index_bytes": "Int64"}).set_index("retriever")
+
+    def searcher(self, name: str, *, progress: bool = True) -> Searcher:
+        """Return a retriever, built, which answers any question. Raises `ApiError` for an imported run."""
+        full = self.find(name)
+        if full not in self._searchers:
+            experiment = self.comparison.experiment
+            if any(not spec.searchable for spec in experiment.needed([full])):
+                message = f"{full} is a run: it has rankings of the compared questions, and cannot search others"
+                raise ApiError("not_searchable", message)
+            with progress_bar("Opening", enabled=progress) as report:
+                self._searchers |= searchers_of(experiment, self.dataset.question_set, None, [full], report)
+        return self._searchers[full]
+
+    def __repr__(self) -> str:
+        stored = f", stored as {self.key}" if self.key else ""
+        names = ", ".join(self.names)
+        return f"<ComparisonResult {self.question_set.name!r}: {names}{stored}>"
+
+    def _repr_html_(self) -> str:
+        failed = "".join(f"\n{name} failed: {reason}" for name, reason in self.failures.items())
+        return super()._repr_html_() + _notes([*failed.strip().splitlines(), *self.warnings])
+
+    def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
+        """Use the scores of the comparison; a metric that looks deeper than the search did has no value."""
+        scores = self.comparison.scores[name].per_question
+        found: dict[str, np.ndarray] = {}
+        others = []
+        for metric in metrics:
+            own = own_measure(metric)
+            if own and str(own) in scores:
+                found[metric] = scores[str(own)]
+            elif not own or own.cut <= self._rankings[name].indices.shape[1]:
+                others.append(metric)
+        return found | (super()._score(name, others) if others else {})
+
+
+class RetrieverResult:
+    """One retriever of a comparison: `result["mix"]`."""
+
+    def __init__(self, result: ComparisonResult, name: str) -> None:
+        self.name = name
+        self._result = result
+
+    def run(self) -> dict[str, dict[str, float]]:
+        """Return the ranking as ir_measures and ranx read it: passage ids and scores by question id."""
+        return self._result.run(self.name)
+
+    def search(self, query: str, k: int = 10, *, progress: bool = True) -> pd.DataFrame:
+        """Return the best k passages of any question: rank, score, passage_id, title, text.
+
+        Raises `ApiError` if the retriever is an imported run.
+        """
+        return hits_table(self._result.searcher(self.name, progress=progress), query, k)
+
+    def __repr__(self) -> str:
+        return f"<RetrieverResult {self.name!r} of {self._result.question_set.name!r}>"
+
+
+def compare(
+    data: Source | Experiment | None,
+    retrievers: Items | None = None,
+    *,
+    part: str | None = None,
+    split: SplitOptions | None = None,
+    ks: Sequence[int] | None = None,
+    relevant_from: int = RELEVANT_GRADE,
+    store: bool = True,
+    progress: bool = True,
+) -> ComparisonResult:
+    """Search every question with every retriever, and score the rankings.
+
+    Parameters
+    ----------
+    data
+        A `Dataset`, or anything that `load` takes. With an experiment as `retrievers`, None means the data it names;
+        an experiment file alone, `compare("experiment.toml")`, also works.
+    retrievers
+        One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
+        "rerank", "mix"); dictionaries and `Spec` objects with the fields of an experiment file; the path of an
+        experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question id); models
+        that `train` returned; and retrievers from outside: objects with `search(query, k)`, functions, retrievers of
+        LangChain and LlamaIndex. A mapping names them: `{"mine": search, "baseline": "bm25"}`. Retrievers that
+        another one combines are added. By default those that the Compare page selects first.
+    part
+        Questions to search: "all", "train", "validation" or "test". By default all, or "test" if a model that was
+        trained here is compared.
+    split
+        How the dataset is split into parts; by default as the trained model's, else that of the Compare page.
+    ks
+        Values of K for the tables, at most as deep as the search: by default 1, 5, 10, 20, 50 and 100.
+    relevant_from
+        The least grade that counts as relevant, for all metrics but nDCG.
+    store
+        Whether to store the dataset and the result in the workspace, where the app, `mrc list`, `mrc serve` and
+        `mrc export` use them.
+    progress
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    ComparisonResult
+        A retriever that failed is listed in its `failures`.
+
+    Examples
+    --------
+    >>> import mrc_workbench as mrc
+    >>> result = mrc.compare("sample", ["bm25", "bm25-words"], progress=False)
+    >>> result.table(["nDCG@10", "AP", "P@5"]).round(2).loc["BM25"].tolist() == [
+    ...     round(float(result.per_question(metric)["BM25"].mean()), 2) for metric in ("nDCG@10", "AP", "P@5")]
+    True
+    >>> result.differences("bm25").columns[:4].tolist()
+    ['retriever', 'baseline', 'metric', 'difference']
+    >>> result["bm25"].search("자격루는 누가 만들었는가?", k=1, progress=False)["rank"].tolist()
+    [1]
+    """
+    dataset, items = _arguments(data, retrievers)
+    request = requested(items, dataset.question_set)
+    base = _experiment(request, part=part, split=split, ks=ks, relevant_from=relevant_from)
+    with progress_bar("Comparing", enabled=progress) as report:
+        _add_runs(request, dataset.question_set)
+        _search_objects(request, base, dataset.question_set, report)
+        experiment = base.model_copy(update={"retriever": tuple(request.specs.values())})
+        experiment = Experiment.model_validate(experiment.model_dump() | {"retriever": experiment.retriever})
+        experiment = storable(experiment, dataset.question_set, Path.cwd())
+        comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
+    key = _stored(comparison, dataset) if store else ""
+    return ComparisonResult(comparison, dataset, key)
+
+
+def comparisons() -> pd.DataFrame:
+    """List the stored comparisons, the newest first: those of notebooks, the app and the command line.
+
+    Examples
+    --------
+    >>> import mrc_workbench as mrc
+    >>> key = mrc.compare("sample", "bm25", progress=False).key
+    >>> key in mrc.comparisons().index
+    True
+    """
+    rows = [
+        (one.key, one.made, one.name, one.data, one.part.value, one.questions, ", ".join(one.retrievers))
+        for one in kept_comparisons()
+    ]
+    columns = ["key", "created", "name", "data", "part", "questions", "retrievers"]
+    return pd.DataFrame(rows, columns=columns).set_index("key")
+
+
+def open_comparison(reference: str) -> ComparisonResult:
+    """Open a stored comparison by its key, by its experiment file, or by the folder of `mrc compare --out`.
+
+    Raises
+    ------
+    ComparisonNotFoundError
+        If no comparison is stored there.
+
+    Examples
+    --------
+    >>> import mrc_workbench as mrc
+    >>> key = mrc.compare("sample", "bm25", progress=False).key
+    >>> mrc.open_comparison(key).names
+    ['BM25']
+    """
+    stored = find_comparison(reference)
+    question_set = find(stored.reference, stored.folder)
+    return ComparisonResult(load_comparison(stored.folder, question_set), Dataset(question_set), stored.key)
+
+
+def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
+    """Return the best k passages of a question as a table."""
+    if k < 1:
+        raise ApiError("wrong_k", f"k must be 1 or more, not {k}")
+    (hits,) = searcher.search([query], k)
+    rows = [(rank, hit.score, hit.id, hit.title, hit.text) for rank, hit in enumerate(hits, start=1)]
+    return pd.DataFrame(rows, columns=_HITS)
+
+
+def _arguments(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
+    """Return the dataset and the retrievers; an experiment names its data itself."""
+    if retrievers is None and (isinstance(data, Experiment) or str(data).endswith(".toml")):
+        data, retrievers = None, data
+    if data is None:
+        if isinstance(retrievers, Experiment):
+            return load(retrievers.data), retrievers
+        if not str(retrievers).endswith(".toml"):
+            raise ApiError("no_data", "compare needs data, or an experiment that names its data")
+        path = Path(str(retrievers)).expanduser()
+        question_set = find(read_experiment(path).data, path.parent)
+        return Dataset(question_set, source=read_experiment(path).data), str(path)
+    dataset = load(data)  # type: ignore[arg-type]
+    return dataset, retrievers if retrievers is not None else _first_selected(dataset.question_set)
+
+
+def _first_selected(question_set: QuestionSet) -> list[str]:
+    """Return the default retrievers that the Compare page selects first."""
+    from mrc_workbench.retrieval.comparison.defaults import DefaultRetrievers
+
+    defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions))
+    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
+    return [spec.name for spec in selected]
+
+
+def _experiment(
+    request: Request,
+    *,
+    part: str | None,
+    split: SplitOptions | None,
+    ks: Sequence[int] | None,
+    relevant_from: int,
+) -> Experiment:
+    """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
+    given = request.experiment
+    if part is not None and part not in [*Part]:
+        raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
+    plans = [model.plan for model in request.models]
+    shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
+    first_part = Part.TEST if plans else given.split if given else Part.ALL
+    return Experiment.model_construct(
+        data="",
+        split=Part(part) if part else first_part,
+        validation_share=shares.validation,
+        test_share=shares.test,
+        seed=shares.seed,
+        strict_split=shares.strict,
+        relevant_from=given.relevant_from if given else relevant_from,
+        ks=tuple(ks) if ks is not None else given.ks if given else DEFAULT_KS,
+        lab=None,
+        retriever=(),
+    )
+
+
+def _add_runs(request: Request, question_set: QuestionSet) -> None:
+    for name, run in request.runs:
+        if name in request.specs:
+            raise ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")
+        request.specs[name] = store_run(run, question_set, name)
+
+
+def _search_objects(request: Request, base: Experiment, question_set: QuestionSet, report: OnProgress) -> None:
+    """Search with the retrievers from outside, and store their rankings as runs with their latency."""
+    if not request.objects:
+        return
+    adapt: Any = import_module("mrc_workbench.retrieval.outside.adapt")
+    recorded: Any = import_module("mrc_workbench.retrieval.comparison.recorded")
+    questions = base.asked(question_set)
+    for name, item in request.objects:
+        report(name or str(getattr(item, "name", type(item).__name__)), 0.0)
+        measured = adapt.measure(item, questions, depth_of(base.ks), **({"name": name} if name else {}))
+        spec = recorded.store_measured(measured, question_set)
+        if spec.name in request.specs:
+            raise ApiError("two_of_a_name", f"two retrievers are named {spec.name!r}: give them different names")
+        request.specs[spec.name] = spec
+
+
+def _stored(comparison: comparing.Comparison, dataset: Dataset) -> str:
+    """Store the comparison; returns its key, or warns and returns an empty one if the workspace cannot be written."""
+    origin = provenance(comparison, dataset.question_set, Path.cwd())
+    try:
+        return str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
+    except OSError as error:
+        warnings.warn(f"the comparison is not stored in the workspace: {error_message(error)}", stacklevel=3)
+        return ""
+
+
+def _notes(notes: Sequence[str]) -> str:
+    from markupsafe import Markup
+
+    return "".join(str(Markup("<div>{}</div>").format(note)) for note in notes)

@@ -1,0 +1,256 @@
+"""Datasets: questions, passages and the judgements that link them, from files, tables and dictionaries."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import pandas as pd
+
+from mrc_workbench.api.display import html_table
+from mrc_workbench.api.errors import ApiError, unknown_name
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.collection import display_name
+from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.questions.read import WORK, Reading, read_paths_apart
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import CATALOG, find, read_entry, stored
+from mrc_workbench.retrieval.comparison.references import store_question_set
+
+_COLLECTION = ("corpus", "queries", "qrels")
+_COLUMNS = [known.name for known in fields(Columns)]
+
+
+@runtime_checkable
+class _Table(Protocol):
+    """A table of another library: Polars, Hugging Face datasets."""
+
+    def to_pandas(self) -> Any: ...
+
+
+@dataclass(frozen=True, repr=False)
+class Dataset:
+    """Questions over a corpus of passages. `load` makes one.
+
+    Attributes
+    ----------
+    question_set
+        the records that retrieval and training read
+    problems
+        what was noticed while reading, in English: rows left out, repaired cells, guessed columns
+    source
+        where the data comes from: a path, a catalog name, or "Python"
+    """
+
+    question_set: QuestionSet
+    problems: tuple[str, ...] = ()
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name that the app and the command line display."""
+        return self.question_set.name
+
+    @property
+    def key(self) -> str:
+        """The key of the content, 16 hexadecimal digits: the workspace stores the dataset under it."""
+        return self.question_set.fingerprint[:16]
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """One row per question, indexed by id: text, answers, ids of relevant passages, kind and part."""
+        rows = [
+            (one.text, list(one.answers), dict(one.grade_of), one.kind, one.part) for one in self.question_set.questions
+        ]
+        index = pd.Index([one.id for one in self.question_set.questions], name="id")
+        return pd.DataFrame(rows, columns=["text", "answers", "relevant", "kind", "part"], index=index)
+
+    @cached_property
+    def passages(self) -> pd.DataFrame:
+        """One row per passage, indexed by id: title and text."""
+        passages = self.question_set.passages
+        rows = [(one.title, one.text) for one in passages]
+        return pd.DataFrame(rows, columns=["title", "text"], index=pd.Index(list(passages.ids), name="id"))
+
+    def save(self) -> str:
+        """Store the dataset in the workspace, where the app lists it; returns its key.
+
+        `compare` and `train` do so by themselves.
+        """
+        store_question_set(self.question_set, self.source)
+        return self.key
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.question_set.questions):,} questions, {len(self.question_set.passages):,} passages"
+        return f"<Dataset {self.name!r}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        sample = self.questions.reset_index()[["id", "text", "answers"]].head(5)
+        return html_table(sample, caption=repr(self)[1:-1], notes=self.problems[:5])
+
+
+Source: TypeAlias = (
+    Dataset
+    | QuestionSet
+    | str
+    | os.PathLike[str]
+    | Sequence[str | os.PathLike[str]]
+    | pd.DataFrame
+    | Sequence[Mapping[str, Any]]
+    | Mapping[str, Any]
+    | _Table
+)
+
+
+def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str = "", encoding: str = "") -> Dataset:
+    """Load questions and passages.
+
+    Parameters
+    ----------
+    source
+        A path or several paths of one collection (CSV, Excel, Parquet, JSON, SQuAD, BEIR, TREC and the other formats
+        of the Data page); the name of a public dataset ("sample") or of a dataset in the workspace; a table of
+        pandas, Polars or Hugging Face datasets, or a list of dictionaries, with a row per question and passage; or
+        `{"corpus": ..., "queries": ..., "qrels": ...}` as BEIR and ir_datasets give them.
+    columns
+        Column names by role, where they are not recognised: `{"question": "질문", "context": "지문"}`.
+    name
+        The name to display; by default that of the file.
+    encoding
+        Encoding of text files; detected by default.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be used; the message says why and what to do.
+
+    Examples
+    --------
+    >>> import mrc_workbench as mrc
+    >>> mrc.load([{"질문": "자격루는 누가 만들었는가?", "지문": "자격루는 장영실이 만든 물시계이다."}],
+    ...          columns={"question": "질문", "context": "지문"}, name="과학사")
+    <Dataset '과학사': 1 questions, 1 passages>
+    >>> corpus = {"d1": {"title": "Clock", "text": "Jang Yeong-sil built the water clock."}, "d2": "It rains."}
+    >>> data = mrc.load({"corpus": corpus, "queries": {"q1": "Who built the clock?"}, "qrels": {"q1": {"d1": 1}}})
+    >>> data.questions["relevant"]["q1"]
+    {'d1': 1}
+    """
+    chosen = _checked(columns)
+    if isinstance(source, Dataset):
+        dataset = source
+    elif isinstance(source, QuestionSet):
+        dataset = Dataset(source, source="Python")
+    elif isinstance(source, str | os.PathLike):
+        dataset = _of_reference(os.fspath(source), chosen, encoding)
+    elif isinstance(source, pd.DataFrame):
+        dataset = _of_table(source, chosen)
+    elif isinstance(source, Mapping):
+        dataset = _of_collection(source)
+    elif isinstance(source, _Table):
+        dataset = _of_table(source.to_pandas(), chosen)
+    else:
+        dataset = _of_items(list(source), chosen, encoding)
+    tidy = display_name(name)
+    return replace(dataset, question_set=replace(dataset.question_set, name=tidy)) if tidy else dataset
+
+
+def datasets() -> pd.DataFrame:
+    """List the names that `load` takes: public datasets, then those of the workspace, the newest first.
+
+    Examples
+    --------
+    >>> import mrc_workbench as mrc
+    >>> mrc.datasets().loc[0, ["name", "stored"]].tolist()
+    ['sample', False]
+    """
+    rows = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
+    rows += [(one.key, one.name, one.questions, one.passages, True) for one in stored()]
+    return pd.DataFrame(rows, columns=["name", "title", "questions", "passages", "stored"])
+
+
+def _checked(columns: Mapping[str, str] | None) -> dict[str, str | None]:
+    for role in columns or {}:
+        if role not in _COLUMNS:
+            raise unknown_name("role of a column", role, _COLUMNS)
+    return dict(columns or {})
+
+
+def _of_reference(reference: str, columns: Mapping[str, str | None], encoding: str) -> Dataset:
+    if reference in CATALOG and not os.path.exists(reference):  # noqa: PTH110 - a name may be too long for a path
+        return _dataset(read_entry(CATALOG[reference]), reference)
+    path = Path(reference).expanduser()
+    if os.path.isfile(path) or (os.path.isdir(path) and reference.strip("./\\")):  # noqa: PTH112, PTH113
+        return _dataset(read_paths_apart([path], columns, encoding), reference)
+    return Dataset(find(reference), source=reference)
+
+
+def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str) -> Dataset:
+    if items and all(isinstance(item, str | os.PathLike) for item in items):
+        paths = [Path(item) for item in items]
+        return _dataset(read_paths_apart(paths, columns, encoding), ", ".join(path.name for path in paths))
+    if items and all(isinstance(item, Mapping) for item in items):
+        return _of_files([("rows.jsonl", _json_lines(items))], columns)
+    kind = f"a list of {type(items[0]).__name__}" if items else "an empty list"
+    raise ApiError("unknown_source", f"a dataset cannot be loaded from {kind}: give paths or dictionaries")
+
+
+def _of_table(table: pd.DataFrame, columns: Mapping[str, str | None]) -> Dataset:
+    """Read a table as the same table in a Parquet file would be read."""
+    if isinstance(table.index, pd.RangeIndex):
+        content = table
+    elif table.index.name and table.index.name not in table.columns:
+        content = table.reset_index()
+    else:
+        content = table.reset_index(drop=True)
+    if not all(isinstance(label, str) for label in content.columns):
+        content = content.rename(columns=str)
+    file = BytesIO()
+    try:
+        content.to_parquet(file, index=False)
+    except (ValueError, TypeError, OSError) as error:  # also what Arrow raises for a column of several types
+        message = f"the table cannot be read: {error}; give each column one type"
+        raise ApiError("mixed_table", message) from error
+    return _of_files([("table.parquet", file.getvalue())], columns)
+
+
+def _of_collection(source: Mapping[str, Any]) -> Dataset:
+    if missing := [part for part in _COLLECTION if part not in source]:
+        given = ", ".join(map(repr, source)) or "nothing"
+        message = f"a mapping needs corpus, queries and qrels; {', '.join(missing)} is missing, given: {given[:200]}"
+        raise ApiError("unknown_source", message)
+    corpus = ({"_id": str(id_), **_passage(content)} for id_, content in source["corpus"].items())
+    queries = ({"_id": str(id_), "text": str(text)} for id_, text in source["queries"].items())
+    judgements = (
+        {"query-id": str(query), "corpus-id": str(passage), "score": int(grade)}
+        for query, grades in source["qrels"].items()
+        for passage, grade in grades.items()
+    )
+    files = [("corpus.jsonl", _json_lines(corpus)), ("queries.jsonl", _json_lines(queries))]
+    return _of_files([*files, ("qrels/test.jsonl", _json_lines(judgements))], {})
+
+
+def _passage(content: Any) -> dict[str, str]:
+    if isinstance(content, Mapping):
+        return {"title": str(content.get("title") or ""), "text": str(content.get("text", ""))}
+    return {"title": "", "text": str(content)}
+
+
+def _of_files(files: Sequence[tuple[str, bytes]], columns: Mapping[str, str | None]) -> Dataset:
+    """Read content of Python as the same files would be read."""
+    given = [File(Content.of(content), file_name) for file_name, content in files]
+    dataset = _dataset(WORK.read(given, columns), "Python")
+    return replace(dataset, question_set=replace(dataset.question_set, name="Python"))
+
+
+def _dataset(reading: Reading, source: str) -> Dataset:
+    problems = tuple(problem.message for problem in (*reading.problems, *reading.gaps))
+    return Dataset(reading.question_set, problems, source)
+
+
+def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()

@@ -1,0 +1,196 @@
+"""Training: the recipes of the Train page and of `mrc train`, in this process."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mrc_workbench.api.data import Dataset, Source, load
+from mrc_workbench.api.display import html_table
+from mrc_workbench.api.errors import ApiError, unknown_name
+from mrc_workbench.api.progress import progress_bar
+from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training.planning import plan_training
+from mrc_workbench.training.recipe import RECIPES, recipe_of
+from mrc_workbench.training.runs.runs import Plan, Run, create_rounds
+
+_MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
+_SECONDS_BETWEEN = 0.5
+
+
+class TrainingFailedError(Failure, RuntimeError):
+    """A training that did not end well; the detail `run` is its id, by which `mrc runs resume` continues it."""
+
+
+@dataclass(frozen=True, repr=False)
+class TrainedModel:
+    """A finished training: its metrics before and after, and the model that `compare` and `search` take.
+
+    Attributes
+    ----------
+    run
+        the job that the app lists on its Runs tab
+    """
+
+    run: Run
+
+    @property
+    def id(self) -> str:
+        """The id of the run, by which experiment files, the app and the command line name the model."""
+        return self.run.id
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the model, which sentence-transformers or transformers load."""
+        return self.run.model_folder
+
+    @property
+    def reference(self) -> str:
+        """What the field `model` of a retriever names it by."""
+        in_workspace = self.run.folder.parent == workspace() / "runs"
+        return self.run.id if in_workspace else str(self.run.model_folder)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What was planned: kind, data, split and every option."""
+        return self.run.plan()
+
+    @cached_property
+    def scores(self) -> Mapping[str, Any]:
+        """All metrics of the run, as `scores.json` has them."""
+        return self.run.scores()
+
+    def table(self) -> pd.DataFrame:
+        """Return the metrics on questions that were not trained on, a row each for the base and the trained model.
+
+        Rows are "before", "after", and others that the kind measures, such as "bm25"; columns are metrics.
+        """
+        names = recipe_of(self.plan.kind).family.measures
+        rows = {name: self.scores[name] for name in _MEASURED if name in self.scores}
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        return table.rename(columns={name: str(names.get(name, name)) for name in table.columns})
+
+    def __repr__(self) -> str:
+        return f"<TrainedModel {self.plan.name!r}: {self.plan.kind}, run {self.id}>"
+
+    def _repr_html_(self) -> str:
+        table = self.table().map(lambda value: f"{value:.4f}").rename_axis("").reset_index()
+        return html_table(table, caption=repr(self)[1:-1], notes=[f"model: {self.folder}"])
+
+
+def train(
+    kind: str,
+    data: Source,
+    *,
+    name: str = "",
+    test: float = SplitOptions.test,
+    validation: float = SplitOptions.validation,
+    split_seed: int = SplitOptions.seed,
+    progress: bool = True,
+    **options: Any,
+) -> TrainedModel:
+    """Train a model, and measure it before and after on questions that it does not learn from.
+
+    Parameters
+    ----------
+    kind
+        "bi-encoder", "cross-encoder", "late-interaction", "sparse-encoder" or "reader" for a question set; "sentences"
+        or "sentence-cross-encoder" for sentence pairs; "language-model" for text.
+    data
+        For a question set, anything that `load` takes. For sentence pairs and text, a path or the name of a stored
+        dataset.
+    name
+        The name of the run; by default its kind.
+    test, validation, split_seed
+        Fractions of the articles that are test and validation questions, and the seed of the split.
+    progress
+        Whether to show a progress bar.
+    options
+        Options of the kind, as on the command line: `base="packaged:multilingual-e5-small"`, `epochs=1`,
+        `batch_size=32`, `learning_rate=2e-5`. Others get the values that suit the base.
+
+    Returns
+    -------
+    TrainedModel
+        Its run is stored where the app and `mrc runs list` find it. A training in rounds returns the last round.
+
+    Raises
+    ------
+    ApiError
+        If there is no such kind or option; the message suggests names.
+    DataError, OptionError
+        If the data or the options cannot be used.
+    TrainingFailedError
+        If the training fails, for example for lack of memory. Its last checkpoint is stored.
+    """
+    if kind not in RECIPES:
+        raise unknown_name("kind of training", kind, RECIPES)
+    known = [field.name for field in fields(recipe_of(kind).options)]
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of a {kind}", option, known)
+    shares = SplitOptions(validation, test, split_seed)
+    plan = plan_training(kind, _reference(kind, data), name, shares, options)
+    runs = create_rounds(plan, attended=True)
+    for number, run in enumerate(runs):
+        with progress_bar("Training", enabled=progress) as report, _reporting(run, report):
+            ended = _trained(run)
+        if ended.state is not State.DONE:
+            for later in runs[number + 1 :]:
+                later.stop()
+            raise _failed(run, ended)
+    return TrainedModel(runs[-1])
+
+
+def _trained(run: Run) -> Status:
+    from mrc_workbench.training.train import train as carry_out_training
+
+    return carry_out_training(run)
+
+
+def _reference(kind: str, data: Source) -> str:
+    """Return what names the data of a training; a question set is stored in the workspace first."""
+    from mrc_workbench.training.options.questions import READER
+    from mrc_workbench.training.recipe import ranking_kinds
+
+    if kind in (*ranking_kinds(), READER):
+        dataset = load(data)
+        return dataset.save()
+    if isinstance(data, Dataset):
+        raise ApiError("wrong_data", f"a {kind} does not learn from questions: give a path or the name of a dataset")
+    return str(data)
+
+
+def _failed(run: Run, ended: Status) -> BaseException:
+    if ended.code == "interrupted":
+        return KeyboardInterrupt(f"stopped; `mrc runs resume {run.id}` continues")
+    reason = ended.message or ended.state.value
+    return TrainingFailedError(ended.code or "stopped", f"the training {run.id} ended early: {reason}", run=run.id)
+
+
+@contextmanager
+def _reporting(run: Run, report: Any) -> Iterator[None]:
+    """Report the progress that a run writes into its folder, while this process carries it out."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(_SECONDS_BETWEEN):
+            status = run.status()
+            phase = (status.phase or status.state.value).replace("_", " ")
+            report(phase, status.share)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
