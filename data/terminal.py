@@ -11,7 +11,8 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 VERBOSE = "MRC_VERBOSE"
@@ -48,6 +49,27 @@ def quiet(*, verbose: bool = False) -> None:
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Keep libraries that are imported meanwhile from drawing bars and logging hints; see `quiet`.
+
+    For use in another program: its environment and its own bars stay as they are.
+    """
+    given = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
+    levels = {library: logging.getLogger(library).level for library in _LIBRARIES}
+    if not is_verbose():
+        os.environ.update(given)
+        for library in _LIBRARIES:
+            logging.getLogger(library).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name in given:
+            os.environ.pop(name, None)
+        for library, level in levels.items():
+            logging.getLogger(library).setLevel(level)
 
 
 def is_verbose() -> bool:

@@ -313,7 +313,7 @@ def _table(path: Path, reference: str) -> pd.DataFrame:
             sep=r"\s+",
             header=None,
             names=names,
-            dtype={name: "float64" if name == "score" else "category" for name in names},
+            dtype={name: "float64" if name == "score" else "str" for name in names},
             keep_default_na=False,
             quoting=csv.QUOTE_NONE,
             encoding="utf-8-sig",
@@ -325,6 +325,8 @@ def _table(path: Path, reference: str) -> pd.DataFrame:
         raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
     except ValueError as error:  # also pandas' own: a line with more fields, a score that is no number
         raise _broken(path, reference) from error
+    # as text first: categories of numbers would lose leading zeros, and equal no id
+    table = table.astype(dict.fromkeys((name for name in names if name != "score"), "category"))
     with np.errstate(over="ignore"):
         table["score"] = table["score"].astype(np.float32)
     good = np.isfinite(table["score"]) & (table["name"] != "") & (table[_TOO_MANY] == "")

@@ -208,8 +208,9 @@ def compare(
     with progress_bar("Comparing", enabled=progress) as report:
         _add_runs(request, dataset.question_set)
         _search_objects(request, base, dataset.question_set, report)
-        experiment = base.model_copy(update={"retriever": tuple(request.specs.values())})
-        experiment = Experiment.model_validate(experiment.model_dump() | {"retriever": experiment.retriever})
+        if not request.specs:
+            raise ApiError("no_retriever", "compare needs at least one retriever")
+        experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
         experiment = storable(experiment, dataset.question_set, Path.cwd())
         comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
     key = _stored(comparison, dataset) if store else ""

@@ -168,8 +168,8 @@ def datasets() -> pd.DataFrame:
     >>> mrc.datasets().loc[0, ["name", "stored"]].tolist()
     ['sample', False]
     """
-    rows = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
-    rows += [(one.key, one.name, one.questions, one.passages, True) for one in stored()]
+    public = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
+    rows = [*public, *((one.key, one.name, one.questions, one.passages, True) for one in stored())]
     return pd.DataFrame(rows, columns=["name", "title", "questions", "passages", "stored"])
 
 

@@ -4,19 +4,26 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from mrc_workbench.data.terminal import quiet_libraries
+
 OnProgress = Callable[[str, float], None]  # what is running, and the fraction of all work that is done, 0 to 1
 _FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 @contextmanager
 def progress_bar(title: str, *, enabled: bool = True) -> Iterator[OnProgress]:
-    """Yield a function that shows the progress of a job.
+    """Yield a function that shows the progress of a job; libraries draw no bars of their own meanwhile.
 
     A notebook shows a widget and a terminal a line; if the standard error is a file, nothing is written.
     """
-    if not enabled:
-        yield lambda *_: None
-        return
+    with quiet_libraries():
+        if enabled:
+            yield from _bar(title)
+        else:
+            yield lambda *_: None
+
+
+def _bar(title: str) -> Iterator[OnProgress]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without ipywidgets a notebook gets the line of a terminal
         from tqdm.auto import tqdm

@@ -63,29 +63,32 @@ class ScoredRankings:
 
         Raises `MetricError` if a metric is unknown or cannot be computed.
         """
-        labels = self._labels(metrics)
-        rows = {name: {label: values.mean() for label, values in self._of(name, labels).items()} for name in self.names}
-        table = pd.DataFrame.from_dict(rows, orient="index", columns=list(labels), dtype=float)
-        return table.rename_axis("retriever")
+        named = self._named(metrics)
+        rows = []
+        for name in self.names:
+            values = self._of(name, named)
+            rows.append([float(values[metric].mean()) if metric in values else np.nan for metric in named])
+        return pd.DataFrame(rows, columns=named, index=pd.Index(self.names, name="retriever"))
 
     def to_pandas(self, metrics: Metrics | None = None) -> pd.DataFrame:
         """Return a row per retriever and metric: retriever, metric, mean, and its 95% interval low to high."""
-        labels = self._labels(metrics)
+        named = self._named(metrics)
         rows = []
         for name in self.names:
-            for label, values in self._of(name, labels).items():
-                low, high = self._interval(values)
-                rows.append((name, label, float(values.mean()), low, high))
+            values = self._of(name, named)
+            intervals = self._intervals(list(values.values()))
+            for (metric, of), (low, high) in zip(values.items(), intervals, strict=True):
+                rows.append((name, metric, float(of.mean()), low, high))
         return pd.DataFrame(rows, columns=["retriever", "metric", "mean", "low", "high"])
 
     def per_question(self, metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Return a row per question, indexed by id: its text, and each retriever's value of each metric."""
-        labels = self._labels(metrics)
+        named = self._named(metrics)
         columns = {"text": [question.text for question in self.question_set.questions]}
         values: dict[str, Any] = {}
         for name in self.names:
-            for label, column in self._of(name, labels).items():
-                values[name if len(labels) == 1 else f"{name}: {label}"] = column
+            for metric, column in self._of(name, named).items():
+                values[name if len(named) == 1 else f"{name}: {metric}"] = column
         index = pd.Index([question.id for question in self.question_set.questions], name="id")
         return pd.DataFrame(columns | values, index=index)
 
@@ -112,18 +115,17 @@ class ScoredRankings:
 
     def tests(self, pairs: Sequence[tuple[str, str]], metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Test pairs of retrievers; those of a metric are corrected for each other. See `differences`."""
-        labels = self._labels(metrics)
         rows: list[tuple[Any, ...]] = []
-        for label, metric in labels.items():
-            found = {name: self._of(name, {label: metric}) for name in self.names}
-            values = {name: of[label] for name, of in found.items() if label in of}
+        for metric in self._named(metrics):
+            found = {name: self._of(name, [metric]) for name in self.names}
+            values = {name: of[metric] for name, of in found.items() if metric in of}
             scale = max([1.0, *(float(np.abs(of).max()) for of in values.values())])  # the tests are of shares
             known = [(a, b) for a, b in pairs if a in values and b in values]
-            tested = [Pair(a, b, label, values[a] / scale, values[b] / scale) for a, b in known]
+            tested = [Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
             for test in paired_tests(tested, self._groups):
                 ends = (test.difference * scale, test.low * scale, test.high * scale)
                 counts = (test.wins, test.ties, test.losses)
-                rows.append((test.a, test.b, label, *ends, test.p, test.p_family, test.sure, *counts))
+                rows.append((test.a, test.b, metric, *ends, test.p, test.p_family, test.sure, *counts))
         names = ["retriever", "baseline", "metric", "difference", "low", "high"]
         names += ["p", "p_corrected", "significant", "wins", "ties", "losses"]
         return pd.DataFrame(rows, columns=names)
@@ -135,9 +137,8 @@ class ScoredRankings:
         if metric is not None:
             table = self.to_pandas(metric)
             order = table.sort_values("mean", ascending=False, kind="stable")["retriever"].tolist()
-            title = str(table["metric"].iloc[0]) if len(table) else metric
-            return charts.intervals(table, self.names, row="retriever", order=order, x=title)
-        own = {check_metric(name): own_measure(name) for name in self.metrics}
+            return charts.intervals(table, self.names, row="retriever", order=order, x=metric)
+        own = {name: own_measure(name) for name in self.metrics}
         cuts = {name: measure.cut for name, measure in own.items() if measure and measure.name == "recall"}
         if not cuts:
             return self.plot(self.metrics[0])
@@ -169,10 +170,10 @@ class ScoredRankings:
         table = self.to_pandas()
         notes = [f"Means in percent with 95% intervals over {len(self.question_set.questions):,} questions"]
         cells = {
-            (row.retriever, row.metric): f"{100 * row.mean:.2f} ({100 * row.low:.1f} – {100 * row.high:.1f})"
-            for row in table.itertuples()
+            (name, metric): f"{100 * mean:.2f} ({100 * low:.1f} – {100 * high:.1f})"
+            for name, metric, mean, low, high in table.to_numpy().tolist()
         }
-        shown = [label for label in self._labels(None) if label in set(table["metric"])]
+        shown = [metric for metric in self.metrics if metric in set(table["metric"])]
         rows = [[name, *(cells.get((name, label), "–") for label in shown)] for name in self.names]
         return html_table(pd.DataFrame(rows, columns=["retriever", *shown]), caption=repr(self)[1:-1], notes=notes)
 
@@ -180,22 +181,32 @@ class ScoredRankings:
     def _groups(self) -> np.ndarray:
         return question_groups(self.question_set)
 
-    def _labels(self, metrics: Metrics | None) -> dict[str, str]:
-        """Return the metrics by the names that tables display."""
-        names = self.metrics if metrics is None else [metrics] if isinstance(metrics, str) else metrics
-        return {check_metric(name): name for name in names}
+    def _named(self, metrics: Metrics | None) -> list[str]:
+        """Return the names of metrics, those of tables if none is given. Raises `MetricError` for an unknown one."""
+        if metrics is None:
+            return list(self.metrics)
+        names = [metrics] if isinstance(metrics, str) else list(metrics)
+        for name in names:
+            check_metric(name)
+        return names
 
-    def _of(self, name: str, labels: Mapping[str, str]) -> dict[str, np.ndarray]:
-        """Return the per-question values of a retriever by label, `(n_questions,)`."""
+    def _of(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the per-question values of a retriever by metric, `(n_questions,)`; none of metrics not known."""
         known = self._values[name]
-        if missing := [label for label in labels if label not in known]:
+        if missing := [metric for metric in metrics if metric not in known]:
             known |= self._score(name, missing)
-        return {label: known[label] for label in labels if label in known}
+        return {metric: known[metric] for metric in metrics if metric in known}
 
     def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         return score_by_name(self._rankings[name], self.question_set, metrics)
 
-    def _interval(self, values: np.ndarray) -> tuple[float, float]:
-        is_share = bool(((values >= 0) & (values <= 1)).all())
-        ((low, high),) = (share_intervals if is_share else mean_intervals)(values[:, None], self._groups)
-        return float(low), float(high)
+    def _intervals(self, columns: Sequence[np.ndarray]) -> list[list[float]]:
+        """Return the 95% interval of each column's mean. Of fractions the ends are within 0 and 1."""
+        if not columns:
+            return []
+        values = np.stack(columns, axis=1)
+        of_fractions = share_intervals(values, self._groups)
+        is_fraction = ((values >= 0) & (values <= 1)).all(axis=0)
+        if is_fraction.all():
+            return of_fractions.tolist()
+        return np.where(is_fraction[:, None], of_fractions, mean_intervals(values, self._groups)).tolist()

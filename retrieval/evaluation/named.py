@@ -62,10 +62,10 @@ def own_measure(name: str) -> Measure | None:
     return Measure(known, int(matched["cut"])) if matched and known else None
 
 
-def check_metric(name: str) -> str:
-    """Return the name as tables display it. Raises `MetricError` if no metric has it."""
-    own = own_measure(name)
-    return own.short if own else str(_parsed(name))
+def check_metric(name: str) -> None:
+    """Raise `MetricError` if no metric has this name."""
+    if not own_measure(name):
+        _parsed(name)
 
 
 def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -1,0 +1,109 @@
+"""Runs of any system against judgements; ir_measures is the independent source."""
+
+from pathlib import Path
+from typing import Any
+
+import ir_measures
+import numpy as np
+import pandas as pd
+import pytest
+
+import mrc_workbench as mrc
+
+METRICS = ["nDCG@10", "AP", "P@5", "RBP(rel=1)", "ERR@10", "RR@10", "R@3", "Success@1"]
+
+
+def random_run(seed: int, n_queries: int = 12, n_passages: int = 30) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    qrels = {f"{q}": {f"d{p}": int(rng.integers(0, 3)) for p in rng.choice(n_passages, 6)} for q in range(n_queries)}
+    for grades in qrels.values():
+        grades["d0"] = 1  # each question has a relevant passage
+    run = {f"{q}": {f"d{p}": float(rng.random()) for p in rng.choice(n_passages, 9)} for q in range(n_queries - 1)}
+    return qrels, run
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_metric_equals_ir_measures(seed: int) -> None:
+    qrels, run = random_run(seed)
+    parsed = [ir_measures.parse_measure(name) for name in METRICS]
+    expected = ir_measures.calc_aggregate(parsed, qrels, run)
+    table = mrc.evaluate(qrels, run, METRICS).table()
+    for name, measure in zip(METRICS, parsed, strict=True):
+        assert table.loc["run", name] == pytest.approx(expected[measure], abs=1e-5), name
+
+
+def test_judgements_and_runs_are_read_from_tables_and_files(tmp_path: Path) -> None:
+    qrels, run = random_run(0)
+    grades = [(q, 0, p, grade) for q, of in qrels.items() for p, grade in of.items()]
+    found = [(q, "Q0", p, 1, score, "x") for q, of in run.items() for p, score in of.items()]
+    for name, rows in (("my.qrels", grades), ("run.trec", found)):
+        (tmp_path / name).write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
+    judged = pd.DataFrame(grades, columns=["query_id", "iteration", "doc_id", "relevance"])
+    scored = pd.DataFrame(found, columns=["qid", "Q0", "docno", "rank", "score", "name"])
+    expected = mrc.evaluate(qrels, run, METRICS).table()
+    pd.testing.assert_frame_equal(mrc.evaluate(judged, scored, METRICS).table(), expected)
+    of_files = mrc.evaluate(str(tmp_path / "my.qrels"), str(tmp_path / "run.trec"), METRICS).table()
+    pd.testing.assert_frame_equal(of_files, expected)
+
+
+def test_run_is_evaluated_on_a_dataset_by_ids_or_texts() -> None:
+    pairs = {"Who built it?": "Jang built it.", "What is it?": "A clock."}
+    rows = [{"question": question, "context": context} for question, context in pairs.items()]
+    data = mrc.load(rows)
+    first, second = data.passages.index
+    run = {query: {first: 2.0, second: 1.0} for query in data.questions.index}
+    assert mrc.evaluate(data, run, "RR@10").table().loc["run", "RR@10"] == 0.75
+    texts = {"Who built it?": {"Jang built it.": 1.0}, "What is it?": {"A clock.": 1.0}}
+    assert mrc.evaluate(data, {"texts": texts}, "P@1").table().loc["texts", "P@1"] == 1.0
+
+
+def test_significance_tests_every_pair_or_against_a_baseline() -> None:
+    qrels, a = random_run(1)
+    runs = {"a": a, "b": random_run(2)[1], "c": random_run(3)[1]}
+    result = mrc.evaluate(qrels, runs)
+    assert len(mrc.significance(result, "AP")) == 3
+    against = mrc.significance(runs, "AP", baseline="b", data=qrels)
+    assert against["retriever"].tolist() == ["a", "c"]
+    assert (against["p_corrected"] >= against["p"] - 1e-12).all()
+    means = result.table("AP")["AP"]
+    assert against["difference"].tolist() == pytest.approx([means["a"] - means["b"], means["c"] - means["b"]])
+    with pytest.raises(ValueError, match="give their judgements"):
+        mrc.significance(runs)
+
+
+def test_counts_above_one_keep_their_scale() -> None:
+    qrels, run = random_run(1)
+    half = {query: dict(list(found.items())[:3]) for query, found in run.items()}
+    result = mrc.evaluate(qrels, {"whole": run, "half": half}, "NumRet")
+    (row,) = result.differences("half", "NumRet").itertuples()
+    means = result.to_pandas("NumRet").set_index("retriever")
+    assert row.difference == pytest.approx(means.loc["whole", "mean"] - means.loc["half", "mean"])
+    assert row.difference > 1
+    assert row.low <= row.difference <= row.high
+    assert means.loc["whole", "low"] > 1
+
+
+def test_questions_without_a_relevant_passage_are_counted_as_skipped() -> None:
+    result = mrc.evaluate({"q1": {"d1": 1}, "q2": {"d1": 0}}, {"q1": {"d1": 1.0}, "q2": {"d1": 1.0}}, "AP")
+    assert result.skipped == 1
+    assert "1 without a relevant passage skipped" in repr(result)
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({}, "at least one"),
+        ({"zz": {"d1": 1.0}}, "names no question"),
+        ({"q1": {"d1": float("nan")}}, "finite numbers"),
+        ({"q1": {"d1": "high"}}, "numbers as scores"),
+        (pd.DataFrame({"qid": ["q1"], "score": [1.0]}), "needs a column 'doc_id'"),
+    ],
+)
+def test_refuses_what_is_no_run(run: Any, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        mrc.evaluate({"q1": {"d1": 1}}, run)
+
+
+def test_refuses_judgements_without_a_relevant_passage() -> None:
+    with pytest.raises(ValueError, match="no question has a relevant passage"):
+        mrc.evaluate({"q1": {"d1": 0}}, {"q1": {"d1": 1.0}})

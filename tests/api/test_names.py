@@ -1,0 +1,59 @@
+"""What `import mrc_workbench` gives, and what it costs."""
+
+import doctest
+import inspect
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import mrc_workbench as mrc
+from mrc_workbench.data.workspace import IMPORT_ROOT
+
+MODULES = [f"mrc_workbench.api.{path.stem}" for path in sorted(Path(mrc.__file__).parent.glob("api/[a-z]*.py"))]
+HEAVY = ("numpy", "pandas", "torch", "streamlit", "transformers", "altair")
+
+
+def test_exports_at_most_fifteen_names_and_each_has_a_docstring() -> None:
+    assert len(mrc.__all__) <= 15
+    assert sorted(mrc.__all__) == mrc.__all__
+    for name in mrc.__all__:
+        assert inspect.getdoc(getattr(mrc, name)), name
+        assert name in dir(mrc)
+
+
+def test_unknown_name_raises_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'comparr'"):
+        mrc.comparr  # noqa: B018
+
+
+def test_package_is_marked_as_typed() -> None:
+    assert Path(mrc.__file__).with_name("py.typed").is_file()
+
+
+@pytest.mark.slow
+def test_import_loads_no_library_and_bm25_neither_torch_nor_streamlit(tmp_path: Path) -> None:
+    code = f"""
+import json, sys
+import mrc_workbench as mrc
+first = [name for name in {HEAVY!r} if name in sys.modules]
+mrc.compare("sample", "bm25", progress=False).differences()
+print(json.dumps([first, [name for name in ("torch", "streamlit") if name in sys.modules]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=IMPORT_ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [[], []]
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_of_docstrings_hold(module: str) -> None:
+    found = doctest.testmod(import_module(module))
+    assert found.failed == 0
+
+
+def test_public_functions_have_examples() -> None:
+    functions = [name for name in mrc.__all__ if inspect.isfunction(getattr(mrc, name)) and name != "train"]
+    assert all(">>> " in (inspect.getdoc(getattr(mrc, name)) or "") for name in functions)
