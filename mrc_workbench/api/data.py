@@ -165,8 +165,8 @@ def datasets() -> pd.DataFrame:
     Examples
     --------
     >>> import mrc_workbench as mrc
-    >>> mrc.datasets().loc[0, ["name", "stored"]].tolist()
-    ['sample', False]
+    >>> mrc.datasets()["name"].tolist()[:2]
+    ['sample', 'korquad-v1-dev']
     """
     public = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
     rows = [*public, *((one.key, one.name, one.questions, one.passages, True) for one in stored())]

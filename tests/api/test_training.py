@@ -1,0 +1,66 @@
+"""Training by the API: what is planned, measured, stored and compared."""
+
+from typing import Any
+
+import pytest
+
+import mrc_workbench as mrc
+from mrc_workbench.api.training import TrainingFailedError
+from mrc_workbench.data.store import stored
+from mrc_workbench.training.runs.runs import all_runs
+
+ROWS = [{"question": f"Who built clock {n}?", "context": f"Clock {n} was built by person {n}."} for n in range(40)]
+
+
+@pytest.mark.slow
+def test_trained_model_is_measured_listed_compared_and_searched() -> None:
+    data = mrc.load(ROWS, name="Clocks")
+    model = mrc.train("bi-encoder", data, base="starter", epochs=1, name="Mine", test=0.5, progress=False)
+    assert {"before", "after"} <= set(model.table().index)
+    assert "nDCG@10" in model.table().columns
+    assert [run.id for run in all_runs()] == [model.id]
+    assert [one.name for one in stored()] == ["Clocks"]
+    assert model.plan.options.epochs == 1
+    result = mrc.compare(data, ["bm25", model], progress=False)
+    assert result.names == ["BM25", "Dense · Mine"]
+    assert result.comparison.experiment.split == "test"
+    assert result.comparison.experiment.test_share == 0.5
+    assert len(mrc.search(data, "Who built clock 3?", model, k=2, progress=False)) == 2
+    assert "Mine" in model._repr_html_()
+
+
+@pytest.mark.slow
+def test_training_that_fails_is_an_error_that_names_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError("out of memory")
+
+    monkeypatch.setattr("mrc_workbench.training.train._fit", fail)
+    with pytest.raises(TrainingFailedError, match="out of memory") as caught:
+        mrc.train("bi-encoder", mrc.load(ROWS), base="starter", progress=False)
+    (run,) = all_runs()
+    assert caught.value.details["run"] == run.id
+
+
+@pytest.mark.slow
+def test_ctrl_c_interrupts_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mrc_workbench.training.train._fit", stop)
+    with pytest.raises(KeyboardInterrupt, match="resume"):
+        mrc.train("bi-encoder", mrc.load(ROWS), base="starter", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("biencoder", {}, "did you mean 'bi-encoder'"),
+        ("bi-encoder", {"epoch": 1}, "did you mean 'epochs'"),
+        ("bi-encoder", {"epochs": -1}, "epochs must be"),
+        ("sentences", {}, "does not learn from questions"),
+    ],
+)
+def test_refuses_what_cannot_be_trained(kind: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        mrc.train(kind, mrc.load(ROWS), **options)
+    assert not all_runs()
