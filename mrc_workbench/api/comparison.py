@@ -180,8 +180,8 @@ def compare(
     relevant_from
         The least grade that counts as relevant, for all metrics but nDCG.
     store
-        Whether to store the dataset and the result in the workspace, where the app, `mrc list`, `mrc serve` and
-        `mrc export` use them.
+        Whether to store the dataset and the result in the workspace, where the app, `mrc serve` and exports
+        use them.
     progress
         Whether to show a progress bar.
 

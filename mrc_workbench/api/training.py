@@ -27,7 +27,7 @@ _SECONDS_BETWEEN = 0.5
 
 
 class TrainingFailedError(Failure, RuntimeError):
-    """A training that did not end well; the detail `run` is its id, by which `mrc runs resume` continues it."""
+    """A training that did not end well; the detail `run` is its id, by which it can be resumed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +120,7 @@ def train(
     Returns
     -------
     TrainedModel
-        Its run is stored where the app and `mrc runs list` find it. A training in rounds returns the last round.
+        Its run is stored where the app and the command line list it. A training in rounds returns the last round.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _reference(kind: str, data: Source) -> str:
 
 def _failed(run: Run, ended: Status) -> BaseException:
     if ended.code == "interrupted":
-        return KeyboardInterrupt(f"stopped; `mrc runs resume {run.id}` continues")
+        return KeyboardInterrupt(f"stopped; the run {run.id} can be resumed from its last checkpoint")
     reason = ended.message or ended.state.value
     return TrainingFailedError(ended.code or "stopped", f"the training {run.id} ended early: {reason}", run=run.id)
 

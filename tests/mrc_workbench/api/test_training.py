@@ -47,7 +47,7 @@ def test_ctrl_c_interrupts_the_training(monkeypatch: pytest.MonkeyPatch) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mrc_workbench.training.train._fit", stop)
-    with pytest.raises(KeyboardInterrupt, match="resume"):
+    with pytest.raises(KeyboardInterrupt, match="can be resumed"):
         mrc.train("bi-encoder", mrc.load(ROWS), base="starter", progress=False)
 
 
