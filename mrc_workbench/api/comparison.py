@@ -1,5 +1,6 @@
 """Comparisons: retrievers searched over the same questions, scored, tested, stored and opened again."""
 
+import os
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
@@ -166,7 +167,8 @@ def compare(
     retrievers
         One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
         "rerank", "mix"); dictionaries and `Spec` objects with the fields of an experiment file; the path of an
-        experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question id); models
+        experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question id), which the
+        Compare page offers from then on; models
         that `train` returned; and retrievers from outside: objects with `search(query, k)`, functions, retrievers of
         LangChain and LlamaIndex. A mapping names them: `{"mine": search, "baseline": "bm25"}`. Retrievers that
         another one combines are added. By default those that the Compare page selects first.
@@ -266,18 +268,27 @@ def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
 
 def _arguments(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
     """Return the dataset and the retrievers; an experiment names its data itself."""
-    if retrievers is None and (isinstance(data, Experiment) or str(data).endswith(".toml")):
-        data, retrievers = None, data
+    experiment = retrievers
+    if retrievers is None and _is_experiment(data):
+        data, experiment = None, data
     if data is None:
-        if isinstance(retrievers, Experiment):
-            return load(retrievers.data), retrievers
-        if not str(retrievers).endswith(".toml"):
+        if isinstance(experiment, Experiment):
+            return load(experiment.data), experiment
+        if not isinstance(experiment, str | os.PathLike) or not _is_experiment(experiment):
             raise ApiError("no_data", "compare needs data, or an experiment that names its data")
-        path = Path(str(retrievers)).expanduser()
-        question_set = find(read_experiment(path).data, path.parent)
-        return Dataset(question_set, source=read_experiment(path).data), str(path)
-    dataset = load(data)  # type: ignore[arg-type]
+        path = Path(experiment).expanduser()
+        source = read_experiment(path).data
+        return Dataset(find(source, path.parent), source=source), str(path)
+    if isinstance(data, Experiment):
+        raise ApiError("two_experiments", "give either an experiment or data with retrievers")
+    dataset = load(data)
     return dataset, retrievers if retrievers is not None else _first_selected(dataset.question_set)
+
+
+def _is_experiment(item: object) -> bool:
+    if isinstance(item, str | os.PathLike):
+        return os.fspath(item).endswith(".toml")
+    return isinstance(item, Experiment)
 
 
 def _first_selected(question_set: QuestionSet) -> list[str]:

@@ -1,12 +1,13 @@
 """Rankings of any system, evaluated against judgements, and tested against each other."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import pandas as pd
 
-from mrc_workbench.api.data import Dataset, Source, load
+from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.api.retrievers import is_run
 from mrc_workbench.api.runs import Run, judgements, rankings_of_run, run_table
@@ -122,9 +123,11 @@ def significance(
 
 
 def _by_name(runs: Runs) -> dict[str, Run]:
-    if isinstance(runs, Mapping) and not _is_single(runs):
-        return {str(name): run for name, run in runs.items()}
-    return {"run": runs}
+    if not isinstance(runs, Mapping):
+        return {"run": runs}
+    if _is_single(runs):
+        return {"run": cast(Run, runs)}
+    return {str(name): cast(Run, run) for name, run in runs.items()}
 
 
 def _is_single(runs: Mapping[str, Any]) -> bool:
@@ -138,7 +141,7 @@ def _are_judgements(data: object) -> bool:
     if isinstance(data, pd.DataFrame):
         names = {str(column).casefold() for column in data.columns}
         return bool(names & {"relevance", "rel", "grade"})
-    return not isinstance(data, Dataset) and "qrel" in str(data).casefold() and str(data)[:1] != "<"
+    return isinstance(data, str | os.PathLike) and "qrel" in os.fspath(data).casefold() and Path(data).is_file()
 
 
 def _of_judgements(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
@@ -146,8 +149,10 @@ def _of_judgements(data: Any, runs: Mapping[str, Run]) -> QuestionSet:
     grades = judgements(data)
     passages = dict.fromkeys(id_ for of in grades.values() for id_ in of)
     for name, run in runs.items():
-        is_table = isinstance(run, pd.DataFrame | Mapping)
-        table = run_table(run) if is_table else read_run_table(Path(run).expanduser(), name)[0]
+        if isinstance(run, str | os.PathLike):
+            table = read_run_table(Path(run).expanduser(), name)[0]
+        else:
+            table = run_table(run)
         passages |= dict.fromkeys(table["passage"].cat.categories)
     questions = tuple(Question.judged(id_, id_, of) for id_, of in grades.items())
     return QuestionSet("judgements", [Passage(id_, id_) for id_ in passages], questions)  # type: ignore[arg-type]

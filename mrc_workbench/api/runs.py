@@ -1,5 +1,6 @@
 """Runs that a user brings: rankings of another system as a dictionary, a table or a TREC file."""
 
+import csv
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -63,23 +64,34 @@ def judgements(qrels: Any) -> dict[str, dict[str, int]]:
     Raises `ApiError`.
     """
     if isinstance(qrels, Mapping):
-        return {str(query): {str(id_): int(grade) for id_, grade in of.items()} for query, of in qrels.items()}
+        return {str(query): {str(id_): _grade(grade) for id_, grade in of.items()} for query, of in qrels.items()}
     if isinstance(qrels, str | os.PathLike):
-        qrels = _trec_qrels(Path(qrels).expanduser())
+        qrels = _qrels_table(Path(qrels).expanduser())
     columns = [_column(qrels, names) for names in (_QUERY, _PASSAGE, _GRADE)]
     grades: dict[str, dict[str, int]] = {}
     for query, passage, grade in qrels[columns].itertuples(index=False, name=None):
-        grades.setdefault(str(query), {})[str(passage)] = int(grade)
+        grades.setdefault(str(query), {})[str(passage)] = _grade(grade)
     return grades
 
 
-def _trec_qrels(path: Path) -> pd.DataFrame:
+def _qrels_table(path: Path) -> pd.DataFrame:
+    """Read judgements of TREC (four columns) or BEIR (three columns with a header)."""
     names = ["query_id", "iteration", "doc_id", "relevance"]
     try:
-        text = {"query_id": str, "iteration": str, "doc_id": str}
-        return pd.read_csv(path, sep=r"\s+", names=names, dtype=text, keep_default_na=False, quoting=3)
+        with path.open(encoding="utf-8-sig") as file:
+            has_header = len(file.readline().split()) == 3
+        options: dict[str, Any] = {"sep": r"\s+", "dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE}
+        options |= {"encoding": "utf-8-sig"} if has_header else {"encoding": "utf-8-sig", "names": names}
+        return pd.read_csv(path, **options)
     except (OSError, ValueError) as error:
-        raise ApiError("wrong_qrels", f"{path} cannot be read as TREC judgements (four columns): {error}") from error
+        raise ApiError("wrong_qrels", f"{path} cannot be read as judgements of TREC or BEIR: {error}") from error
+
+
+def _grade(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise ApiError("wrong_qrels", f"a grade must be a whole number, not {value!r}") from error
 
 
 def _column(table: pd.DataFrame, names: tuple[str, ...]) -> str:

@@ -200,13 +200,13 @@ class ScoredRankings:
     def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         return score_by_name(self._rankings[name], self.question_set, metrics)
 
-    def _intervals(self, columns: Sequence[np.ndarray]) -> list[list[float]]:
+    def _intervals(self, columns: Sequence[np.ndarray]) -> list[tuple[float, float]]:
         """Return the 95% interval of each column's mean. Of fractions the ends are within 0 and 1."""
         if not columns:
             return []
         values = np.stack(columns, axis=1)
         of_fractions = share_intervals(values, self._groups)
-        is_fraction = ((values >= 0) & (values <= 1)).all(axis=0)
-        if is_fraction.all():
-            return of_fractions.tolist()
-        return np.where(is_fraction[:, None], of_fractions, mean_intervals(values, self._groups)).tolist()
+        is_fraction: np.ndarray = np.all((values >= 0) & (values <= 1), axis=0)
+        if not is_fraction.all():
+            of_fractions[~is_fraction] = mean_intervals(values[:, ~is_fraction], self._groups)
+        return [(float(low), float(high)) for low, high in of_fractions]

@@ -46,6 +46,17 @@ def test_judgements_and_runs_are_read_from_tables_and_files(tmp_path: Path) -> N
     pd.testing.assert_frame_equal(of_files, expected)
 
 
+def test_judgements_of_beir_have_a_header(tmp_path: Path) -> None:
+    file = tmp_path / "qrels.tsv"
+    file.write_text("query-id\tcorpus-id\tscore\n01\td1\t1\n")
+    assert mrc.evaluate(file, {"01": {"d1": 1.0}}, "AP").table().loc["run", "AP"] == 1.0
+
+
+def test_refuses_grades_that_are_no_numbers() -> None:
+    with pytest.raises(ValueError, match="a whole number, not 'high'"):
+        mrc.evaluate({"q1": {"d1": "high"}}, {"q1": {"d1": 1.0}})
+
+
 def test_run_is_evaluated_on_a_dataset_by_ids_or_texts() -> None:
     pairs = {"Who built it?": "Jang built it.", "What is it?": "A clock."}
     rows = [{"question": question, "context": context} for question, context in pairs.items()]
