@@ -82,7 +82,8 @@ def _qrels_table(path: Path) -> pd.DataFrame:
             has_header = len(file.readline().split()) == 3
         options: dict[str, Any] = {"sep": r"\s+", "dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE}
         options |= {"encoding": "utf-8-sig"} if has_header else {"encoding": "utf-8-sig", "names": names}
-        return pd.read_csv(path, **options)
+        table: pd.DataFrame = pd.read_csv(path, **options)
+        return table
     except (OSError, ValueError) as error:
         raise ApiError("wrong_qrels", f"{path} cannot be read as judgements of TREC or BEIR: {error}") from error
 
