@@ -55,7 +55,10 @@ def __getattr__(name: str) -> Any:
     """Import a name of the API when it is used first: `import mrc_workbench` loads no library."""
     if name not in _TOPIC_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.api.{_TOPIC_OF[name]}"), name)
+    from mrc_workbench.data.extras import naming_extras
+
+    with naming_extras(f"mrc_workbench.{name}"):
+        value = getattr(import_module(f"{__name__}.api.{_TOPIC_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -17,6 +17,7 @@ from mrc_workbench.api.progress import OnProgress, progress_bar
 from mrc_workbench.api.retrievers import Items, Request, requested
 from mrc_workbench.api.runs import store_run
 from mrc_workbench.api.scores import ScoredRankings
+from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find
@@ -89,6 +90,7 @@ class ComparisonResult(ScoredRankings):
         columns = ["retriever", "index_seconds", "ms_per_question", "index_bytes"]
         return pd.DataFrame(rows, columns=columns).astype({"index_bytes": "Int64"}).set_index("retriever")
 
+    @naming_extras("the retriever")
     def searcher(self, name: str, *, progress: bool = True) -> Searcher:
         """Return a retriever, built, which answers any question. Raises `ApiError` for an imported run."""
         full = self.find(name)

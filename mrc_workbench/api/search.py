@@ -7,6 +7,7 @@ from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.api.progress import progress_bar
 from mrc_workbench.api.retrievers import Item, requested
+from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 
@@ -14,6 +15,7 @@ _opened: dict[tuple[str, str], Searcher] = {}
 _MOST_OPENED = 4  # retrievers that stay in memory
 
 
+@naming_extras("mrc_workbench.search")
 def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, progress: bool = True) -> pd.DataFrame:
     """Search the passages of a dataset.
 

@@ -14,6 +14,7 @@ from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.display import html_table
 from mrc_workbench.api.errors import ApiError, unknown_name
 from mrc_workbench.api.progress import progress_bar
+from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.split import SplitOptions
@@ -86,6 +87,7 @@ class TrainedModel:
         return html_table(table, caption=repr(self)[1:-1], notes=[f"model: {self.folder}"])
 
 
+@naming_extras("mrc_workbench.train")
 def train(
     kind: str,
     data: Source,
