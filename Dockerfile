@@ -7,6 +7,7 @@ COPY requirements.txt .
 COPY requirements/milvus.txt requirements/
 RUN pip install --no-cache-dir --requirement requirements.txt --requirement requirements/milvus.txt
 COPY . .
+RUN pip install --no-cache-dir --no-deps --editable .
 
 ENV MRC_WORKSPACE=/workspace \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -19,7 +20,7 @@ FROM base AS serve
 EXPOSE 8700
 HEALTHCHECK --interval=10s --timeout=5s --start-period=300s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8700/readyz', timeout=4)"]
-ENTRYPOINT ["python", "-m", "mrc_workbench", "serve"]
+ENTRYPOINT ["mrc", "serve"]
 CMD ["/workspace/experiment.toml", "--host", "0.0.0.0", "--port", "8700"]
 
 # last, so that it is what `docker build .` makes

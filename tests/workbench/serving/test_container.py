@@ -1,8 +1,14 @@
 """The Dockerfile and the compose example of the guide fit the command that they start."""
 
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +18,7 @@ import yaml
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.serving.app import METHODS
+from tests.programs import free_port, wait_for
 
 GUIDE = PROJECT / "docs" / "guides" / "serving.md"
 
@@ -50,7 +57,7 @@ def test_the_app_is_the_last_stage_and_every_stage_follows_the_base(dockerfile: 
 
 def test_the_server_s_stage_starts_a_command_and_probes_a_path_of_its_own(dockerfile: dict[str, list[str]]) -> None:
     stage = dockerfile["serve"]
-    assert json.loads(of(stage, "ENTRYPOINT")) == ["python", "-m", "mrc_workbench", "serve"]
+    assert json.loads(of(stage, "ENTRYPOINT")) == ["mrc", "serve"]
     words = json.loads(of(stage, "CMD"))
     assert serves(words) == of(stage, "EXPOSE")
     options, _, probe = of(stage, "HEALTHCHECK").partition(" CMD ")
@@ -89,3 +96,103 @@ def test_the_commands_of_the_guide_name_a_stage_that_exists(dockerfile: dict[str
     assert built
     for words in built:
         assert words[words.index("--target") + 1] in dockerfile
+
+
+EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
+
+
+def ignored_by_docker(path: Path, patterns: list[str]) -> bool:
+    """Whether .dockerignore leaves out a path of the project, given relative to it; `*` stands for no slash."""
+    for pattern in patterns:
+        anywhere = pattern.startswith("**/")
+        if fnmatchcase(path.name if anywhere else path.as_posix(), pattern.removeprefix("**/")):
+            return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder laid out like the image: `app` holds what `COPY . .` copies, `usr/bin` the installed command."""
+    root = tmp_path_factory.mktemp("image")
+    lines = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    patterns = [line.strip("/") for line in lines if line and not line.startswith("#")]
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        relative = Path(folder).relative_to(PROJECT)
+        return {name for name in names if ignored_by_docker(relative / name, patterns)}
+
+    shutil.copytree(PROJECT, root / "app", ignore=ignored)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-build-isolation"]
+    install = [*pip, "--no-deps", "--prefix", str(root / "usr"), "--editable", str(root / "app")]
+    subprocess.run(install, check=True, timeout=120)
+    (links,) = (root / "usr").rglob("*.pth")
+    assert links.read_text(encoding="utf-8").split() == [str(root / "app")]
+    return root
+
+
+def environment(image: Path, workspace: Path, instructions: list[str]) -> dict[str, str]:
+    """Return the variables that the stage sets, with this folder's paths."""
+    variables = dict(
+        word.split("=", 1) for line in instructions if line.startswith("ENV ") for word in line.split()[1:]
+    )
+    variables |= {"MRC_WORKSPACE": str(workspace), "NUMBA_CACHE_DIR": str(workspace / ".numba")}
+    path = os.pathsep.join([str(image / "usr/bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return os.environ | variables | {"PATH": path, "PYTHONPATH": str(image / "app"), "MRC_SERVE_KEY": "k" * 32}
+
+
+def started_and_probed(command: list[str], probe: str, port: str, image: Path, variables: Mapping[str, str]) -> None:
+    """Run a stage's command at a free port until its own health check succeeds."""
+    free = str(free_port())
+    words = [word.replace(port, free) for word in command]
+    program = json.loads(probe.partition(" CMD ")[2])
+    with (image / "log").open("w") as log:
+        process = subprocess.Popen(words, cwd=image / "app", env=variables, stdout=log, stderr=log)
+        try:
+            (address,) = re.findall(r"http://[\w.:/]+", program[-1])
+            wait_for(address.replace(port, free))
+            healthy = [sys.executable, *program[1:-1], program[-1].replace(port, free)]
+            assert subprocess.run(healthy, check=False).returncode == 0
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def test_the_build_context_leaves_out_what_the_image_does_not_need() -> None:
+    patterns = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    for path in (".git", "tests", "data/__pycache__", ".mypy_cache", ".streamlit/secrets.toml", "workspace"):
+        assert ignored_by_docker(Path(path), patterns), path
+    for path in (
+        "app.py",
+        "README.md",
+        "data",
+        "mrc_workbench",
+        ".streamlit",
+        ".streamlit/config.toml",
+        "requirements",
+    ):
+        assert not ignored_by_docker(Path(path), patterns), path
+
+
+@pytest.mark.slow
+def test_the_server_s_command_becomes_healthy_in_a_folder_like_the_image(
+    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "experiment.toml").write_text(EXPERIMENT, encoding="utf-8")
+    stage = dockerfile["serve"]
+    command = json.loads(of(stage, "ENTRYPOINT")) + json.loads(of(stage, "CMD"))
+    command = [word.replace("/workspace", str(tmp_path)).replace("0.0.0.0", "127.0.0.1") for word in command]  # noqa: S104
+    variables = environment(image, tmp_path, dockerfile["base"] + stage)
+    started_and_probed(command, of(stage, "HEALTHCHECK"), of(stage, "EXPOSE"), image, variables)
+
+
+@pytest.mark.slow
+def test_the_app_s_command_becomes_healthy_in_a_folder_like_the_image(
+    dockerfile: dict[str, list[str]], image: Path, tmp_path: Path
+) -> None:
+    stage = dockerfile["app"]
+    variables = environment(image, tmp_path, dockerfile["base"] + stage)
+    port = of(stage, "EXPOSE")
+    variables["STREAMLIT_SERVER_ADDRESS"] = "127.0.0.1"
+    command = [*json.loads(of(stage, "CMD")), "--server.port", port]
+    assert variables["STREAMLIT_SERVER_PORT"] == port
+    started_and_probed(command, of(stage, "HEALTHCHECK"), port, image, variables)
