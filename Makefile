@@ -11,7 +11,7 @@ CHROMIUM := chromium-headless-shell chromium chromium-browser google-chrome
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run install test quick durations attack check bench sample format docs chromium FORCE
+.PHONY: help run install test quick durations attack check bench sample format docs package chromium FORCE
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,13 @@ bench: .venv/installed-dev ## measure speed and quality (needs MRC_DATA)
 
 docs: .venv/installed-docs ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+package: .venv/installed-dev ## build wheel and sdist into dist/, and run the wheel in an environment of its own
+	rm -rf dist build/smoke && mkdir -p build/smoke/empty
+	$(BIN)/python -m hatchling build
+	$(PYTHON) -m venv build/smoke/venv
+	build/smoke/venv/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/smoke/empty && ../venv/bin/python -P $(CURDIR)/tests/smoke.py
 
 sample: .venv/installed ## make again what comes with the sample (after it, an analyzer or the packaged base has changed)
 	$(BIN)/python -m mrc_workbench internal sample

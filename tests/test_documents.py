@@ -31,7 +31,7 @@ PAGES = [*READMES, PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md", *sorte
 WRITTEN = {"reference/commands.md", "reference/experiment.md", "reference/training.md", "changelog.md"}
 ROOMS = ("data", "models", "retrieval", "training", "labs", "workbench", "benchmarks", "docs", "tests", "mrc_workbench")
 # programs of others: what follows them is not looked at, but for paths
-OTHERS = ("pip", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite", "cd")
+OTHERS = ("pip", "pre-commit", "docker", "export", "rsync", "systemctl", "git", "curl", "ip", "milvus-lite", "cd")
 
 
 def blocks(kind: str, pages: list[Path] = PAGES) -> list[Any]:
