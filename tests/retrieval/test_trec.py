@@ -250,6 +250,15 @@ def test_what_is_passed_over_is_counted(tmp_path: Path) -> None:
     assert notes == Notes(depth=2, questions=1, other_questions=1, unknown_passages=1, repeated=1)
 
 
+def test_ids_that_are_all_numbers_stay_text(tmp_path: Path) -> None:
+    passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(("1", "01", "1.0")))
+    question_set = QuestionSet("numbers", passages, (Question("7", "?", relevant=("1",)), Question("07", "??")))
+    lines = ["7 Q0 1 0 3 none", "7 Q0 01 0 2 none", "07 Q0 1.0 0 1 none"]
+    rankings, notes = read_run(written(tmp_path, "\n".join(lines)), question_set)
+    assert rankings.indices.tolist() == [[0, 1], [2, -1]]
+    assert (notes.unknown_passages, notes.other_questions) == (0, 0)
+
+
 def test_ids_that_other_readers_take_for_nothing_or_quotes(tmp_path: Path) -> None:
     ids = ["NA", "null", 'a"b', "'", "1.50", "1.5", "한글", "nan", "-", "#"]
     passages = tuple(Passage(id_, f"text {row}") for row, id_ in enumerate(ids))
