@@ -12,6 +12,7 @@ from benchmarks.app.waiting import first_page, first_visit, own_set
 from benchmarks.growth import growth
 from benchmarks.install import core_packages, install
 from benchmarks.large import large_sets, many_sentences, tokenizer_training
+from benchmarks.libraries.measure import libraries
 from benchmarks.quality.bm25_values import bm25_values
 from benchmarks.quality.few_questions import mixes_of_few
 from benchmarks.quality.japanese import japanese
@@ -63,6 +64,7 @@ _ALL = {
         late_interaction,
         late_large,
         late_layers,
+        libraries,
         lexical_options,
         long_passages,
         many_sentences,

@@ -419,13 +419,3 @@ def test_a_line_that_is_no_object_of_texts_is_told_with_its_number(line: str) ->
         good = json.dumps({"question": "x", "passages": []})
         error = error_of(written(Path(folder), f'{good}\n{{"question": {line}'))
         assert (error.code, error.details["line"]) in {("run_broken_line", 2), ("run_unreadable", 0)}
-
-
-def test_reads_runs_whose_ids_are_numbers(tmp_path: Path) -> None:
-    passages = [Passage("007", "one"), Passage("7", "two")]
-    numbered = QuestionSet("numbers", passages, (Question("301", "which?", relevant=("007",)),))  # type: ignore[arg-type]
-    path = tmp_path / "run.trec"
-    path.write_text("301 Q0 007 1 2.0 x\n301 Q0 7 2 1.0 x\n")
-    rankings, notes = read_run(path, numbered)
-    assert rankings.indices.tolist() == [[0, 1]]
-    assert notes.unknown_passages == 0

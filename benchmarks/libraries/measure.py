@@ -1,0 +1,202 @@
+"""The same work as a script of this project and as scripts of ranx, BEIR and PyTerrier, each in a process of its own.
+
+`search_*` reads a BEIR folder, indexes BM25 twice, with k1 1.2 and b 0.75 and with k1 0.9 and b 0.4, searches every
+test query, evaluates both and tests their difference. ranx and BEIR have no index without a server, so bm25s searches
+for them; PyTerrier searches with PISA, since Terrier itself downloads Java archives when it is started first.
+`evaluate_*` reads two finished runs, the same for all, evaluates them and tests their difference: the metrics must be
+equal, and p is that of each library's own test.
+
+A library that is not installed (`requirements/libraries.txt`) has a row without figures.
+"""
+
+import ast
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tokenize
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from benchmarks.material import development_sets
+from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.trec import write_run
+
+METRICS = ("nDCG@10", "Recall@10", "MRR@10")
+TASKS = {"search": "Index, search, evaluate, test", "evaluate": "Evaluate and test two runs"}
+ROUNDS = 3  # counted, after one that is not: libraries compile and cache in it
+_SET = "Cranfield, English"
+_SETTINGS = (BM25Spec(name="a", k1=1.2, b=0.75), BM25Spec(name="b", k1=0.9, b=0.4))
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library, the packages that its scripts of each task need, and the test that it brings."""
+
+    name: str
+    packages: Mapping[str, tuple[str, ...]]
+    test: str
+
+    def label(self, task: str) -> str:
+        """Return the packages with their versions, or the library's name if it needs none but this project."""
+        return " + ".join(f"{package} {version(package)}" for package in self.packages[task]) or "this project"
+
+    def missing(self, task: str) -> list[str]:
+        """Return the packages that are not installed."""
+        return [package for package in self.packages[task] if not _is_installed(package)]
+
+
+LIBRARIES = (
+    Library("ours", {"search": (), "evaluate": ()}, "paired randomisation of t"),
+    Library("ranx", {"search": ("ranx", "bm25s"), "evaluate": ("ranx",)}, "paired randomisation of the mean"),
+    Library("beir", {"search": ("beir", "bm25s"), "evaluate": ("beir",)}, "paired t (SciPy)"),
+    Library("pyterrier", {"search": ("pyterrier", "pyterrier-pisa"), "evaluate": ("pyterrier",)}, "paired t"),
+)
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a script printed: `METRICS` of both runs, 0 to 1, and the p value of their difference in nDCG@10."""
+
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    p: float
+
+    @classmethod
+    def parse(cls, stdout: str) -> "Output":
+        """Read the last line that a script printed."""
+        printed = json.loads(stdout.splitlines()[-1])
+        return cls(tuple(printed["a"]), tuple(printed["b"]), float(printed["p"]))
+
+
+def libraries() -> list[str]:
+    """Measure all scripts in turns; returns lines of a report."""
+    lines = _header()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        folder = _extracted(root)
+        runs = _runs(folder, root)
+        outputs = {}
+        for task in TASKS:
+            available = [library for library in LIBRARIES if not library.missing(task)]
+            arguments = [str(folder), *(map(str, runs) if task == "evaluate" else ())]
+            seconds, outputs[task] = _measured(task, available, arguments, root)
+            lines += [_row(task, library, seconds, outputs[task]) for library in LIBRARIES]
+    return [*lines, "", agreement(outputs["evaluate"])]
+
+
+def code_lines(path: Path) -> int:
+    """Count the lines of a script that hold code: neither blank, nor a comment, nor a docstring."""
+    source = path.read_text(encoding="utf-8")
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    docstrings = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    lines = {line for token in tokens if token.type not in skipped for line in range(token.start[0], token.end[0] + 1)}
+    return len(lines - docstrings)
+
+
+def agreement(outputs: Mapping[str, Output]) -> str:
+    """Return a sentence on how far the metrics of the same runs lie apart, in percentage points."""
+    values = [(*output.a, *output.b) for output in outputs.values()]
+    apart = max(max(column) - min(column) for column in zip(*values, strict=True)) * 100
+    return (
+        f"Of the same two runs, the metrics of {len(values)} libraries differ by at most {apart:.4f} percentage points."
+    )
+
+
+def script(task: str, library: Library) -> Path:
+    """Return the script's path."""
+    return Path(__file__).with_name(f"{task}_{library.name}.py")
+
+
+def _header() -> list[str]:
+    columns = ("", "with", "lines", "seconds", "times ours", *METRICS, "difference in nDCG@10", "p", "test")
+    return [f"| {' | '.join(columns)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|"]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _extracted(root: Path) -> Path:
+    """Unpack the set; returns the folder that holds corpus.jsonl."""
+    with zipfile.ZipFile(development_sets()[_SET]) as archive:
+        archive.extractall(root / "set")
+    (corpus,) = (root / "set").rglob("corpus.jsonl")
+    return corpus.parent
+
+
+def _runs(folder: Path, root: Path) -> list[Path]:
+    """Write the rankings of both settings as TREC runs."""
+    os.environ["MRC_WORKSPACE"] = str(root / "workspace")
+    question_set = read_file(folder).question_set
+    comparison = compare(Experiment(data="", split=Part.ALL, ks=(100,), retriever=_SETTINGS), question_set)
+    paths = []
+    for name, rankings in comparison.rankings.items():
+        paths.append(root / f"{name}.run")
+        write_run(paths[-1], rankings, comparison.question_set, name)
+    return paths
+
+
+def _measured(
+    task: str, available: Sequence[Library], arguments: Sequence[str], root: Path
+) -> tuple[dict[str, list[float]], dict[str, Output]]:
+    """Return the seconds of each library's script, a number a round, and what it printed last."""
+    seconds: dict[str, list[float]] = {library.name: [] for library in available}
+    outputs = {}
+    for turn in range(ROUNDS + 1):
+        for library in available:
+            workspace = root / f"{task}-{library.name}-{turn}"  # nothing is stored yet
+            workspace.mkdir()
+            start = perf_counter()
+            outputs[library.name] = run_script(task, library, arguments, workspace)
+            seconds[library.name].append(perf_counter() - start)
+    return {name: values[1:] for name, values in seconds.items()}, outputs
+
+
+def run_script(task: str, library: Library, arguments: Sequence[str], workspace: Path) -> Output:
+    """Run a script in a process of its own. Raises `RuntimeError` with its last error lines if it fails."""
+    command = [sys.executable, str(script(task, library)), *arguments]
+    if task == "search" and library.name == "pyterrier":
+        command.append(str(workspace / "index"))
+    environment = {**os.environ, "MRC_WORKSPACE": str(workspace), "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[1]}: {done.stderr[-2000:]}")
+    return Output.parse(done.stdout)
+
+
+def _row(task: str, library: Library, seconds: Mapping[str, Sequence[float]], outputs: Mapping[str, Output]) -> str:
+    first = TASKS[task] if library is LIBRARIES[0] else ""
+    lines = code_lines(script(task, library))
+    if missing := library.missing(task):
+        return f"| {first} | {library.name} | {lines} | not installed: {', '.join(missing)} | | | | | | | |"
+    own = seconds[library.name]
+    ratios = [theirs / ours for theirs, ours in zip(own, seconds[LIBRARIES[0].name], strict=True)]
+    ratio = "" if library is LIBRARIES[0] else f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    output = outputs[library.name]
+    metrics = " | ".join(f"{value * 100:.2f}" for value in output.a)
+    difference = f"{(output.b[0] - output.a[0]) * 100:+.2f}"
+    cells = (first, library.label(task), lines, f"{median(own):.2f}", ratio, metrics, difference, f"{output.p:.3f}")
+    return f"| {' | '.join(map(str, cells))} | {library.test} |"
