@@ -151,10 +151,14 @@ class ImportedRun:
     As trec_eval does, passages are ordered by score (float32), ties by descending id, and the ranks are not looked at;
     a score that ties is one float32 step lower than the one before, so that this order stays. A question that the run
     lacks, or the set, finds nothing. Rankings have no more columns than the run goes deep, unless that is the corpus.
+    `measured_seconds` are those of the last search, by `seconds_per_query`, which were measured when it was made.
     """
 
-    def __init__(self, name: str, path: Path, question_set: QuestionSet, reference: str = "") -> None:
-        self.name = name
+    def __init__(
+        self, name: str, path: Path, question_set: QuestionSet, reference: str = "", seconds_per_query: float = 0.0
+    ) -> None:
+        self.name, self.measured_seconds = name, 0.0
+        self._seconds_per_query = seconds_per_query
         self._texts = [question.text for question in question_set.questions]
         self._row_of_text = {text: row for row, text in reversed(list(enumerate(self._texts)))}
         self._rankings, known = read_run(path, question_set, reference)
@@ -166,6 +170,7 @@ class ImportedRun:
             rows = np.arange(len(self._texts))
         else:
             rows = np.array([self._row_of_text.get(text, -1) for text in questions], dtype=np.int64)
+        self.measured_seconds = self._seconds_per_query * len(rows)
         indices = np.where(rows[:, None] < 0, NOT_FOUND, self._rankings.indices[rows, :k])
         scores = np.where(rows[:, None] < 0, np.float32(-np.inf), self._rankings.scores[rows, :k])
         return Rankings(indices, scores)

@@ -135,9 +135,9 @@ def recommend(
 
 
 def cost_of(result: Result) -> Cost:
-    """Return what a retriever with scores costs; an imported run has no time."""
+    """Return what a retriever with scores costs; an imported run has a time only if it was recorded."""
     questions = len(result.rankings.indices) if result.rankings else 0
-    timed = questions > 0 and not result.imported and result.query_seconds > 0
+    timed = questions > 0 and result.query_seconds > 0
     return Cost(
         milliseconds=result.query_seconds / questions * 1000 if timed else None,
         elsewhere=result.elsewhere_seconds / questions * 1000 if timed else 0.0,

@@ -76,7 +76,7 @@ def materials_of(
 class Result:
     """What one retriever found. A retriever that failed has an `error` and no score: never a score of 0.
 
-    Seconds are 0 where they are not known: an imported run's.
+    Seconds are 0 where they are not known: an imported run's, unless its latency was recorded.
     """
 
     name: str
@@ -89,7 +89,8 @@ class Result:
     memory_bytes: int = 0  # of the index, 0 where not known
     short: int = 0  # questions for which fewer passages than the largest K were found
     unanswered: int = 0  # questions for which none was found
-    # imported run: `trec.Notes`; mix: `mix.explained`; model that does not read all passages whole: `cut_off`
+    # imported run: `trec.Notes`; mix: `mix.explained`; model that does not read all passages whole: `cut_off`;
+    # retriever from outside: `outside.adapt`
     notes: Mapping[str, Any] = field(default_factory=dict)
     error: Exception | None = None
 
@@ -115,10 +116,12 @@ class Result:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The mean of every measure, 0 to 1, and of what was not made elsewhere the seconds; empty where it failed."""
+        """The mean of every measure, 0 to 1, and the seconds that are known; empty where it failed."""
         means = self.scores.means() if self.scores else {}
-        if not means or self.imported:
+        if not means or (self.imported and not self.query_seconds):
             return means
+        if self.imported:
+            return {**means, "query_seconds": self.query_seconds}
         elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
         return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds, **elsewhere}
 

@@ -34,11 +34,13 @@ from mrc_workbench.retrieval.comparison.first_stage import (
     DenseSpec,
     LateSpec,
     MilvusSpec,
+    Recorded,
     RunSpec,
     SparseSpec,
     WindowedBM25Spec,
 )
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Count, Spec
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from mrc_workbench.retrieval.trec import read_run
@@ -57,6 +59,8 @@ KINDS: tuple[type[Spec], ...] = (
     RerankSpec,
     RunSpec,
     MilvusSpec,
+    HttpSpec,
+    PluginSpec,
 )
 
 
@@ -211,12 +215,12 @@ def add(fingerprint: str, spec: Spec) -> None:
     write_json(path, {"added": since, "retriever": spec.model_dump(mode="json")})
 
 
-def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str) -> RunSpec:
+def add_run(
+    question_set: QuestionSet, name: str, content: bytes, reference: str, recorded: Recorded | None = None
+) -> RunSpec:
     """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a person calls the file.
 
-    Returns its spec with an absolute path.
-
-    Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
+    Returns its spec with an absolute path. Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
     """
     path = _folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
     if path.is_file():  # left as it is, so that what was found with it stays kept
@@ -226,7 +230,7 @@ def add_run(question_set: QuestionSet, name: str, content: bytes, reference: str
             new.write_bytes(content)
             read_run(new, question_set, reference)
             require_room()
-    spec = RunSpec(name=name, path=path.name)
+    spec = RunSpec(name=name, path=path.name, recorded=recorded)
     add(question_set.fingerprint, spec)
     return spec.model_copy(update={"path": str(path)})
 

@@ -7,9 +7,10 @@ from operator import eq, not_
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, field_validator, model_validator
 
 from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
@@ -252,12 +253,26 @@ class LateSpec(ReadingSpec):
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
+class Recorded(BaseModel):
+    """What was measured when a run was made: seconds a query, and what was noticed in its results."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    seconds_per_query: NonNegativeFloat
+    unknown_passages: NonNegativeInt = Field(default=0, exclude_if=not_)
+    repeated: NonNegativeInt = Field(default=0, exclude_if=not_)
+    rising_scores: NonNegativeInt = Field(default=0, exclude_if=not_)
+
+
 class RunSpec(Spec):
-    """Rankings made elsewhere: a TREC run, its path from the experiment file."""
+    """Rankings made elsewhere: a TREC run, its path from the experiment file.
+
+    `recorded` is what was measured when it was made; without it, no latency is reported.
+    """
 
     searchable: ClassVar[bool] = False
     kind: Literal["run"] = "run"
     path: str = Field(min_length=1)
+    recorded: Recorded | None = Field(default=None, exclude_if=not_)
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
         """Return its values, and the sha256 of the file."""
@@ -270,9 +285,16 @@ class RunSpec(Spec):
 
     def make(self, materials: Materials) -> CachedRetriever:
         path, questions = find_run(self.path, materials.base), materials.question_set
-        build = partial(ImportedRun, self.name, path, questions, self.path)
+        build = partial(self._imported, path, questions)
         known_by = (fingerprint(path), questions.fingerprint, *filter(None, [questions.alias_fingerprint]))
-        return materials.kept(self, build, *known_by, timed=False)
+        return materials.kept(self, build, *known_by, timed=self.recorded is not None)
+
+    def _imported(self, path: Path, questions: QuestionSet) -> ImportedRun:
+        recorded = self.recorded
+        run = ImportedRun(self.name, path, questions, self.path, recorded.seconds_per_query if recorded else 0.0)
+        if recorded:
+            run.notes |= recorded.model_dump(exclude={"seconds_per_query"})
+        return run
 
 
 Share = Annotated[float, Field(ge=0, le=1)]

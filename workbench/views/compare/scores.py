@@ -212,7 +212,8 @@ def draw_costs(results: Sequence[Result]) -> None:
             continue
         mark = "*" if cost.is_foreign else ""
         size = cost.index_bytes / MEGABYTE if cost.index_bytes else None
-        rows.append((result.name, result.build_seconds, cost.milliseconds, size, mark))
+        build_seconds = None if result.imported else result.build_seconds
+        rows.append((result.name, build_seconds, cost.milliseconds, size, mark))
     if not rows:
         return
     table = pd.DataFrame(rows, columns=["retriever", "build_seconds", "per_question", "megabytes", "mark"])

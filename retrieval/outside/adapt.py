@@ -1,0 +1,184 @@
+"""Retrievers of this project made of Python objects from outside.
+
+    as_retriever(item, question_set, name="", batched=None, id_key="", order="score", concurrency=1) -> OutsideRetriever
+    measure(item, question_set, k=100, **how) -> Measured
+
+`question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
+`mrc_workbench.retrieval.comparison.recorded.store_measured(measured, whole_set) -> RunSpec` stores what was measured as
+an imported run with its latency.
+
+`item` may be
+
+- an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `calls`;
+- a retriever of LangChain (`invoke`; the library passes k on only if the retriever takes it) or LlamaIndex (`retrieve`;
+  set `similarity_top_k` yourself);
+- a retriever of this project, whose `search` returns `Rankings`.
+
+`results` says in which forms it may name passages. A class is not called: pass an object of it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.outside.calls import BatchCaller, Caller, QueryCaller, is_batched, takes, with_k
+from mrc_workbench.retrieval.outside.problems import OutsideError
+from mrc_workbench.retrieval.outside.results import Hit, Order, ResultReader
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
+
+
+class OutsideRetriever:
+    """Searches elsewhere, and reads the results as passages of a question set.
+
+    `measured_seconds` is the sum of the latencies of the last search, however many queries ran at a time. `notes` tell
+    what was noticed in its results (see `Reading`), with `latency`: milliseconds a query, `mean`, `p50` and `p95`.
+    """
+
+    def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
+        self.name = name
+        self._caller, self._reader, self._question_set = caller, reader, question_set
+        self.measured_seconds = 0.0
+        self.notes: dict[str, Any] = {}
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question.
+
+        Raises `OutsideError`, also if several questions find no passage at all: `outside_ids` if the results name none
+        of this corpus, `outside_empty` if there are no results.
+        """
+        n_passages = len(self._question_set.passages)
+        k = min(k, n_passages)
+        if not questions or not k:
+            return Rankings.of_nothing(len(questions), k)
+        results, seconds = self._caller.results(questions, k)
+        self.measured_seconds = sum(seconds)
+        latency = {"latency": _latency(seconds)}
+        if isinstance(results, Rankings):
+            self.notes = latency
+            return _checked(results, len(questions), n_passages, k)
+        reading = self._reader.read(results, k)
+        self.notes = {**reading.notes(), **latency}
+        if len(questions) > 1 and (reading.rankings.indices == NOT_FOUND).all():
+            raise self._nothing_found(reading.unknown_example)
+        return reading.rankings
+
+    def preview(self, question: str, k: int) -> tuple[list[Hit], float]:
+        """Return the first results of one question as they came, known or not, and the seconds that it took."""
+        results, seconds = self._caller.results([question], k)
+        if isinstance(results, Rankings):
+            rows, scores = results.indices[0].tolist(), results.scores[0].tolist()
+            pairs = zip(rows, scores, strict=True)
+            ids = self._question_set.passages.ids
+            return [Hit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
+        return self._reader.hits(results[0])[:k], seconds[0]
+
+    def _nothing_found(self, example: str) -> OutsideError:
+        if not example:
+            message = f"{self.name} returned no results for any question"
+            return OutsideError("outside_empty", message, name=self.name)
+        own = self._question_set.passages.ids[0]
+        message = f"{self.name} names no passage of this data: its ids are like {example!r}, ours like {own!r}"
+        return OutsideError("outside_ids", message, name=self.name, theirs=example, ours=own)
+
+
+def as_retriever(
+    item: object,
+    question_set: QuestionSet,
+    *,
+    name: str = "",
+    batched: bool | None = None,
+    id_key: str = "",
+    order: Order = "score",
+    concurrency: int = 1,
+) -> OutsideRetriever:
+    """Make a retriever over the passages of a question set out of a Python object.
+
+    `batched` says whether its search takes several queries, `id_key` where its results have the passage id, `order`
+    whether they are ordered by score (higher is better) or as they came, `concurrency` how many threads search.
+    Raises `OutsideError`: `outside_kind` if the object cannot be searched, `outside_signature` (see `calls`).
+    """
+    if isinstance(item, OutsideRetriever):
+        return item
+    called = name or _name_of(item)
+    reader = ResultReader(question_set, id_key=id_key, order=order)
+    return OutsideRetriever(called, _caller(item, called, batched, concurrency), reader, question_set)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Rankings of a retriever from outside, `(n_questions, k)`, and what the search took."""
+
+    name: str
+    question_set: QuestionSet = field(repr=False)  # the questions that were searched, and the whole corpus
+    rankings: Rankings = field(repr=False)
+    seconds_per_query: float
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def measure(item: object, question_set: QuestionSet, k: int = 100, **how: Any) -> Measured:
+    """Search each question of a set once, for k passages. `how` is passed to `as_retriever`. Raises `OutsideError`."""
+    retriever = as_retriever(item, question_set, **how)
+    questions = [question.text for question in question_set.questions]
+    rankings = retriever.search(questions, k)
+    seconds = retriever.measured_seconds / max(1, len(questions))
+    return Measured(retriever.name, question_set, rankings, seconds, retriever.notes)
+
+
+def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
+    if isinstance(item, type):
+        message = f"{name} is a class: pass an object of it"
+        raise OutsideError("outside_kind", message, name=name)
+    search = getattr(item, "search", None)
+    if callable(search):
+        return _python_caller(search, item, name, batched, concurrency)
+    if callable(getattr(item, "invoke", None)):
+        return QueryCaller(_langchain(item), concurrency)
+    if callable(getattr(item, "retrieve", None)):
+        return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
+    if callable(item):
+        return _python_caller(item, item, name, batched, concurrency)
+    message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
+    raise OutsideError("outside_kind", message, name=name)
+
+
+def _python_caller(
+    search: Callable[..., object], holder: object, name: str, batched: bool | None, concurrency: int
+) -> Caller:
+    several = is_batched(search, holder, name) if batched is None else batched
+    return BatchCaller(with_k(search)) if several else QueryCaller(with_k(search), concurrency)
+
+
+def _langchain(retriever: Any) -> Callable[[str, int], object]:
+    """Return a search by a LangChain retriever, which gets k if it takes any such argument."""
+    inner = getattr(retriever, "_get_relevant_documents", None)
+    if callable(inner) and takes(inner, "k"):
+        return lambda query, k: retriever.invoke(query, k=k)
+    return lambda query, _: retriever.invoke(query)
+
+
+def _name_of(item: object) -> str:
+    name = getattr(item, "name", None)
+    if isinstance(name, str) and name:
+        return name
+    if name := getattr(item, "__name__", None):
+        return str(name)
+    return type(item).__name__
+
+
+def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
+    """Return rankings of another program with k columns. Raises `OutsideError` (`outside_rankings`)."""
+    indices = np.asarray(rankings.indices)
+    if len(indices) != n_questions or (indices.size and not -1 <= indices.min() <= indices.max() < n_passages):
+        message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
+        raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages)
+    return ranked(indices, np.asarray(rankings.scores), k)
+
+
+def _latency(seconds: Sequence[float]) -> dict[str, float]:
+    """Return milliseconds a query."""
+    milliseconds = np.array(seconds) * 1000
+    p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
+    return {"mean": round(float(milliseconds.mean()), 3), "p50": round(p50, 3), "p95": round(p95, 3)}

@@ -1,0 +1,104 @@
+"""A search server of the tests, as strict as those of the world: what it does not expect is answered with a 4xx.
+
+`POST /search` wants the header `x-tenant: tests`, JSON as content type and `{"query": str, "k": int}`; `GET /search`
+wants `q` and `k`. Both rank the passages by the characters that they share with the query.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from mrc_workbench.data.records import Passage
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class SearchServer:
+    """`requests` are those answered; `secret` must come as `x-key` if it is set; `instead` answers everything else."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages, self.address = passages, ""
+        self.requests: list[tuple[str, str, bytes]] = []
+        self.secret = ""
+        self.instead: Callable[[str, bytes], Answer] | None = None
+
+    def answer(self, method: str, target: str, headers: Any, body: bytes) -> Answer:
+        self.requests.append((method, target, body))
+        if self.instead:
+            return self.instead(target, body)
+        parts = urlsplit(target)
+        if parts.path != "/search":
+            return refused(404, "no such index")
+        if self.secret and headers.get("x-key") != f"Bearer {self.secret}":
+            return refused(401, f"wrong key {headers.get('x-key')}")
+        if method == "GET":
+            given = {name: values[0] for name, values in parse_qs(parts.query, strict_parsing=True).items()}
+            if given.keys() != {"q", "k"} or not given["k"].isdecimal():
+                return refused(400, "expected q and k")
+            return found(self.passages, given["q"], int(given["k"]))
+        if headers.get("content-type") != "application/json":
+            return refused(415, "expected application/json")
+        if headers.get("x-tenant") != "tests":
+            return refused(403, "expected x-tenant")
+        try:
+            asked = json.loads(body)
+        except ValueError:
+            return refused(400, "no JSON")
+        if not isinstance(asked, dict) or asked.keys() != {"query", "k"}:
+            return refused(400, "expected query and k")
+        if not isinstance(asked["query"], str) or type(asked["k"]) is not int or asked["k"] < 1:
+            return refused(400, "query must be text, k a number")
+        return found(self.passages, asked["query"], asked["k"])
+
+
+def refused(status: int, reason: str) -> Answer:
+    return status, {"content-type": "application/json"}, json.dumps({"error": reason}).encode()
+
+
+def scored(passages: Sequence[Passage], query: str, k: int) -> list[tuple[str, int]]:
+    """Return ids and scores of the best k passages that share a letter with the query, ties in order of the corpus."""
+    asked = {letter for letter in query if letter.isalnum()}
+    scores = [(passage.id, len(asked & {*passage.text})) for passage in passages]
+    return sorted((pair for pair in scores if pair[1]), key=lambda pair: -pair[1])[:k]
+
+
+def found(passages: Sequence[Passage], query: str, k: int) -> Answer:
+    hits = [{"_id": id_, "_score": score} for id_, score in scored(passages, query, k)]
+    return 200, {"content-type": "application/json"}, json.dumps({"hits": {"hits": hits}}).encode()
+
+
+@contextmanager
+def searching(passages: Sequence[Passage]) -> Iterator[SearchServer]:
+    """Serve the passages on a free port of this machine."""
+    server = SearchServer(passages)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def _reply(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            status, headers, content = server.answer(self.command, self.path, self.headers, body)
+            self.send_response(status)
+            for name, value in {**headers, "content-length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            try:
+                self.wfile.write(content)
+            except OSError:  # the client has hung up
+                self.close_connection = True
+
+        do_GET = do_POST = _reply  # noqa: N815
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.daemon_threads = True
+        threading.Thread(target=http.serve_forever, args=[0.01], daemon=True).start()
+        server.address = f"http://127.0.0.1:{http.server_address[1]}"
+        yield server
+        http.shutdown()
