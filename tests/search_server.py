@@ -18,12 +18,12 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 class SearchServer:
-    """`requests` are those answered; `secret` must come as `x-key` if it is set; `instead` answers everything else."""
+    """`requests` are those answered; `wants` must come as the header `x-key` if it is set; `instead` answers all."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages, self.address = passages, ""
         self.requests: list[tuple[str, str, bytes]] = []
-        self.secret = ""
+        self.wants = ""
         self.instead: Callable[[str, bytes], Answer] | None = None
 
     def answer(self, method: str, target: str, headers: Any, body: bytes) -> Answer:
@@ -33,13 +33,19 @@ class SearchServer:
         parts = urlsplit(target)
         if parts.path != "/search":
             return refused(404, "no such index")
-        if self.secret and headers.get("x-key") != f"Bearer {self.secret}":
+        if self.wants and headers.get("x-key") != self.wants:
             return refused(401, f"wrong key {headers.get('x-key')}")
         if method == "GET":
-            given = {name: values[0] for name, values in parse_qs(parts.query, strict_parsing=True).items()}
-            if given.keys() != {"q", "k"} or not given["k"].isdecimal():
-                return refused(400, "expected q and k")
-            return found(self.passages, given["q"], int(given["k"]))
+            return self._answer_address(parts.query)
+        return self._answer_body(headers, body)
+
+    def _answer_address(self, given: str) -> Answer:
+        values = {name: texts[0] for name, texts in parse_qs(given, strict_parsing=True).items()}
+        if values.keys() != {"q", "k"} or not values["k"].isdecimal():
+            return refused(400, "expected q and k")
+        return found(self.passages, values["q"], int(values["k"]))
+
+    def _answer_body(self, headers: Any, body: bytes) -> Answer:
         if headers.get("content-type") != "application/json":
             return refused(415, "expected application/json")
         if headers.get("x-tenant") != "tests":
@@ -64,6 +70,18 @@ def scored(passages: Sequence[Passage], query: str, k: int) -> list[tuple[str, i
     asked = {letter for letter in query if letter.isalnum()}
     scores = [(passage.id, len(asked & {*passage.text})) for passage in passages]
     return sorted((pair for pair in scores if pair[1]), key=lambda pair: -pair[1])[:k]
+
+
+class ByLetters:
+    """The same search without a server, as a registered factory makes it."""
+
+    name = "letters"
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = passages
+
+    def search(self, query: str, k: int) -> list[tuple[str, int]]:
+        return scored(self.passages, query, k)
 
 
 def found(passages: Sequence[Passage], query: str, k: int) -> Answer:

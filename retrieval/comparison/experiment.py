@@ -220,7 +220,8 @@ def add_run(
 ) -> RunSpec:
     """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a person calls the file.
 
-    Returns its spec with an absolute path. Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
+    Returns its spec with an absolute path.
+    Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
     """
     path = _folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
     if path.is_file():  # left as it is, so that what was found with it stays kept

@@ -21,6 +21,7 @@ from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.encoders.vector_blocks import reading_costs
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import ModelSource, find_model, is_starter
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import Spec
 
@@ -45,7 +46,11 @@ def forecasts(specs: Mapping[str, Spec], asked: QuestionSet) -> dict[str, Foreca
     pace.begin(specs, asked, ())
     lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
     characters = sum(round(reading_costs(side).sum()) for side in lengths)
-    return {name: _forecast(spec, pace, characters) for name, spec in specs.items()}
+    outside = HttpSpec | PluginSpec  # these search elsewhere, or run code of others: nothing is known
+    return {
+        name: Forecast(None) if isinstance(spec, outside) else _forecast(spec, pace, characters)
+        for name, spec in specs.items()
+    }
 
 
 def in_total(parts: Sequence[Forecast]) -> Forecast:

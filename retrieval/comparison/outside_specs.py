@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriever
 from mrc_workbench.retrieval.outside.plugins import find_plugin
+from mrc_workbench.retrieval.outside.problems import OutsideError
 from mrc_workbench.retrieval.outside.request import (
     Method,
     Request,
@@ -61,9 +62,9 @@ class HttpSpec(Spec):
         if self.scores:
             checked_path(self.scores)
         if self.method == "GET" and self.body.strip():
-            raise ValueError("body is for method POST; put {query} into url")
+            raise OutsideError("outside_get_body", "body is for method POST; put {query} into url")
         if "{query}" not in self.url + checked_body(self.body):
-            raise ValueError("url or body must hold {query}")
+            raise OutsideError("outside_no_query", "url or body must hold {query}")
         return self
 
     @property
@@ -103,5 +104,5 @@ class PluginSpec(Spec):
         values = super().resolved(materials)
         try:
             return values | {"code": find_plugin(self.entry).fingerprint()}
-        except ValueError:
+        except OutsideError:  # the retriever failed then, and says so itself
             return values

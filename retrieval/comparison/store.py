@@ -205,7 +205,7 @@ class _Told(BaseModel):
     memory_bytes: int = 0
     short: int = 0
     unanswered: int = 0
-    notes: dict[str, int | dict[str, SignalTold]] = {}
+    notes: dict[str, int | str | dict[str, SignalTold] | dict[str, FiniteFloat]] = {}
 
 
 class _Scores(BaseModel):

@@ -81,7 +81,7 @@ class OutsideRetriever:
             return OutsideError("outside_empty", message, name=self.name)
         own = self._question_set.passages.ids[0]
         message = f"{self.name} names no passage of this data: its ids are like {example!r}, ours like {own!r}"
-        return OutsideError("outside_ids", message, name=self.name, theirs=example, ours=own)
+        return OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
 
 def as_retriever(
@@ -173,7 +173,7 @@ def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> R
     indices = np.asarray(rankings.indices)
     if len(indices) != n_questions or (indices.size and not -1 <= indices.min() <= indices.max() < n_passages):
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
-        raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages)
+        raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages - 1)
     return ranked(indices, np.asarray(rankings.scores), k)
 
 

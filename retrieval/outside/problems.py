@@ -5,7 +5,7 @@ from mrc_workbench.data.problems import Failure
 _LONGEST = 200  # characters of foreign text in a message
 
 
-class OutsideError(Failure):
+class OutsideError(Failure, ValueError):
     """A retriever from outside failed; `code` is a key of the section `outside` in the locale files."""
 
 

@@ -24,54 +24,59 @@ _NOT_PUBLIC = re.compile(r"authorization|cookie|token|secret|password|api[-_]?ke
 
 
 def checked_url(url: str) -> str:
-    """Return the address of an endpoint. Raises `ValueError`: it must be http(s) and hold no password."""
+    """Return the address of an endpoint. Raises `OutsideError`: it must be http(s) and hold no password."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_address = False
     if not is_address or not url.isprintable() or " " in url:
-        raise ValueError("url must be an address that begins with http:// or https://")
+        raise OutsideError("outside_url", "url must be an address that begins with http:// or https://")
     if "@" in parts.netloc:
-        raise ValueError("url must not hold a user or a password; use secret_headers")
+        raise OutsideError("outside_url_password", "url must not hold a user or a password; use secret_headers")
     if "{" in parts.netloc:
-        raise ValueError("url may hold {query} and {k} only after the host")
+        raise OutsideError("outside_url_host", "url may hold {query} and {k} only after the host")
     return url
 
 
 def checked_body(body: str) -> str:
-    """Return the template of a JSON body. Raises `ValueError` if it is not JSON."""
+    """Return the template of a JSON body. Raises `OutsideError` if it is not JSON."""
     if body.strip():
         _template(body)
     return body
 
 
 def checked_headers(headers: Mapping[str, str]) -> None:
-    """Raise `ValueError` if a header cannot be sent, or its name says that it is a secret."""
+    """Raise `OutsideError` if a header cannot be sent, or its name says that it is a secret."""
     for name, value in headers.items():
         if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
-            raise ValueError(f"headers: {name!r} and its value must be printable ASCII on one line")
+            message = f"headers: {name!r} and its value must be printable ASCII on one line"
+            raise OutsideError("outside_header", message, name=shortened(name))
         if _NOT_PUBLIC.search(name):
-            raise ValueError(f"headers: {name!r} looks like a secret; name its environment variable in secret_headers")
+            message = f"headers: {name!r} looks like a secret; name its environment variable in secret_headers"
+            raise OutsideError("outside_header_secret", message, name=name)
 
 
 def checked_secrets(secret_headers: Mapping[str, str]) -> None:
-    """Raise `ValueError` unless headers come from variables that are there to be sent."""
+    """Raise `OutsideError` unless headers come from variables that are there to be sent."""
     for name, variable in secret_headers.items():
         if not _HEADER.fullmatch(name):
-            raise ValueError(f"secret_headers: {name!r} is not the name of a header")
+            message = f"secret_headers: {name!r} is not the name of a header"
+            raise OutsideError("outside_header", message, name=shortened(name))
         if not re.fullmatch(rf"{SECRETS}[A-Z0-9_]+", variable):
-            raise ValueError(f"secret_headers: {variable!r} must be an environment variable named {SECRETS}…")
+            message = f"secret_headers: {variable!r} must be an environment variable named {SECRETS}…"
+            raise OutsideError("outside_variable", message, variable=shortened(variable))
 
 
 def checked_path(path: str) -> str:
-    """Return a JMESPath expression. Raises `ValueError` if it is none."""
+    """Return a JMESPath expression. Raises `OutsideError` if it is none."""
     import jmespath
 
     try:
         jmespath.compile(path)
     except (jmespath.exceptions.JMESPathError, RecursionError) as error:
-        raise ValueError(f"{path!r} is not a JMESPath expression: {shortened(error)}") from error
+        message = f"{path!r} is not a JMESPath expression: {shortened(error)}"
+        raise OutsideError("outside_jmespath", message, path=shortened(path)) from error
     return path
 
 
@@ -79,7 +84,8 @@ def _template(body: str) -> Any:
     try:
         return json.loads(_BARE_K.sub('"{k}"', body))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"body must be JSON: {shortened(error)}") from error
+        reason = shortened(error)
+        raise OutsideError("outside_body", f"body must be JSON: {reason}", reason=reason) from error
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,14 @@ PRESETS: dict[str, Preset] = {
         '{"query": "{query}", "k": {k}}',
         "results[*].id",
         "results[*].score",
+    ),
+    "workbench": Preset(
+        "http://127.0.0.1:8700/search",
+        "POST",
+        '{"question": "{query}", "k": {k}}',
+        "results[0].hits[*].id",
+        "results[0].hits[*].score",
+        "Authorization",
     ),
     "elasticsearch": Preset(
         "http://127.0.0.1:9200/passages/_search",

@@ -197,7 +197,7 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
             told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
         told += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
-            for note in ("unknown_passages", "aliases", "repeated", "other_questions")  # of an imported run
+            for note in ("unknown_passages", "aliases", "repeated", "other_questions", "rising_scores")  # from outside
             if result.notes.get(note)
         ]
         if spec.tuned_on(comparison.experiment.split):

@@ -1,10 +1,12 @@
 """What every retriever promises, whatever it is made of."""
 
+import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache, partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from mrc_workbench.models.encoders.vector_blocks import Meter
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.dense import Dense, IndexKind
 from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
@@ -26,6 +29,7 @@ from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.retrieval.rerank import Reranked
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, KeywordTokens, SharedWordScorer, texts_of
 from tests.milvus_server import serving
+from tests.search_server import SearchServer, searching
 
 Make = Callable[[Sequence[Passage]], Retriever]
 
@@ -110,6 +114,36 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
     return spec.make(materials)
 
 
+_SERVERS = ExitStack()
+atexit.register(_SERVERS.close)
+
+
+@cache
+def server_of(passages: Sequence[Passage]) -> SearchServer:
+    """A search server of these passages, until all tests have ended."""
+    return _SERVERS.enter_context(searching(passages))
+
+
+def http(passages: Sequence[Passage]) -> CachedRetriever:
+    spec = HttpSpec(
+        name="http",
+        url=f"{server_of(tuple(passages)).address}/search",
+        body='{"query": "{query}", "k": {k}}',
+        headers={"x-tenant": "tests"},
+        ids="hits.hits[*]._id",
+        scores="hits.hits[*]._score",
+    )
+    return spec.make(Materials(QuestionSet("asked", passages, ())))
+
+
+def plugin(passages: Sequence[Passage]) -> CachedRetriever:
+    with patch.dict(os.environ, {"MRC_RETRIEVERS": "letters=tests.search_server:ByLetters"}):
+        return PluginSpec(name="plugin", entry="letters").make(Materials(QuestionSet("asked", passages, ())))
+
+
+ELSEWHERE = {"milvus": None, "http": http, "plugin": plugin}  # kinds that need more than doubles of models
+
+
 def _metered(double: type, *of: object) -> object:
     made = double()
     made.meter = Meter()
@@ -123,7 +157,8 @@ def makers() -> dict[str, Make]:
         **{make.__name__: make for make in (bm25, reference, windowed, sparse, reranked, kept)},
         **{f"dense {index}": partial(dense, index=index) for index in IndexKind},
         **{f"hybrid {fusion}": partial(hybrid, fusion=fusion) for fusion in Fusion},
-        **{f"{name} kind": partial(of_its_kind, kind=kind) for name, kind in kinds.items() if name != "milvus"},
+        **{f"{name} kind": partial(of_its_kind, kind=kind) for name, kind in kinds.items() if name not in ELSEWHERE},
+        **{f"{name} kind": make for name, make in ELSEWHERE.items() if make},
     }
 
 

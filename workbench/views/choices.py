@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, count
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import streamlit as st
 
@@ -34,9 +35,11 @@ from mrc_workbench.retrieval.comparison.first_stage import (
     WindowedBM25Spec,
 )
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.outside.plugins import plugins
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
 from mrc_workbench.workbench.views.forecasts import Expected, expected_on
@@ -106,6 +109,7 @@ def choices_for(data: StoredSet) -> Choices:
         specs[WORDS_NAME] = words
     if defaults.is_pretrained:
         specs[LSA_NAME] = lsa
+    specs |= _registered(specs)
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
@@ -132,6 +136,12 @@ def choices_for(data: StoredSet) -> Choices:
     if expected:
         first_picked = tuple(expected.starting(first_picked))
     return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
+
+
+def _registered(taken: Collection[str]) -> dict[str, Spec]:
+    """Return the retrievers that installed packages or the operator register, by name."""
+    names = {entry: free_name(entry, taken) for entry in plugins()}
+    return {name: PluginSpec(name=name, entry=entry) for entry, name in names.items()}
 
 
 def _without_need(options: SplitOptions, data: StoredSet) -> SplitOptions:
@@ -239,8 +249,13 @@ def _does(spec: Spec, choices: Choices) -> str:
             return word("method.milvus", does=mixed or _does(spec.local, choices))
         case TermSpec():
             return _terms(spec, choices.analyzer)
-    model = dict(spec).get("model")
-    told = {"model": _model(model, choices)} if model else {"parts": ", ".join(map(retriever_name, spec.parts))}
+    told = {"parts": ", ".join(map(retriever_name, spec.parts))}
+    if isinstance(spec, HttpSpec):
+        told = {"host": urlsplit(spec.url).netloc}
+    elif isinstance(spec, PluginSpec):
+        told = {"entry": spec.entry}
+    elif model := dict(spec).get("model"):
+        told = {"model": _model(model, choices)}
     kind = _late_kind(spec) if isinstance(spec, LateSpec) else spec.kind
     return word_or(f"method.{kind}", spec.kind, **told)
 

@@ -5,8 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from langchain_core.documents import Document
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.retrieval.outside.problems import OutsideError
@@ -36,10 +34,6 @@ def rows_and_scores(results: object, **how: Any) -> list[tuple[int, float]]:
     return [(row, score) for row, score in pairs if row >= 0]
 
 
-def node(text: str, score: float | None, **values: Any) -> NodeWithScore:
-    return NodeWithScore(node=TextNode(text=text, **values), score=score)
-
-
 SECOND_THEN_FIRST = [(1, 2.5), (0, 1.0)]
 
 
@@ -56,9 +50,6 @@ SECOND_THEN_FIRST = [(1, 2.5), (0, 1.0)]
         [{"_id": "b", "_score": 2.5}, {"_id": "copy of a", "_score": 1.0}],
         [{"text": TEXTS[1], "score": 2.5}, {"payload": {"doc_id": "a"}, "score": 1.0}],
         [Hit("b", 2.5), Hit("a", 1.0)],
-        [(Document(page_content="a chunk", metadata={"passage_id": "b"}), 2.5), (Document(page_content=TEXTS[0]), 1.0)],
-        [node("x", 2.5, id_="b"), node("y", 1.0, metadata={"doc_id": "a"})],
-        [node(TEXTS[1], 2.5), node(TEXTS[0], 1.0)],
     ],
 )
 def test_results_with_scores(results: object) -> None:
@@ -73,18 +64,12 @@ def test_results_with_scores(results: object) -> None:
         np.array(["b", "a"]),
         (id_ for id_ in "ba"),
         [TEXTS[1], f" {TEXTS[0]}"],
-        [Document(page_content="", id="b"), Document(page_content="", id="a")],
-        [node("x", None, id_="b"), node("y", 9.0, id_="a")],  # a score is missing
+        [{"id": "b", "score": None}, {"id": "a", "score": 9.0}],  # a score is missing
         [Raising(), {"id": "a"}],
     ],
 )
 def test_results_without_scores_keep_their_order(results: object) -> None:
     assert rows_and_scores(results) == [(1, 0.0), (0, -1.0)]
-
-
-def test_a_chunk_names_the_document_that_it_is_from() -> None:
-    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="b")}
-    assert rows_and_scores([node("a chunk", 0.5, relationships=source)]) == [(1, 0.5)]
 
 
 def test_numbers_name_passages() -> None:

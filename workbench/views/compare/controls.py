@@ -26,6 +26,7 @@ from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.milvus.retriever import Search
 from mrc_workbench.retrieval.trec import RunError
 from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand, without_plainest
+from mrc_workbench.workbench.views.compare import endpoint
 from mrc_workbench.workbench.views.leading import MEASURES, leading_name
 from mrc_workbench.workbench.views.names import base_name, model_label, retriever_name
 from mrc_workbench.workbench.views.resources.sets import question_set
@@ -69,7 +70,7 @@ def show_why(filters: Mapping[str, str]) -> None:
     change({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
 
-_ADDED_KINDS = ("dense", "sparse", "rerank", "run", "milvus")
+_ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
 
 
 def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
@@ -79,6 +80,8 @@ def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
         name = _add_run(choices, data)
     elif kind == "milvus":
         name = _add_milvus(choices, data)
+    elif kind == "http":
+        name = _add_http(choices, data)
     else:
         name = _add_model(kind, choices, data)
     if choices.added:
@@ -190,6 +193,14 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
     name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
     add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
     return name
+
+
+def _add_http(choices: Choices, data: StoredSet) -> str | None:
+    spec = endpoint.draw(data, lambda given: _free_name("http", given, choices))
+    if spec is None:
+        return None
+    add(data.fingerprint, spec)
+    return spec.name
 
 
 _ROUND = "picked_round"  # how often something else than a click changed what is picked

@@ -39,7 +39,8 @@ from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.passages import draw_style
 from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
 
-_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated")  # of an imported run
+_PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated", "rising_scores")  # of an imported run
+_NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever from outside
 _FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
 _CURVES_HEIGHT = 260
 
@@ -341,6 +342,14 @@ def _draw_cautions(view: ComparisonView) -> None:
             notes = result.notes  # see `retrieval.trec.run.Notes`
             told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
             told += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _PASSED_OVER if notes.get(key)]
+            st.caption(f"{name}: {' '.join(told)}")
+        elif latency := result.notes.get("latency"):  # see `retrieval.outside.adapt`
+            notes = result.notes
+            told = [word("outside.latency", p50=f"{latency['p50']:,.1f}", p95=f"{latency['p95']:,.1f}")]
+            example = plain(str(notes.get("unknown_example", "")))
+            told += [
+                word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in _NOTICED if notes.get(key)
+            ]
             st.caption(f"{name}: {' '.join(told)}")
     _draw_cut_off(view)
 

@@ -85,13 +85,8 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
         case DictionaryError():
             return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-    return (
-        *rooms,
-        f"embedding.{code}",
-        f"chat.{code}",
-        f"dictionary.{code}",
-        f"extra.{code}",
-    )  # read from disk, no room is known
+    rooms = (*rooms, f"outside.{code}", f"extra.{code}")
+    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
 
 
 def search_failure_text(error: Exception) -> str:

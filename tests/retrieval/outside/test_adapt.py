@@ -1,0 +1,196 @@
+"""A Python object is searched as it declares, measured once, and stored so that its results stay."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.analysis.recommendation import cost_of
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added
+from mrc_workbench.retrieval.comparison.recorded import store_measured
+from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
+from mrc_workbench.retrieval.outside.problems import OutsideError
+from mrc_workbench.retrieval.rankings import Rankings, top_k
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.search_server import scored
+
+QUERIES = texts_of(QUESTIONS)
+SET = small_set()
+Results = list[tuple[str, int]]
+
+
+class Single:
+    name = "Single"
+
+    def search(self, query: str, k: int) -> Results:
+        return scored(PASSAGES, query, k)
+
+
+class Batch:
+    name = "Batch"
+
+    def search(self, queries: list[str], k: int) -> list[Results]:
+        return [scored(PASSAGES, query, k) for query in queries]
+
+
+class Declared:
+    batched = True
+
+    def search(self, x, k):  # type: ignore[no-untyped-def]
+        return Batch().search(x, k)
+
+
+class Called:
+    def __call__(self, question: str, top_k: int = 10) -> Results:
+        return scored(PASSAGES, question, top_k)
+
+
+class OfThisProject:
+    name = "rows"
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        scores = [[dict(scored(PASSAGES, text, 5)).get(one.id, -np.inf) for one in PASSAGES] for text in questions]
+        return top_k(np.array(scores), k)
+
+
+def annotated(x: str, number: int) -> Results:
+    return scored(PASSAGES, x, number)
+
+
+def annotated_batch(x: Iterable[str], *, limit: int) -> list[Results]:
+    return [scored(PASSAGES, query, limit) for query in x]
+
+
+def without_k(text, language="ko"):  # type: ignore[no-untyped-def]
+    assert language == "ko"
+    return scored(PASSAGES, text, 100)
+
+
+ITEMS: list[Any] = [Single(), Batch(), Declared(), Called(), OfThisProject(), annotated, annotated_batch, without_k]
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_every_way_of_searching_finds_the_same(item: Any) -> None:
+    expected = as_retriever(Single(), SET).search(QUERIES, 3)
+    retriever = as_retriever(item, SET)
+    found = retriever.search(QUERIES, 3)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    assert retriever.measured_seconds > 0
+    assert retriever.notes["latency"].keys() == {"mean", "p50", "p95"}
+
+
+def test_names() -> None:
+    assert [as_retriever(item, SET).name for item in (Single(), Declared(), annotated)] == [
+        "Single",
+        "Declared",
+        "annotated",
+    ]
+    assert as_retriever(Single(), SET, name="Mine").name == "Mine"
+
+
+def test_an_unclear_search_is_not_called_to_find_out() -> None:
+    def unclear(x, k):  # type: ignore[no-untyped-def]
+        raise AssertionError
+
+    with pytest.raises(OutsideError, match="one query or several") as error:
+        as_retriever(unclear, SET)
+    assert error.value.code == "outside_signature"
+    assert as_retriever(lambda x, k: scored(PASSAGES, x, k), SET, batched=False).search(QUERIES, 1).indices[0, 0] >= 0
+
+
+@pytest.mark.parametrize("item", [3, "a module:Name", Single, object()])
+def test_what_cannot_be_searched_is_refused(item: object) -> None:
+    with pytest.raises(OutsideError) as error:
+        as_retriever(item, SET)
+    assert error.value.code == "outside_kind"
+
+
+def failing(query: str, k: int) -> Results:
+    raise KeyError(k)
+
+
+def always(results: object, *, batched: bool = False) -> Callable[..., object]:
+    """Return a search that answers everything with the same."""
+
+    def one(query: str) -> object:
+        return results if query else None
+
+    def several(queries: list[str]) -> object:
+        return results if queries else None
+
+    return several if batched else one
+
+
+@pytest.mark.parametrize(
+    ("item", "code"),
+    [
+        (failing, "outside_raised"),
+        (always([], batched=True), "outside_batch"),
+        (always(iter([]), batched=True), "outside_batch"),
+        (always([]), "outside_empty"),
+        (always(["zzz", "yyy"]), "outside_ids"),
+        (always([("p1", float("nan"))]), "outside_score"),
+        (always(None), "outside_results"),
+        (always(Rankings.of_nothing(1, 1), batched=True), "outside_rankings"),
+        (always(Rankings(np.full((6, 1), 99), np.ones((6, 1))), batched=True), "outside_rankings"),
+    ],
+)
+def test_a_failure_has_a_reason_and_no_score(item: Callable[..., object], code: str) -> None:
+    with pytest.raises(OutsideError) as error:
+        measure(item, SET, 2)
+    assert error.value.code == code
+
+
+def test_one_question_may_find_nothing() -> None:
+    assert as_retriever(always(["zzz"]), SET).search(["what"], 2).indices.tolist() == [[-1, -1]]
+
+
+def test_queries_run_at_a_time() -> None:
+    together = threading.Barrier(2, timeout=30)
+
+    def search(query: str, k: int) -> Results:
+        together.wait()
+        return scored(PASSAGES, query, k)
+
+    found = as_retriever(search, SET, concurrency=2).search(QUERIES, 3)
+    np.testing.assert_array_equal(found.indices, as_retriever(Single(), SET).search(QUERIES, 3).indices)
+
+
+def test_a_class_is_asked_for_no_more_passages_than_there_are() -> None:
+    asked = list[int]()
+
+    def search(query: str, k: int) -> Results:
+        asked.append(k)
+        return scored(PASSAGES, query, k)
+
+    as_retriever(search, SET).search(QUERIES[:1], 10**9)
+    assert asked == [len(PASSAGES)]
+
+
+def test_what_was_measured_is_stored_with_its_latency() -> None:
+    def search(query: str, k: int) -> Results:
+        return [*scored(PASSAGES, query, k), ("zzz", 0)]
+
+    part = QuestionSet(SET.name, SET.passages, SET.questions[:3])
+    measured = measure(search, part, 5, name="Mine")
+    spec = store_measured(measured, SET)
+    assert added(SET.fingerprint) == [spec]
+    (result,) = compare(Experiment(data="x", retriever=(spec,)), part).results
+    assert result.rankings is not None
+    np.testing.assert_array_equal(result.rankings.indices[:, :5], measured.rankings.indices)
+    assert result.imported
+    assert result.notes["unknown_passages"] == 3
+    assert result.build_seconds == result.figures.get("build_seconds", 0.0) or "build_seconds" not in result.figures
+    assert result.query_seconds == pytest.approx(3 * measured.seconds_per_query)
+    assert cost_of(result).milliseconds == pytest.approx(1000 * measured.seconds_per_query)
+
+
+def test_measuring_again_under_the_same_name_replaces_what_was_stored() -> None:
+    store_measured(measure(Single(), SET, 5), SET)
+    again = store_measured(measure(annotated, SET, 2, name="Single"), SET)
+    assert added(SET.fingerprint) == [again]

@@ -1,0 +1,246 @@
+"""A search engine behind HTTP, by a strict server: what it is sent, what is refused, what a hostile one may do."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+from mrc_workbench.data.workspace import acting_as, user_of
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec
+from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.outside import http_search
+from mrc_workbench.retrieval.outside.adapt import as_retriever
+from mrc_workbench.retrieval.outside.problems import OutsideError
+from mrc_workbench.retrieval.outside.request import PRESETS, Request
+from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
+from tests.search_server import Answer, SearchServer, scored, searching
+
+QUERIES = texts_of(QUESTIONS)
+BODY = '{"query": "{query}", "k": {k}}'
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+def server() -> Iterator[SearchServer]:
+    with searching(PASSAGES) as serving:
+        yield serving
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_search.time, "sleep", lambda _: None)
+
+
+def spec_of(server: SearchServer, **changes: Any) -> HttpSpec:
+    values: dict[str, Any] = {
+        "name": "Theirs",
+        "url": f"{server.address}/search",
+        "body": BODY,
+        "headers": {"x-tenant": "tests"},
+        "ids": "hits.hits[*]._id",
+        "scores": "hits.hits[*]._score",
+        **changes,
+    }
+    return HttpSpec(**values)
+
+
+def failure(spec: HttpSpec) -> OutsideError:
+    (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
+    assert result.scores is None
+    assert isinstance(result.error, OutsideError)
+    return result.error
+
+
+def test_it_is_compared_like_any_other(server: SearchServer) -> None:
+    spec = spec_of(server)
+    (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
+    expected = as_retriever(lambda query, k: scored(PASSAGES, query, k), small_set()).search(QUERIES, 5)
+    assert result.rankings is not None
+    np.testing.assert_array_equal(result.rankings.indices, expected.indices)
+    assert result.query_seconds > 0
+    assert result.notes["latency"]["p95"] >= result.notes["latency"]["p50"] > 0
+    sent = [json.loads(body) for _, _, body in server.requests]
+    assert sorted(one["query"] for one in sent) == sorted(QUERIES)
+    assert {one["k"] for one in sent} == {len(PASSAGES)}
+
+
+def test_results_are_cached_until_the_version_changes(server: SearchServer) -> None:
+    for spec in (spec_of(server), spec_of(server), spec_of(server, version="2"), spec_of(server, version="2")):
+        compare(Experiment(data="x", retriever=(spec,)), small_set())
+    assert len(server.requests) == 2 * len(QUERIES)
+
+
+def test_get_and_results_without_scores(server: SearchServer) -> None:
+    url = f"{server.address}/search?q={{query}}&k={{k}}"
+    spec = spec_of(server, url=url, method="GET", body="", headers={}, scores="")
+    rankings = spec.make(Materials(small_set())).search(["서울 & 한강?", "가을 #1"], 3)
+    assert rankings.scores[0].tolist() == [0.0, -1.0, -2.0]
+    targets = {target for _, target, _ in server.requests}
+    assert targets == {f"/search?q={quote(text)}&k=3" for text in ("서울 & 한강?", "가을 #1")}
+
+
+@pytest.mark.parametrize("query", ['"}, "size": 9, "x": {"', "{k}", "{query}", "\\", "줄\n바꿈", "\ud800"])
+def test_a_query_stays_within_its_string(query: str) -> None:
+    sent = json.loads(
+        Request("http://x", body='{"a": ["{query}", "{k} of {query}"], "k": {k}}').content_for(query, 7) or b""
+    )
+    assert sent == {"a": [query, f"7 of {query}"], "k": 7}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_presets_can_be_sent(preset: str) -> None:
+    known = PRESETS[preset]
+    spec = HttpSpec(name="x", url=known.url, method=known.method, body=known.body, ids=known.ids, scores=known.scores)
+    assert "{" not in spec.request.url_for("a", 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"url": "ftp://x/{query}"}, "http://"),
+        ({"url": "http://user:word@x/"}, "password"),
+        ({"url": "http://{query}.x/"}, "after the host"),
+        ({"url": "http://x y/"}, "http://"),
+        ({"body": "{}"}, "must hold {query}"),
+        ({"body": "{query}"}, "must be JSON"),
+        ({"body": "[" * 100_000}, "must be JSON"),
+        ({"method": "GET"}, "method POST"),
+        ({"method": "DELETE"}, "'GET' or 'POST'"),
+        ({"ids": "hits[*"}, "JMESPath"),
+        ({"scores": "]"}, "JMESPath"),
+        ({"headers": {"Authorization": "Bearer x"}}, "secret_headers"),
+        ({"headers": {"X-API-Key": "x"}}, "secret_headers"),
+        ({"headers": {"a\nb": "x"}}, "printable"),
+        ({"headers": {"a": "x\r\ny: z"}}, "printable"),
+        ({"secret_headers": {"x-key": "AWS_SECRET_ACCESS_KEY"}}, "MRC_SECRET_"),
+        ({"timeout": 0}, "greater than 0"),
+        ({"concurrency": 1000}, "less than or equal to 64"),
+    ],
+)
+def test_a_wrong_spec_is_refused(server: SearchServer, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
+        spec_of(server, **changes)
+    assert says in str(error.value)
+    assert not server.requests
+
+
+def test_a_path_may_give_whole_results(server: SearchServer) -> None:
+    expected = spec_of(server).make(Materials(small_set())).search(QUERIES, 3)
+    found = spec_of(server, ids="hits.hits", scores="").make(Materials(small_set())).search(QUERIES, 3)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_a_table_is_a_body_too() -> None:
+    spec = HttpSpec.model_validate(
+        {"name": "x", "url": "http://x/", "ids": "ids", "body": {"query": "{query}", "size": "{k}"}}
+    )
+    assert json.loads(spec.request.content_for("a", 3) or b"") == {"query": "a", "size": 3}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ({"headers": {}}, "outside_status", "status 403: "),
+        ({"url_path": "/other"}, "outside_status", "no such index"),
+        ({"body": '{"query": "{query}"}'}, "outside_status", "expected query and k"),
+        ({"body": '{"query": "{query}", "k": "{k} hits"}'}, "outside_status", "k a number"),
+        ({"ids": "hits.total"}, "outside_path", "the answer has hits"),
+        ({"ids": "hits.hits[*].wrong", "scores": ""}, "outside_empty", "no results"),
+        ({"ids": "hits.hits[*].wrong"}, "outside_lengths", "0 ids"),
+        ({"ids": "sum(hits)"}, "outside_path", "cannot be applied"),
+        ({"scores": "hits.hits[*]._id"}, "outside_score", "not a finite number"),
+    ],
+)
+def test_a_strict_server_and_a_wrong_path(server: SearchServer, changes: dict[str, Any], code: str, says: str) -> None:
+    if path := changes.pop("url_path", ""):
+        changes = {"url": f"{server.address}{path}"}
+    error = failure(spec_of(server, **changes))
+    assert (error.code, says in str(error)) == (code, True), str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ((200, JSON, b"<html>"), "outside_not_json"),
+        ((200, JSON, b'{"hits": '), "outside_not_json"),
+        ((200, JSON, b""), "outside_not_json"),
+        ((200, JSON, b"[" * 200_000), "outside_not_json"),
+        ((200, JSON, b"\xff\xfe\x00"), "outside_not_json"),
+        ((200, {**JSON, "content-encoding": "gzip"}, b"no gzip"), "outside_not_json"),
+        ((200, {**JSON, "content-encoding": "gzip"}, gzip.compress(b" " * 50_000_000)), "outside_too_large"),
+        ((200, JSON, b" " * (http_search.MOST_BYTES + 1)), "outside_too_large"),
+        ((200, JSON, b"[]"), "outside_path"),
+        ((200, JSON, b"null"), "outside_path"),
+        ((200, JSON, b'{"hits": {"hits": [{"_id": "other", "_score": 1}]}}'), "outside_ids"),
+        ((200, JSON, b'{"hits": {"hits": [{"_id": "p1", "_score": NaN}]}}'), "outside_score"),
+        ((200, JSON, b'{"hits": {"hits": [{"_id": true, "_score": 1}]}}'), "outside_results"),
+        ((302, {"location": "http://169.254.169.254/"}, b""), "outside_redirected"),
+        ((204, {}, b""), "outside_status"),
+        ((500, JSON, b"{}"), "outside_status"),
+        ((503, JSON, b"{}"), "outside_status"),
+    ],
+)
+def test_a_hostile_answer_is_a_failure_with_a_reason(server: SearchServer, answer: Answer, code: str) -> None:
+    server.instead = lambda *_: answer
+    assert failure(spec_of(server, concurrency=1)).code == code
+
+
+def test_ids_that_are_numbers() -> None:
+    passages = [passage.__class__(str(row), passage.text) for row, passage in enumerate(PASSAGES)]
+    questions = small_set().__class__("numbers", passages, ())
+    with searching(passages) as server:
+        server.instead = lambda *_: (200, JSON, b'{"hits": {"hits": [{"_id": 3, "_score": 1e2}]}}')
+        rankings = spec_of(server).make(Materials(questions)).search(["a", "b"], 2)
+    assert rankings.indices.tolist() == [[3, -1], [3, -1]]
+
+
+def test_a_passing_fault_is_tried_again(server: SearchServer) -> None:
+    busy = [True, True]
+
+    def answer(target: str, body: bytes) -> Answer:
+        if busy:
+            busy.pop()
+            return 503, {"retry-after": "0"}, b""
+        return 200, JSON, b'{"hits": {"hits": [{"_id": "p1", "_score": 1}]}}'
+
+    server.instead = answer
+    assert spec_of(server, concurrency=1).make(Materials(small_set())).search(["a"], 1).indices.tolist() == [[0]]
+
+
+def test_a_refused_connection(server: SearchServer) -> None:
+    assert failure(spec_of(server, url="http://127.0.0.1:1/{query}")).code == "outside_unreachable"
+
+
+def test_an_answer_that_takes_too_long(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(http_search.time, "perf_counter", lambda: next(times))
+    error = failure(spec_of(server, concurrency=1))
+    assert (error.code, error.details["seconds"]) == ("outside_timeout", "10")
+
+
+def test_a_secret_is_sent_and_never_shown(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.wants = "Bearer s3cret-value"
+    spec = spec_of(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})
+    error = failure(spec)
+    assert (error.code, error.details["variable"]) == ("outside_secret_missing", "MRC_SECRET_TESTS")
+    monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer another-value")
+    assert "another-value" not in f"{failure(spec).as_dict()}"
+    monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer s3cret-value")
+    (result,) = compare(Experiment(data="x", retriever=(spec,)), small_set()).results
+    assert result.scores
+    assert "s3cret" not in spec.model_dump_json()
+
+
+def test_where_people_sign_in(server: SearchServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_SECRET_TESTS", "Bearer s3cret-value")
+    with acting_as(user_of("https://issuer", "someone")):
+        assert failure(spec_of(server)).code == "outside_address_refused"
+        monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
+        assert failure(spec_of(server, secret_headers={"x-key": "MRC_SECRET_TESTS"})).code == "outside_secret_refused"
+    assert not server.requests

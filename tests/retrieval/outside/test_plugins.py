@@ -1,0 +1,119 @@
+"""Retrievers that the operator registers: by entry point or environment variable, never by a name in a file."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.outside_specs import PluginSpec
+from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.outside import plugins as registered
+from mrc_workbench.retrieval.outside.plugins import Plugin, plugins
+from mrc_workbench.retrieval.outside.problems import OutsideError
+from tests.doubles import small_set
+
+CODE = """
+class ByLetters:
+    name = "letters"
+    def __init__(self, passages, weight=1.0):
+        self.passages, self.weight = passages, weight
+    def search(self, query, k):
+        shared = [(one.id, self.weight * len({*query} & {*one.text})) for one in self.passages]
+        return [pair for pair in shared if pair[1]]
+
+def first(passages):
+    return lambda query, k: [passages[0].id]
+
+class ready:
+    def search(self, query, k):
+        return ["p2"]
+ready = ready()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "their_search.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MRC_RETRIEVERS", "letters=their_search:ByLetters, their_search:first,their_search:ready")
+    yield tmp_path
+    sys.modules.pop("their_search", None)
+    registered._installed.cache_clear()
+
+
+def install(folder: Path, version: str) -> None:
+    """Install a distribution that registers a retriever, as pip does."""
+    info = folder / "their_search-1.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: their-search\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text("[mrc_workbench.retrievers]\npackaged = their_search:ByLetters\n")
+    registered._installed.cache_clear()
+
+
+def test_names_and_objects_of_the_variable() -> None:
+    assert [*plugins()] == ["letters", "first", "ready"]
+    assert "their_search" not in sys.modules  # listing runs no code
+
+
+def test_a_factory_with_options_and_a_ready_object_are_compared() -> None:
+    specs = (
+        PluginSpec(name="Theirs", entry="letters", options={"weight": 2.5}),
+        PluginSpec(name="First", entry="first"),
+        PluginSpec(name="Ready", entry="ready"),
+    )
+    comparison = compare(Experiment(data="x", retriever=specs), small_set())
+    assert [result.error for result in comparison.results] == [None] * 3
+    assert comparison.scores["Theirs"].means()["hit@1"] > 0.5
+    assert comparison.rankings["Theirs"].scores[0, 0] % 2.5 == 0
+    assert (comparison.rankings["Ready"].indices[:, 0] == 1).all()
+
+
+def test_an_installed_package_is_listed_and_run(folder: Path) -> None:
+    install(folder, "1.2")
+    assert plugins()["packaged"] == Plugin("packaged", "their_search", "ByLetters", "their-search", "1.2")
+    comparison = compare(Experiment(data="x", retriever=(PluginSpec(name="P", entry="packaged"),)), small_set())
+    assert comparison.scores["P"].means()["hit@1"] > 0.5
+
+
+def test_the_key_changes_with_version_options_and_code(folder: Path) -> None:
+    def key(**options: float) -> str:
+        return PluginSpec(name="P", entry="packaged", options=options).make(Materials(small_set())).key
+
+    install(folder, "1")
+    keys = [key(), key(weight=2.0)]
+    install(folder, "2")
+    keys.append(key())
+    (folder / "their_search.py").write_text(CODE + "\n# changed\n")
+    keys.append(key())
+    assert len({*keys}) == 4
+    assert key() == keys[-1]
+
+
+@pytest.mark.parametrize(
+    ("entry", "options", "code"),
+    [
+        ("their_search:ByLetters", {}, "outside_plugin_unknown"),
+        ("os:system", {}, "outside_plugin_unknown"),
+        ("nothing", {}, "outside_plugin_unknown"),
+        ("letters", {"wrong": 1}, "outside_plugin_failed"),
+        ("ready", {"weight": 1}, "outside_plugin_options"),
+        ("missing", {}, "outside_plugin_failed"),
+        ("gone", {}, "outside_plugin_failed"),
+        ("exits", {}, "outside_plugin_failed"),
+    ],
+)
+def test_a_failure_has_a_reason(
+    entry: str, options: dict[str, int], code: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "exits_on_import.py").write_text("raise OSError('no licence')")
+    also = "letters=their_search:ByLetters,missing=their_search:Nothing,gone=no_such_module:X,exits=exits_on_import:X"
+    monkeypatch.setenv("MRC_RETRIEVERS", f"{also},their_search:ready,broken entry")
+    (result,) = compare(
+        Experiment(data="x", retriever=(PluginSpec(name="P", entry=entry, options=options),)), small_set()
+    ).results
+    assert isinstance(result.error, OutsideError)
+    assert result.error.code == code
+    assert ("broken entry" in str(result.error)) == (code == "outside_plugin_unknown")

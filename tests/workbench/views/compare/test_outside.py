@@ -1,0 +1,184 @@
+"""Retrievers from outside on the Compare page: an HTTP endpoint is entered, tried and added; registered ones listed."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.workspace import user_of
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
+from mrc_workbench.retrieval.comparison.recorded import store_measured
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.outside.adapt import measure
+from mrc_workbench.workbench.views.choices import choices_for, method_line
+from tests.doubles import PASSAGES, small_set
+from tests.search_server import ByLetters, SearchServer, scored, searching
+from tests.workbench.views.compare.worlds import page, press
+from tests.workbench.views.driving import opened, run, texts
+
+pytestmark = pytest.mark.usefixtures("started")
+
+
+@pytest.fixture
+def server() -> Iterator[SearchServer]:
+    with searching(PASSAGES) as serving:
+        yield serving
+
+
+def form(server: SearchServer) -> AppTest:
+    """Open the form and fill it in for the server, which takes a GET request without headers."""
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value("http")
+    run(app)
+    app.segmented_control(key="http_method_plain").set_value("GET")
+    run(app)
+    app.text_input(key="http_url_plain").set_value(f"{server.address}/search?q={{query}}&k={{k}}")
+    app.text_input(key="http_ids_plain").set_value("hits.hits[*]._id")
+    app.text_input(key="http_scores_plain").set_value("hits.hits[*]._score")
+    return run(app)
+
+
+def test_an_endpoint_is_tried_with_a_question_and_added(
+    data: StoredSet, server: SearchServer, started: list[Experiment]
+) -> None:
+    app = press(form(server), "http_try")
+    assert not app.error
+    question = small_set().questions[0].text
+    expected = scored(PASSAGES, question, 5)
+    (shown,) = [one.value for one in app.dataframe if "passage" in one.value.columns]
+    assert shown[["id", "score"]].to_records(index=False).tolist() == expected
+    assert len(server.requests) == 1
+    assert added(data.fingerprint) == []
+    app = press(app, "http_add")
+    (spec,) = added(data.fingerprint)
+    assert isinstance(spec, HttpSpec)
+    assert spec.name == f"HTTP · {server.address.removeprefix('http://')}"
+    assert app.query_params["retrievers"] == f"BM25|{spec.name}"
+    assert [one.name for one in started[-1].retriever] == ["BM25", spec.name]
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("url", "search.example.org", "must begin with http://"),
+        ("url", "http://127.0.0.1:1/{query}", "Cannot connect"),
+        ("url", "http://127.0.0.1:1/", "Put {query} into the address"),
+        ("ids", "hits[", "not a JMESPath expression"),
+        ("ids", "", "not a JMESPath expression"),
+        ("ids", "hits.total", "gives no list. The answer has: hits"),
+    ],
+)
+def test_the_precise_error_is_shown(server: SearchServer, field: str, value: str, says: str) -> None:
+    app = form(server)
+    app.text_input(key=f"http_{field}_plain").set_value(value)
+    app = press(run(app), "http_try")
+    (error,) = app.error
+    assert says in error.value.replace("\\", "")
+    assert not app.exception
+
+
+def test_the_strict_server_says_why(server: SearchServer) -> None:
+    app = form(server)
+    app.text_input(key="http_url_plain").set_value(f"{server.address}/search?query={{query}}")
+    app = press(run(app), "http_try")
+    (error,) = app.error
+    assert "returned status 400" in error.value
+    assert "expected q and k" in error.value
+
+
+def test_unknown_ids_are_said(server: SearchServer) -> None:
+    server.instead = lambda *_: (200, {}, b'{"hits": {"hits": [{"_id": "doc-*1*", "_score": 1}]}}')
+    app = press(form(server), "http_try")
+    (warning,) = [one.value.replace("\\", "") for one in app.warning if "doc" in one.value]
+    assert "1 of 1 ids are not in this dataset, for example doc-*1*. Its ids are like p1." in warning
+
+
+def test_the_presets_fill_the_form(server: SearchServer) -> None:
+    app = form(server)
+    app.selectbox(key="http_preset").set_value("elasticsearch")
+    run(app)
+    assert "_search" in app.text_input(key="http_url_elasticsearch").value
+    assert '"match"' in app.text_area(key="http_body_elasticsearch").value
+    assert app.text_input(key="http_ids_elasticsearch").value == "hits.hits[*]._id"
+
+
+def test_a_secret_is_named_by_its_variable(
+    data: StoredSet, server: SearchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.wants = "Bearer s3cret-value"
+    monkeypatch.setenv("MRC_SECRET_TESTS", server.wants)
+    app = form(server)
+    app.text_input(key="http_header_plain").set_value("x-key")
+    app.text_input(key="http_variable_plain").set_value("MRC_SECRET_TESTS")
+    app = press(run(app), "http_try")
+    assert not app.error
+    press(app, "http_add")
+    assert [dict(spec)["secret_headers"] for spec in added(data.fingerprint)] == [{"x-key": "MRC_SECRET_TESTS"}]
+
+
+def test_users_of_a_server_enter_no_address_unless_the_operator_lets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_USER", user_of("https://issuer", "someone"))
+    keep(small_set())
+    app = opened(page, retrievers="BM25")
+    app.selectbox(key="add_kind").set_value("http")
+    run(app)
+    assert "http_add" not in [button.key for button in app.button]
+    assert any("administrator" in info.value for info in app.info)
+    monkeypatch.setenv("MRC_USER_ADDRESSES", "1")
+    run(app)
+    assert "http_add" in [button.key for button in app.button]
+    assert "http_variable_plain" not in [one.key for one in app.text_input]
+
+
+def compared(data: StoredSet, spec: Spec) -> AppTest:
+    """Keep the comparison of BM25 with a retriever, and open it."""
+    names = ["BM25", spec.name]
+    experiment = choices_for(data).experiment(data, names, Part.ALL)
+    keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
+    return opened(page, retrievers="|".join(names))
+
+
+class WithUnknown(ByLetters):
+    def search(self, query: str, k: int) -> list[tuple[str, int]]:
+        return [*super().search(query, k), ("zzz", 0)]
+
+
+def answers_ids(passages: Sequence[Passage]) -> WithUnknown:
+    return WithUnknown(passages)
+
+
+def test_a_registered_retriever_is_listed_and_its_results_are_shown(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRC_RETRIEVERS", f"Theirs={__name__}:answers_ids,BM25={__name__}:answers_ids")
+    choices = choices_for(data)
+    assert choices.specs["Theirs"] == PluginSpec(name="Theirs", entry="Theirs")
+    assert choices.specs["BM25 (2)"] == PluginSpec(name="BM25 (2)", entry="BM25")
+    assert "Theirs" not in choices.first_picked
+    assert method_line(choices.specs["Theirs"], choices) == "Theirs: a retriever installed here (Theirs)"
+    said = texts(compared(data, choices.specs["Theirs"]))
+    assert "Half of the requests took" in said
+    assert "Results that are not in this dataset: 6 (for example zzz)" in said
+
+
+def test_what_python_measured_is_shown_with_its_latency(data: StoredSet) -> None:
+    spec = store_measured(measure(ByLetters(PASSAGES), small_set(), name="Mine"), small_set())
+    app = compared(data, spec)
+    (table,) = [one.value for one in app.dataframe if "per_question" in one.value.columns and "recall@1" in one.value]
+    assert table.set_index("retriever")["per_question"].notna().all()
+
+
+@pytest.mark.slow
+def test_a_langchain_retriever_on_the_page(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_RETRIEVERS", "LangChain=tests.retrieval.outside.test_libraries:Letters.for_passages")
+    app = compared(data, choices_for(data).specs["LangChain"])
+    assert "LangChain" in app.pills[0].value
+    assert not app.error
