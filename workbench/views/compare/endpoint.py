@@ -36,6 +36,7 @@ def draw(data: StoredSet, free_name: Callable[[str], str]) -> HttpSpec | None:
     questions = question_set(data.key).questions
     usual = questions[0].text if questions else ""
     question = st.text_input(word("outside.question"), usual, key=f"http_question_{data.key}")
+    outcome = st.container()  # above the buttons: what comes below them is out of sight in the popover
     with st.container(horizontal=True):
         tries = st.button(word("outside.try_it"), icon=":material/play_arrow:", key="http_try")
         adds = st.button(word("compare.add_this"), type="primary", key="http_add")
@@ -45,17 +46,19 @@ def draw(data: StoredSet, free_name: Callable[[str], str]) -> HttpSpec | None:
         spec = _spec(values, free_name)
         if adds:
             return spec
-        with st.spinner(word("outside.trying"), show_time=True):
+        with outcome, st.spinner(word("outside.trying"), show_time=True):
             hits, seconds = _preview(spec, data, question)
     except Failure as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
+        outcome.error(plain(failure_text(error)), icon=":material/error:")
         return None
-    _draw_hits(hits, seconds, data)
+    with outcome:
+        _draw_hits(hits, seconds, data)
     return None
 
 
 def _draw_fields() -> dict[str, Any]:
-    preset = st.selectbox(
+    engine, called = st.columns(2)
+    preset = engine.selectbox(
         word("outside.preset"), [*PRESETS], format_func=lambda one: word(f"outside.preset_{one}"), key="http_preset"
     )
     known = PRESETS[preset]
@@ -64,7 +67,9 @@ def _draw_fields() -> dict[str, Any]:
         label = word(f"outside.{name}")
         return st.text_input(label, value, key=f"http_{name}_{preset}", **look).strip()
 
-    values: dict[str, Any] = {"name": text("name")}
+    values: dict[str, Any] = {}
+    with called:
+        values["name"] = text("name", placeholder=word("outside.name_example"))
     values["url"] = text("url", known.url, help=word("outside.url_help"))
     methods = ["POST", "GET"]
     values["method"] = st.segmented_control(

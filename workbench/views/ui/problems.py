@@ -85,7 +85,9 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
         case DictionaryError():
             return (f"dictionary.{code}",)
     rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
-    rooms = (*rooms, f"outside.{code}", f"extra.{code}")
+    if code.startswith("outside_"):
+        return (f"outside.{code}",)
+    rooms = (*rooms, f"extra.{code}")
     return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
 
 

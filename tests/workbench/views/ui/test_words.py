@@ -21,6 +21,7 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.outside.problems import OutsideError
 from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
 from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text, search_failure_text
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, particle, plain, plain_number
@@ -196,6 +197,7 @@ def test_an_error_carries_the_rows_behind_it() -> None:
         ("models/llm", "chat", EndpointError),
         ("labs/language", "language", LanguageError),
         ("labs/reading", "reading", ReadingError),
+        ("retrieval/outside", "outside", OutsideError),
     ],
 )
 def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words: str, kind: type[Failure]) -> None:
