@@ -115,7 +115,7 @@ class ResultReader:
             return False
         return scores[0] < scores[-1] and scores == sorted(scores)
 
-    def _hit(self, item: object) -> Hit:
+    def _hit(self, item: Any) -> Hit:
         score = None
         if isinstance(item, list | tuple) and len(item) == 2:
             item, score = item[0], _number(item[1])
@@ -130,11 +130,11 @@ class ResultReader:
                 return Hit(self._question_set.passages.ids[row], row, score)
         return Hit(shortened([*ids, *texts][0]), NOT_FOUND, score)
 
-    def _references(self, item: object) -> tuple[list[str], list[str]]:
+    def _references(self, item: Any) -> tuple[list[str], list[str]]:
         """Return the ids and the texts that may name the passage of a result."""
         if isinstance(item, str):
             return [item], [item]
-        if isinstance(item, Integral) and not isinstance(item, bool):
+        if _is_id(item):
             return [str(item)], []
         levels = [item, *_nested(item)]
         id_keys = (self._id_key,) if self._id_key else ID_KEYS
@@ -156,7 +156,7 @@ class ResultReader:
         return {composed(text): row for row, text in reversed(list(enumerate(texts)))}
 
 
-def _items(results: object) -> Iterator[object]:
+def _items(results: Any) -> Iterator[object]:
     """Yield the results of one query, whatever holds them."""
     if hasattr(results, "columns") and hasattr(results, "to_dict"):
         yield from results.to_dict("records")
@@ -212,15 +212,15 @@ def _first(item: object, keys: Iterable[str]) -> Any:
     return next((value for key in keys if (value := _value(item, key)) is not None), None)
 
 
-def _is_id(value: object) -> bool:
+def _is_id(value: Any) -> bool:
     return isinstance(value, str | Integral) and not isinstance(value, bool)
 
 
-def _number(value: object) -> float | None:
+def _number(value: Any) -> float | None:
     """Return a score as float32 holds it; None stays None."""
     if value is None:
         return None
-    if isinstance(value, Real) and not isinstance(value, bool):
+    if not isinstance(value, bool) and isinstance(value, Real):
         with np.errstate(over="ignore"):
             score = float(np.float32(value))
         if np.isfinite(score):

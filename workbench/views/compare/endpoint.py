@@ -65,7 +65,7 @@ def _draw_fields() -> dict[str, Any]:
 
     def text(name: str, value: str = "", **look: Any) -> str:
         label = word(f"outside.{name}")
-        return st.text_input(label, value, key=f"http_{name}_{preset}", **look).strip()
+        return str(st.text_input(label, value, key=f"http_{name}_{preset}", **look)).strip()
 
     values: dict[str, Any] = {}
     with called:
