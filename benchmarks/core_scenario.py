@@ -71,6 +71,7 @@ def main() -> None:
     timed("read", _read_files)
     timed("compare", _compare)
     _check_results()
+    timed("api", _use_the_api)
     _check_modules()
     sys.stdout.write(json.dumps(seconds) + "\n")
 
@@ -149,6 +150,18 @@ def _check_results() -> None:
     _require("Imported" in Path("result/report.html").read_text(encoding="utf-8"), "the report lacks a retriever")
     with Path("result/questions.csv").open(encoding="utf-8-sig", newline="") as file:
         _require(len(list(csv.DictReader(file))) == len(QUESTIONS), "questions.csv lacks questions")
+
+
+def _use_the_api() -> None:
+    import mrc_workbench as mrc
+
+    result = mrc.compare(mrc.load("questions.csv"), ["bm25", "run.trec"], progress=False)
+    table = result.table(["RR@10", "AP"])
+    _require(table.loc["run", ["RR@10", "AP"]].tolist() == [0.5, 0.5], table)  # one relevant passage, always second
+    p = mrc.significance(result, "RR@10", baseline="run")["p"].tolist()
+    _require(len(p) == 1 and abs(p[0] - 2 / 64) < 1e-9, p)
+    _require("<table" in result._repr_html_(), "no table for notebooks")
+    _require(result.key in mrc.comparisons().index, "the comparison is not stored")
 
 
 def _check_modules() -> None:

@@ -21,10 +21,9 @@ from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, Unknow
 from cyclopts.help import HelpPanel, PlainFormatter
 
 from mrc_workbench.data.extras import naming_extras
-from mrc_workbench.data.interrupts import raise_on_ctrl_c
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.startup import let_idle_threads_sleep, raise_on_ctrl_c
 from mrc_workbench.data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
-from mrc_workbench.data.threads import let_idle_threads_sleep
 from mrc_workbench.data.workspace import error_message
 
 if TYPE_CHECKING:

@@ -177,7 +177,7 @@ def run_in(python: Path, folder: Path, *words: str) -> "subprocess.CompletedProc
 def test_core_reads_compares_and_tests_without_extras(python_with: Callable[[str], Path], tmp_path: Path) -> None:
     done = run_in(python_with(""), tmp_path, str(PROJECT / "benchmarks" / "core_scenario.py"), str(tmp_path / "new"))
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout.splitlines()[-1]).keys() == {"import", "write", "read", "compare"}
+    assert json.loads(done.stdout.splitlines()[-1]).keys() == {"import", "write", "read", "compare", "api"}
 
 
 @pytest.mark.parametrize(("extra", "serves"), SERVED.items(), ids=[extra or "core" for extra in SERVED])

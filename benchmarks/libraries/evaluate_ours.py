@@ -2,18 +2,11 @@
 
 import json
 import sys
-from pathlib import Path
 
-from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.retrieval.evaluation.measures import evaluate
-from mrc_workbench.retrieval.evaluation.significance import pair_tests, question_groups
-from mrc_workbench.retrieval.trec import read_run
+import mrc_workbench as mrc
 
 if __name__ == "__main__":
-    data = read_file(Path(sys.argv[1])).question_set
-    runs = {"a": sys.argv[2], "b": sys.argv[3]}
-    scores = {name: evaluate(read_run(Path(run), data)[0], data, (10,)) for name, run in runs.items()}
-    means = {name: one.means() for name, one in scores.items()}
-    metrics = {name: [means[name][metric] for metric in ("ndcg@10", "recall@10", "mrr@10")] for name in runs}
-    (test,) = pair_tests(scores, ["ndcg@10"], question_groups(data))
-    print(json.dumps({**metrics, "p": test.p}))
+    result = mrc.evaluate(sys.argv[1], {"a": sys.argv[2], "b": sys.argv[3]}, ["nDCG@10", "R@10", "RR@10"])
+    (p,) = mrc.significance(result, "nDCG@10", baseline="a")["p"]
+    table = result.table()
+    print(json.dumps({**table.T.to_dict("list"), "p": p}))

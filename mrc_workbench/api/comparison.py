@@ -168,12 +168,12 @@ def compare(
         an experiment file alone, `compare("experiment.toml")`, also works.
     retrievers
         One or several of: names of default retrievers ("bm25", "bm25-words", "dense", "lsa", "late", "hybrid",
-        "rerank", "mix"); dictionaries and `Spec` objects with the fields of an experiment file; the path of an
-        experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question id), which the
-        Compare page offers from then on; models
-        that `train` returned; and retrievers from outside: objects with `search(query, k)`, functions, retrievers of
-        LangChain and LlamaIndex. A mapping names them: `{"mine": search, "baseline": "bm25"}`. Retrievers that
-        another one combines are added. By default those that the Compare page selects first.
+        "rerank", "mix") and of registered ones; dictionaries and `Spec` objects with the fields of an experiment file;
+        the path of an experiment file or an `Experiment`; runs (a TREC file, a table, scores by passage id by question
+        id), which the Compare page offers from then on; models that `train` returned; and retrievers from outside:
+        objects or classes with `search(query, k)`, functions, retrievers of LangChain and LlamaIndex. A mapping names
+        them: `{"mine": search, "baseline": "bm25"}`. Retrievers that another one combines are added. By default those
+        that the Compare page selects first.
     part
         Questions to search: "all", "train", "validation" or "test". By default all, or "test" if a model that was
         trained here is compared.

@@ -16,7 +16,9 @@ from mrc_workbench.retrieval.comparison.defaults import SHORT_NAMES, DefaultRetr
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, of_kind, read_experiment
 from mrc_workbench.retrieval.comparison.experiment_errors import messages_of
 from mrc_workbench.retrieval.comparison.first_stage import RunSpec
+from mrc_workbench.retrieval.comparison.outside_specs import PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.outside.plugins import plugins
 from mrc_workbench.training.recipe import recipe_of
 
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
@@ -94,10 +96,12 @@ class _Builder:
                 request.objects.append((name, item))
 
     def _add_reference(self, reference: str, name: str) -> None:
-        """Add a default retriever by its name, the retrievers of an experiment file, or a TREC run by its path."""
+        """Add a default or registered retriever by its name, those of an experiment file, or a TREC run by its path."""
         path = Path(reference).expanduser()
         is_name = reference.casefold() in SHORT_NAMES or not os.path.isfile(path)  # noqa: PTH113 - a long name
-        if is_name:
+        if is_name and reference.casefold() not in SHORT_NAMES and reference in plugins():
+            self._add_spec(PluginSpec(name=name or reference, entry=reference), "")
+        elif is_name:
             self._add_spec(self._defaults.named(reference), name)
         elif path.suffix == ".toml":
             base = path.absolute().parent

@@ -14,18 +14,31 @@ an imported run with its latency.
   set `similarity_top_k` yourself);
 - a retriever of this project, whose `search` returns `Rankings`.
 
-`results` says in which forms it may name passages. A class is not called: pass an object of it.
+- a class of one of these: its object is made with the passages of the question set if it needs an argument, else with
+  none.
+
+`results` says in which forms it may name passages.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.outside.calls import BatchCaller, Caller, QueryCaller, is_batched, takes, with_k
-from mrc_workbench.retrieval.outside.problems import OutsideError
+from mrc_workbench.retrieval.outside.calls import (
+    POSITIONAL,
+    BatchCaller,
+    Caller,
+    QueryCaller,
+    is_batched,
+    takes,
+    with_k,
+)
+from mrc_workbench.retrieval.outside.problems import OutsideError, shortened
 from mrc_workbench.retrieval.outside.results import Hit, Order, ResultReader
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
@@ -103,6 +116,8 @@ def as_retriever(
     if isinstance(item, OutsideRetriever):
         return item
     called = name or _name_of(item)
+    if isinstance(item, type):
+        item = _object_of(item, called, question_set)
     reader = ResultReader(question_set, id_key=id_key, order=order)
     return OutsideRetriever(called, _caller(item, called, batched, concurrency), reader, question_set)
 
@@ -128,9 +143,6 @@ def measure(item: object, question_set: QuestionSet, k: int = 100, **how: Any) -
 
 
 def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
-    if isinstance(item, type):
-        message = f"{name} is a class: pass an object of it"
-        raise OutsideError("outside_kind", message, name=name)
     search = getattr(item, "search", None)
     if callable(search):
         return _python_caller(search, item, name, batched, concurrency)
@@ -142,6 +154,20 @@ def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Cal
         return _python_caller(item, item, name, batched, concurrency)
     message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
     raise OutsideError("outside_kind", message, name=name)
+
+
+def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
+    """Make an object of a class, with the passages if it needs an argument. Raises `OutsideError`."""
+    try:
+        needs_passages = any(
+            parameter.default is Parameter.empty and parameter.kind in POSITIONAL
+            for parameter in inspect.signature(item).parameters.values()
+        )
+        return item(question_set.passages) if needs_passages else item()
+    except Exception as error:
+        reason = shortened(f"{type(error).__name__}: {error}")
+        message = f"no object of the class {name} can be made: {reason}"
+        raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
 
 
 def _python_caller(

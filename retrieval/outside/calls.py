@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.outside.problems import OutsideError, shortened
 K_NAMES = ("k", "top_k", "topk", "n", "limit", "size", "num_results", "n_results")
 _SINGLE = ("query", "question", "text", "q", "query_str", "input")
 _SEVERAL = ("queries", "questions", "texts")
-_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Caller(Protocol):
@@ -125,7 +125,7 @@ def with_k(search: Callable[..., object]) -> Callable[[Any, int], object]:
     named = next((parameter for parameter in parameters[1:] if parameter.name in K_NAMES), None)
     if named is not None and named.kind is not Parameter.POSITIONAL_ONLY:
         return lambda queries, k: search(queries, **{named.name: k})
-    positional = [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+    positional = [parameter for parameter in parameters if parameter.kind in POSITIONAL]
     if named is not None or (len(positional) > 1 and positional[1].default is Parameter.empty):
         return search
     return lambda queries, _: search(queries)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mrc_workbench.data import terminal
-from mrc_workbench.data.commands import commands_of, run, stop_message
+from mrc_workbench.data.commands import carry_out, commands_of, stop_message
 from mrc_workbench.data.terminal import ProgressMode, ProgressReporter, aligned, end_progress_line, report_progress
 
 
@@ -120,5 +120,7 @@ def test_commands_say_how_they_end(
     room = commands_of("room", "A room.")
     room.command(command, name="do")
     room.command(lambda: 0, name="other")
-    assert run(room, ["do", *options]) == status
+    mrc = commands_of("mrc", "")
+    mrc.command(room)
+    assert carry_out(mrc, ["room", "do", *options], lambda _: ()) == status
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told

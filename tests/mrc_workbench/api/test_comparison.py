@@ -184,7 +184,6 @@ def test_notebook_shows_names_escaped() -> None:
 
 
 def test_retriever_from_outside_is_compared() -> None:
-    pytest.importorskip("mrc_workbench.retrieval.outside.adapt")
     ids = mrc.load("sample").passages.index.tolist()
 
     class First:
@@ -196,3 +195,10 @@ def test_retriever_from_outside_is_compared() -> None:
     result = mrc.compare("sample", [First(), "bm25"], progress=False)
     assert result.names == ["BM25", "First"]
     assert result.table("R@1").loc["First", "R@1"] < result.table("R@1").loc["BM25", "R@1"]
+
+
+def test_registered_retriever_is_compared_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRC_RETRIEVERS", "letters=tests.search_server:ByLetters")
+    result = mrc.compare("sample", ["letters", "bm25"], progress=False)
+    assert result.failures == {}
+    assert result["letters"].search("자격루", k=2)["rank"].tolist() == [1, 2]

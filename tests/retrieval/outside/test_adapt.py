@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.retrieval.analysis.recommendation import cost_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added
@@ -103,11 +103,34 @@ def test_an_unclear_search_is_not_called_to_find_out() -> None:
     assert as_retriever(lambda x, k: scored(PASSAGES, x, k), SET, batched=False).search(QUERIES, 1).indices[0, 0] >= 0
 
 
-@pytest.mark.parametrize("item", [3, "a module:Name", Single, object()])
+@pytest.mark.parametrize("item", [3, "a module:Name", object, object()])
 def test_what_cannot_be_searched_is_refused(item: object) -> None:
     with pytest.raises(OutsideError) as error:
         as_retriever(item, SET)
     assert error.value.code == "outside_kind"
+
+
+class WithPassages(Single):
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        assert [passage.id for passage in passages] == [passage.id for passage in PASSAGES]
+
+
+class WithTwo(Single):
+    def __init__(self, passages: Sequence[Passage], other: int) -> None:
+        raise AssertionError((passages, other))
+
+
+@pytest.mark.parametrize("item", [Single, WithPassages])
+def test_an_object_is_made_of_a_class(item: type) -> None:
+    retriever = as_retriever(item, SET)
+    assert retriever.name == "Single"
+    assert (retriever.search(QUERIES, 2).indices == as_retriever(Single(), SET).search(QUERIES, 2).indices).all()
+
+
+def test_a_class_that_cannot_be_called_says_why() -> None:
+    with pytest.raises(OutsideError, match=r"WithTwo can be made: TypeError.*other") as error:
+        as_retriever(WithTwo, SET, name="WithTwo")
+    assert error.value.code == "outside_plugin_failed"
 
 
 def failing(query: str, k: int) -> Results:

@@ -84,11 +84,11 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
             return (f"reading.{code}",)
         case DictionaryError():
             return (f"dictionary.{code}",)
-    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}")
     if code.startswith("outside_"):
         return (f"outside.{code}",)
-    rooms = (*rooms, f"extra.{code}")
-    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")  # read from disk, no room is known
+    # an error read from disk does not say which room raised it
+    rooms = ("model", "imported", "milvus", "made", "limit", "extra", "embedding", "chat", "dictionary")
+    return tuple(f"{room}.{code}" for room in rooms)
 
 
 def search_failure_text(error: Exception) -> str:
