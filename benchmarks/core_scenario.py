@@ -157,7 +157,7 @@ def _use_the_api() -> None:
 
     result = mrc.compare(mrc.load("questions.csv"), ["bm25", "run.trec"], progress=False)
     table = result.table(["RR@10", "AP"])
-    _require(table.loc["run", ["RR@10", "AP"]].tolist() == [0.5, 0.5], table)  # one relevant passage, always second
+    _require(list(table.loc["run", ["RR@10", "AP"]]) == [0.5, 0.5], table)  # one relevant passage, always second
     p = mrc.significance(result, "RR@10", baseline="run")["p"].tolist()
     _require(len(p) == 1 and abs(p[0] - 2 / 64) < 1e-9, p)
     _require("<table" in result._repr_html_(), "no table for notebooks")
