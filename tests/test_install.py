@@ -117,16 +117,17 @@ def write_decoys(folder: Path) -> None:
 
 def test_the_wheel_holds_every_file_of_the_rooms(site: Path) -> None:
     rooms = [path.name for path in (site / "mrc_workbench").iterdir() if path.is_dir() and path.name != ".streamlit"]
-    assert set(rooms) == {"data", "models", "retrieval", "training", "labs", "workbench"}
+    assert set(rooms) == {"api", "data", "models", "retrieval", "training", "labs", "workbench"}
     assert [path.name for path in site.iterdir() if not path.name.endswith(".dist-info")] == ["mrc_workbench"]
     assert {"__init__.py", "__main__.py", "app.py", "py.typed"} <= {
         path.name for path in (site / "mrc_workbench").iterdir()
     }
     for room in rooms:
         installed = [path for path in (site / "mrc_workbench" / room).rglob("*") if path.is_file()]
-        here = [path for path in (PROJECT / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        parent = PROJECT / "mrc_workbench" if room == "api" else PROJECT
+        here = [path for path in (parent / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
         assert sorted(path.relative_to(site / "mrc_workbench") for path in installed) == sorted(
-            path.relative_to(PROJECT) for path in here
+            path.relative_to(parent) for path in here
         )
 
 
