@@ -33,6 +33,8 @@ _OWN_NAMES = {
     "bpref": "bpref",
 }
 _WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
+_WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
+_EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
 _SUGGESTED = (
     "nDCG@10",
     "R@10",
@@ -63,9 +65,17 @@ def own_measure(name: str) -> Measure | None:
 
 
 def check_metric(name: str) -> None:
-    """Raise `MetricError` if no metric has this name."""
+    """Raise `MetricError` if no metric has this name, or a parameter is missing or out of range."""
     if not own_measure(name):
         _parsed(name)
+
+
+def cutoff_of(name: str) -> int | None:
+    """Return how many results a metric looks at; None if it looks at all of them. Raises `MetricError`."""
+    if own := own_measure(name):
+        return own.cut
+    cutoff: int | None = _parsed(name).params.get("cutoff")
+    return cutoff
 
 
 def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -115,8 +125,11 @@ def _values_of_ir_measures(
         try:
             for metric in ir_measures.iter_calc([measure], judgements, run):
                 values[name][int(metric.query_id)] = metric.value
-        except (ValueError, AssertionError, TypeError, KeyError, RuntimeError) as error:
-            reason = str(error) or "a parameter is missing"
+        except ZeroDivisionError as error:
+            reason = "it divides by zero for the ranking of a question"
+            raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
+        except (ValueError, AssertionError, TypeError, KeyError, RuntimeError, OverflowError) as error:
+            reason = str(error) or type(error).__name__
             raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
         except (CalledProcessError, OSError) as error:
             message = f"{name} cannot be computed: ir_measures runs gdeval for it, which needs perl ({error})"
@@ -125,13 +138,17 @@ def _values_of_ir_measures(
 
 
 def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return rankings as a run of ir_measures: ids are rows, which no tool misreads, and scores descend by rank."""
+    """Return rankings as a run of ir_measures: ids are rows, which no tool misreads, and scores descend by rank.
+
+    Questions without results are left out, because Judged divides by the number of results.
+    """
     depth = rankings.indices.shape[1]
-    rows = rankings.indices.tolist()
-    return {
-        str(question): {str(passage): float(depth - place) for place, passage in enumerate(row) if passage != NOT_FOUND}
-        for question, row in enumerate(rows)
-    }
+    run: dict[str, dict[str, float]] = {}
+    for question, row in enumerate(rankings.indices.tolist()):
+        scores = {str(passage): float(depth - place) for place, passage in enumerate(row) if passage != NOT_FOUND}
+        if scores:
+            run[str(question)] = scores
+    return run
 
 
 def _judgements_of(question_set: QuestionSet) -> dict[str, dict[str, int]]:
@@ -150,7 +167,7 @@ def _parsed(name: str) -> Any:
     import ir_measures
 
     try:
-        return ir_measures.parse_measure(name)
+        measure = ir_measures.parse_measure(name)
     except (NameError, ValueError, TypeError, SyntaxError, KeyError, AttributeError) as error:
         known = [*_SUGGESTED, *(ir_measures.measures.registry)]
         folded = {one.casefold(): one for one in reversed(known)}
@@ -158,3 +175,29 @@ def _parsed(name: str) -> Any:
         guess = f"; did you mean {', '.join(folded[one] for one in nearest)}?" if nearest else "."
         message = f"no metric is called {name!r}{guess} Names are those of ir_measures, such as nDCG@10 or AP"
         raise MetricError("unknown_metric", message, name) from error
+    _check_parameters(name, measure)
+    return measure
+
+
+def _check_parameters(name: str, measure: Any) -> None:
+    """Raise `MetricError` for parameters that ir_measures does not check; some of them end the process."""
+    missing = [key for key, of in measure.SUPPORTED_PARAMS.items() if of.required and key not in measure.params]
+    if missing:
+        example = _example(measure, missing)
+        message = f"{name} needs a value of {' and '.join(missing)}: write for example {example}"
+        raise MetricError("wrong_parameter", message, name)
+    if unknown := [key for key in measure.params if key not in measure.SUPPORTED_PARAMS]:
+        raise MetricError("wrong_parameter", f"{measure.NAME} takes no {' or '.join(unknown)}: {name}", name)
+    for key, largest in _WHOLE_NUMBERS.items():
+        value = measure.params.get(key, 1)
+        if type(value) is not int or not 1 <= value <= largest:
+            message = f"{key} of {name} must be a whole number from 1 to {largest:,}, not {value!r}"
+            raise MetricError("wrong_parameter", message, name)
+
+
+def _example(measure: Any, missing: Sequence[str]) -> str:
+    """Return the name of the measure with example values of the missing parameters: `BPM(max_rel=1)@10`."""
+    values = measure.params | {key: _EXAMPLE_VALUES.get(key, 1) for key in missing}
+    at = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
+    inner = ",".join(f"{key}={value!r}" for key, value in values.items())
+    return f"{measure.NAME}({inner}){at}" if inner else f"{measure.NAME}{at}"

@@ -6,7 +6,7 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.evaluation.measures import Measure, evaluate
-from mrc_workbench.retrieval.evaluation.named import MetricError, check_metric, own_measure, score_by_name
+from mrc_workbench.retrieval.evaluation.named import MetricError, check_metric, cutoff_of, own_measure, score_by_name
 from mrc_workbench.retrieval.rankings import Rankings
 
 
@@ -71,6 +71,47 @@ def test_near_names_are_suggested() -> None:
         check_metric("ndgc@10")
 
 
-def test_metric_that_lacks_a_parameter_says_so() -> None:
-    with pytest.raises(MetricError, match="cannot compute INSQ"):
-        score_by_name(RANKINGS, question_set(), ["INSQ"])
+@pytest.mark.parametrize("name", ["P@0", "nDCG@0", "R@0", "RR@0", "P@-1", "AP@99999999999", "P(rel=0)@5", "AP(rel=-1)"])
+def test_parameters_out_of_range_are_refused(name: str) -> None:
+    """trec_eval ends the process for a cutoff of 0."""
+    with pytest.raises(MetricError, match=r"must be a whole number from 1|no metric is called"):
+        check_metric(name)
+    with pytest.raises(MetricError):
+        score_by_name(RANKINGS, question_set(), [name])
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [
+        ("P", "P@10"),
+        ("IPrec", "IPrec@0.5"),
+        ("INSQ", r"INSQ\(max_rel=1\)"),
+        ("BPM", r"BPM\(max_rel=1\)@10"),
+        ("SDCG@5", r"SDCG\(max_rel=1\)@5"),
+    ],
+)
+def test_missing_parameters_are_named_with_an_example(name: str, example: str) -> None:
+    with pytest.raises(MetricError, match=f"needs a value of .*: write for example {example}$"):
+        check_metric(name)
+
+
+def test_parameters_that_a_metric_does_not_have_are_refused() -> None:
+    with pytest.raises(MetricError, match="Rprec takes no cutoff"):
+        check_metric("Rprec@5")
+
+
+def test_questions_without_results_have_zero() -> None:
+    found = Rankings(np.array([[0, 3], [-1, -1]], np.int32), np.array([[2, 1], [-np.inf, -np.inf]], np.float32))
+    for name in ("Judged", "AP", "NumRet", "Accuracy(rel=3)"):
+        assert score_by_name(found, question_set(), [name])[name][1] == 0.0, name
+
+
+def test_division_by_zero_is_reported() -> None:
+    only_relevant = Rankings(np.array([[0], [1]], np.int32), np.array([[1], [1]], np.float32))
+    with pytest.raises(MetricError, match="Accuracy: it divides by zero"):
+        score_by_name(only_relevant, question_set(), ["Accuracy"])
+
+
+@pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
+def test_cutoff_is_that_of_the_name(name: str, cutoff: int | None) -> None:
+    assert cutoff_of(name) == cutoff
