@@ -29,7 +29,7 @@ from mrc_workbench.retrieval.comparison.references import find_comparison, stora
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, provenance
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
-from mrc_workbench.retrieval.evaluation.named import own_measure
+from mrc_workbench.retrieval.evaluation.named import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 
 _HITS = ["rank", "score", "passage_id", "title", "text"]
@@ -115,13 +115,15 @@ class ComparisonResult(ScoredRankings):
     def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         """Use the scores of the comparison; a metric that looks deeper than the search did has no value."""
         scores = self.comparison.scores[name].per_question
+        depth = self._rankings[name].indices.shape[1]
+        is_whole = depth >= len(self.question_set.passages)
         found: dict[str, np.ndarray] = {}
         others = []
         for metric in metrics:
             own = own_measure(metric)
             if own and str(own) in scores:
                 found[metric] = scores[str(own)]
-            elif not own or own.cut <= self._rankings[name].indices.shape[1]:
+            elif is_whole or (cutoff_of(metric) or 0) <= depth:
                 others.append(metric)
         return found | (super()._score(name, others) if others else {})
 

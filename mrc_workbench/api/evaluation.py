@@ -11,9 +11,8 @@ from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.api.retrievers import is_run
 from mrc_workbench.api.runs import Run, judgements, rankings_of_run, run_table
-from mrc_workbench.api.scores import DEFAULT_METRIC, Metrics, ScoredRankings
+from mrc_workbench.api.scores import DEFAULT_METRIC, Metrics, ScoredRankings, metric_names
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.retrieval.evaluation.named import check_metric
 from mrc_workbench.retrieval.trec import read_run_table
 
 Runs: TypeAlias = Run | Mapping[str, Run]
@@ -69,9 +68,7 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
     >>> mrc.evaluate(qrels, runs, ["RR@10", "AP", "P@1"]).table().loc["b"].tolist()
     [0.25, 0.25, 0.0]
     """
-    names = [metrics] if isinstance(metrics, str) else list(metrics)
-    for name in names:
-        check_metric(name)
+    names = metric_names(metrics)
     by_name = _by_name(runs)
     if not by_name:
         raise ApiError("no_run", "evaluate needs at least one run")

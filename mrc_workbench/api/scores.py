@@ -1,14 +1,14 @@
 """Tables, tests and charts of the rankings of several retrievers over the same questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.display import html_table
-from mrc_workbench.api.errors import unknown_name
+from mrc_workbench.api.errors import ApiError, unknown_name
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.defaults import SHORT_NAMES
 from mrc_workbench.retrieval.evaluation.named import check_metric, own_measure, score_by_name
@@ -20,17 +20,27 @@ from mrc_workbench.retrieval.evaluation.significance import (
     share_intervals,
 )
 from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.trec import without_ties
 
-Metrics = str | Sequence[str]  # a name of ir_measures, or several
+Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures
 DEFAULT_METRIC = "nDCG@10"
 
 
-class ScoredRankings:
-    """Rankings of several retrievers over the same questions, with their metrics.
+def metric_names(metrics: Metrics) -> list[str]:
+    """Return the names of metrics, of which some may be measures of ir_measures. Raises `MetricError`."""
+    is_single = isinstance(metrics, str) or not isinstance(metrics, Iterable)
+    names = [str(metric) for metric in ([metrics] if is_single else metrics)]
+    for name in names:
+        check_metric(name)
+    return names
 
-    Metrics are named as in ir_measures, such as `nDCG@10`, `AP` or `RBP(rel=1)`, and lie between 0 and 1 unless their
-    definition says otherwise; higher is better. Intervals and tests are over groups of questions about the same
-    passages, as on the Compare page.
+
+class ScoredRankings:
+    """Rankings of several retrievers over the same questions, with their metrics. Iterates over their names.
+
+    Metrics are names of ir_measures, such as `nDCG@10`, `AP` or `RBP(rel=1)`, or its measures, and lie between 0 and 1
+    unless their definition says otherwise; higher is better. Intervals and tests are over groups of questions about the
+    same passages, as on the Compare page.
 
     Parameters
     ----------
@@ -57,6 +67,18 @@ class ScoredRankings:
     def names(self) -> list[str]:
         """Names of the retrievers that have rankings, in the order given."""
         return list(self._rankings)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __bool__(self) -> bool:
+        return True  # also if every retriever failed
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and _full_name(name, self.names) in self.names
 
     def table(self, metrics: Metrics | None = None) -> pd.DataFrame:
         """Return the mean of each metric, a row per retriever.
@@ -101,7 +123,7 @@ class ScoredRankings:
             `difference` is the mean of the retriever less that of the baseline, with the 95% interval `low` to `high`.
             `p` is of this pair alone (randomisation test, two-sided); `p_corrected` and the interval allow for all
             retrievers tested by the metric (max-T). `significant` is `p_corrected` < 0.05. `wins`, `ties` and `losses`
-            count questions.
+            count questions. Values are missing where the metric looks deeper than one of the two searches.
         """
         against = self.find(baseline) if baseline else self.baseline
         pairs = [(name, against) for name in self.names if name != against]
@@ -121,20 +143,23 @@ class ScoredRankings:
             values = {name: of[metric] for name, of in found.items() if metric in of}
             scale = max([1.0, *(float(np.abs(of).max()) for of in values.values())])  # the tests are of shares
             known = [(a, b) for a, b in pairs if a in values and b in values]
+            untested = [(a, b) for a, b in pairs if (a, b) not in known]
             tested = [Pair(a, b, metric, values[a] / scale, values[b] / scale) for a, b in known]
             for test in paired_tests(tested, self._groups):
                 ends = (test.difference * scale, test.low * scale, test.high * scale)
                 counts = (test.wins, test.ties, test.losses)
                 rows.append((test.a, test.b, metric, *ends, test.p, test.p_family, test.sure, *counts))
+            rows += [(a, b, metric, *[np.nan] * 5, False, *[pd.NA] * 3) for a, b in untested]
         names = ["retriever", "baseline", "metric", "difference", "low", "high"]
         names += ["p", "p_corrected", "significant", "wins", "ties", "losses"]
-        return pd.DataFrame(rows, columns=names)
+        return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[-3:], "Int64"))
 
-    def plot(self, metric: str | None = None) -> Any:
+    def plot(self, metric: str | Any | None = None) -> Any:
         """Return an Altair chart: the metric with its 95% intervals, or Recall@K over K if no metric is named."""
         from mrc_workbench.retrieval.report import charts
 
         if metric is not None:
+            metric = str(metric)
             table = self.to_pandas(metric)
             order = table.sort_values("mean", ascending=False, kind="stable")["retriever"].tolist()
             return charts.intervals(table, self.names, row="retriever", order=order, x=metric)
@@ -147,11 +172,16 @@ class ScoredRankings:
         return charts.curves(table, self.names, x="K", y="Recall@K", legend=charts.legend())
 
     def run(self, name: str) -> dict[str, dict[str, float]]:
-        """Return a retriever's ranking as ir_measures and ranx read it: passage ids and scores by question id."""
+        """Return a retriever's ranking as ir_measures and ranx read it: passage ids and scores by question id.
+
+        These tools order tied passages by their ids. A score that ties with the one before it is therefore lowered
+        to the next float32, so that they see the ranks of the search, and their metrics equal those of `table`.
+        """
         rankings, passages = self._rankings[self.find(name)], self.question_set.passages.ids
+        scores = without_ties(rankings.scores)
         found: dict[str, dict[str, float]] = {}
         for row, question in enumerate(self.question_set.questions):
-            pairs = zip(rankings.indices[row].tolist(), rankings.scores[row].tolist(), strict=True)
+            pairs = zip(rankings.indices[row].tolist(), scores[row].tolist(), strict=True)
             found[question.id] = {passages[passage]: score for passage, score in pairs if passage >= 0}
         return found
 
@@ -161,7 +191,9 @@ class ScoredRankings:
         Raises `ApiError` if no retriever has it.
         """
         known = self.names
-        full = name if name in known else SHORT_NAMES.get(name.casefold(), name)
+        if not isinstance(name, str):
+            raise ApiError("unknown_name", f"a retriever is selected by its name, one of {known}, not by {name!r}")
+        full = _full_name(name, known)
         if full not in known:
             raise unknown_name("retriever", name, known)
         return full
@@ -183,12 +215,7 @@ class ScoredRankings:
 
     def _named(self, metrics: Metrics | None) -> list[str]:
         """Return the names of metrics, those of tables if none is given. Raises `MetricError` for an unknown one."""
-        if metrics is None:
-            return list(self.metrics)
-        names = [metrics] if isinstance(metrics, str) else list(metrics)
-        for name in names:
-            check_metric(name)
-        return names
+        return list(self.metrics) if metrics is None else metric_names(metrics)
 
     def _of(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the per-question values of a retriever by metric, `(n_questions,)`; none of metrics not known."""
@@ -210,3 +237,7 @@ class ScoredRankings:
         if not is_fraction.all():
             of_fractions[~is_fraction] = mean_intervals(values[:, ~is_fraction], self._groups)
         return [(float(low), float(high)) for low, high in of_fractions]
+
+
+def _full_name(name: str, known: Sequence[str]) -> str:
+    return name if name in known else SHORT_NAMES.get(name.casefold(), name)
