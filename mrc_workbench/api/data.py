@@ -1,11 +1,9 @@
 """Datasets: questions, passages and the judgements that link them, from files, tables and dictionaries."""
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -13,16 +11,16 @@ import pandas as pd
 
 from mrc_workbench.api.display import html_table
 from mrc_workbench.api.errors import ApiError, unknown_name
+from mrc_workbench.api.messages import message_of, naming_arguments
+from mrc_workbench.api.python_data import collection_files, row_files, set_name, table_files
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.collection import display_name
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.questions.read import WORK, Reading, read_paths_apart
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry, stored
 from mrc_workbench.retrieval.comparison.references import store_question_set
 
-_COLLECTION = ("corpus", "queries", "qrels")
 _COLUMNS = [known.name for known in fields(Columns)]
 
 
@@ -120,7 +118,7 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     columns
         Column names by role, where they are not recognised: `{"question": "질문", "context": "지문"}`.
     name
-        The name to display; by default that of the file.
+        The name to display; by default that of the file, or for data of Python its size: "Table of 120 questions".
     encoding
         Encoding of text files; detected by default.
 
@@ -141,6 +139,7 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     {'d1': 1}
     """
     chosen = _checked(columns)
+    given: object = source  # of any type, since callers need not check types
     if isinstance(source, Dataset):
         dataset = source
     elif isinstance(source, QuestionSet):
@@ -148,13 +147,15 @@ def load(source: Source, *, columns: Mapping[str, str] | None = None, name: str 
     elif isinstance(source, str | os.PathLike):
         dataset = _of_reference(os.fspath(source), chosen, encoding)
     elif isinstance(source, pd.DataFrame):
-        dataset = _of_table(source, chosen)
+        dataset = _of_files("Table", table_files(source), chosen)
     elif isinstance(source, Mapping):
-        dataset = _of_collection(source)
+        dataset = _of_files("Collection", collection_files(source), {})
     elif isinstance(source, _Table):
-        dataset = _of_table(source.to_pandas(), chosen)
+        dataset = _of_files("Table", table_files(source.to_pandas()), chosen)
+    elif isinstance(given, Iterable) and not isinstance(given, bytes):
+        dataset = _of_items(list(given), chosen, encoding)
     else:
-        dataset = _of_items(list(source), chosen, encoding)
+        raise _unknown("None" if given is None else type(given).__name__)
     tidy = display_name(name)
     return replace(dataset, question_set=replace(dataset.question_set, name=tidy)) if tidy else dataset
 
@@ -174,83 +175,54 @@ def datasets() -> pd.DataFrame:
 
 
 def _checked(columns: Mapping[str, str] | None) -> dict[str, str | None]:
+    """Return the columns by role; labels that are no texts are named as in the table's file."""
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ApiError(
+            "wrong_columns", f"columns must be names by role, such as {{'question': '질문'}}, not {columns!r}"
+        )
     for role in columns or {}:
         if role not in _COLUMNS:
-            raise unknown_name("role of a column", role, _COLUMNS)
-    return dict(columns or {})
+            raise unknown_name("role of a column", str(role), _COLUMNS)
+    return {role: None if name is None else str(name) for role, name in (columns or {}).items()}
 
 
 def _of_reference(reference: str, columns: Mapping[str, str | None], encoding: str) -> Dataset:
-    if reference in CATALOG and not os.path.exists(reference):  # noqa: PTH110 - a name may be too long for a path
-        return _dataset(read_entry(CATALOG[reference]), reference)
-    path = Path(reference).expanduser()
-    if os.path.isfile(path) or (os.path.isdir(path) and reference.strip("./\\")):  # noqa: PTH112, PTH113
-        return _dataset(read_paths_apart([path], columns, encoding), reference)
-    return Dataset(find(reference), source=reference)
+    if not reference.strip():
+        raise ApiError("unknown_source", "the name or path of the dataset is empty; `mrc.datasets()` lists the names")
+    with naming_arguments(reference):
+        if reference in CATALOG and not os.path.exists(reference):  # noqa: PTH110 - a name may be too long for a path
+            return _dataset(read_entry(CATALOG[reference]), reference)
+        path = Path(reference).expanduser()
+        if os.path.isfile(path) or (os.path.isdir(path) and reference.strip("./\\")):  # noqa: PTH112, PTH113
+            return _dataset(read_paths_apart([path], columns, encoding), reference)
+        return Dataset(find(reference), source=reference)
 
 
 def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str) -> Dataset:
     if items and all(isinstance(item, str | os.PathLike) for item in items):
         paths = [Path(item) for item in items]
-        return _dataset(read_paths_apart(paths, columns, encoding), ", ".join(path.name for path in paths))
+        with naming_arguments():
+            return _dataset(read_paths_apart(paths, columns, encoding), ", ".join(path.name for path in paths))
     if items and all(isinstance(item, Mapping) for item in items):
-        return _of_files([("rows.jsonl", _json_lines(items))], columns)
+        return _of_files("Table", row_files(items), columns)
     kind = f"a list of {type(items[0]).__name__}" if items else "an empty list"
-    raise ApiError("unknown_source", f"a dataset cannot be loaded from {kind}: give paths or dictionaries")
+    raise _unknown(kind)
 
 
-def _of_table(table: pd.DataFrame, columns: Mapping[str, str | None]) -> Dataset:
-    """Read a table as the same table in a Parquet file would be read."""
-    if isinstance(table.index, pd.RangeIndex):
-        content = table
-    elif table.index.name and table.index.name not in table.columns:
-        content = table.reset_index()
-    else:
-        content = table.reset_index(drop=True)
-    if not all(isinstance(label, str) for label in content.columns):
-        content = content.rename(columns=str)
-    file = BytesIO()
-    try:
-        content.to_parquet(file, index=False)
-    except (ValueError, TypeError, OSError) as error:  # also what Arrow raises for a column of several types
-        message = f"the table cannot be read: {error}; give each column one type"
-        raise ApiError("mixed_table", message) from error
-    return _of_files([("table.parquet", file.getvalue())], columns)
+def _of_files(kind: str, files: Sequence[File], columns: Mapping[str, str | None]) -> Dataset:
+    """Read content of Python as the same files would be read, and name it by its size."""
+    with naming_arguments(is_table=True):
+        dataset = _dataset(WORK.read(files, columns), "Python", is_table=True)
+    named = replace(dataset.question_set, name=set_name(kind, dataset.question_set))
+    return replace(dataset, question_set=named)
 
 
-def _of_collection(source: Mapping[str, Any]) -> Dataset:
-    if missing := [part for part in _COLLECTION if part not in source]:
-        given = ", ".join(map(repr, source)) or "nothing"
-        message = f"a mapping needs corpus, queries and qrels; {', '.join(missing)} is missing, given: {given[:200]}"
-        raise ApiError("unknown_source", message)
-    corpus = ({"_id": str(id_), **_passage(content)} for id_, content in source["corpus"].items())
-    queries = ({"_id": str(id_), "text": str(text)} for id_, text in source["queries"].items())
-    judgements = (
-        {"query-id": str(query), "corpus-id": str(passage), "score": int(grade)}
-        for query, grades in source["qrels"].items()
-        for passage, grade in grades.items()
-    )
-    files = [("corpus.jsonl", _json_lines(corpus)), ("queries.jsonl", _json_lines(queries))]
-    return _of_files([*files, ("qrels/test.jsonl", _json_lines(judgements))], {})
-
-
-def _passage(content: Any) -> dict[str, str]:
-    if isinstance(content, Mapping):
-        return {"title": str(content.get("title") or ""), "text": str(content.get("text", ""))}
-    return {"title": "", "text": str(content)}
-
-
-def _of_files(files: Sequence[tuple[str, bytes]], columns: Mapping[str, str | None]) -> Dataset:
-    """Read content of Python as the same files would be read."""
-    given = [File(Content.of(content), file_name) for file_name, content in files]
-    dataset = _dataset(WORK.read(given, columns), "Python")
-    return replace(dataset, question_set=replace(dataset.question_set, name="Python"))
-
-
-def _dataset(reading: Reading, source: str) -> Dataset:
-    problems = tuple(problem.message for problem in (*reading.problems, *reading.gaps))
+def _dataset(reading: Reading, source: str, *, is_table: bool = False) -> Dataset:
+    found = (*reading.problems, *reading.gaps)
+    problems = tuple(message_of(problem, is_table=is_table) for problem in found)
     return Dataset(reading.question_set, problems, source)
 
 
-def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
+def _unknown(kind: str) -> ApiError:
+    message = f"a dataset cannot be loaded from {kind}: give paths, a name, a table, dictionaries of rows or of BEIR"
+    return ApiError("unknown_source", message)

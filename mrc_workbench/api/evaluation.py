@@ -10,7 +10,15 @@ import pandas as pd
 from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.api.retrievers import is_run
-from mrc_workbench.api.runs import Run, judgements, rankings_of_run, run_table
+from mrc_workbench.api.runs import (
+    Run,
+    holds_judgements,
+    is_qrels_file,
+    judgements,
+    rankings_of_run,
+    records_table,
+    run_table,
+)
 from mrc_workbench.api.scores import DEFAULT_METRIC, Metrics, ScoredRankings, metric_names
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.trec import read_run_table
@@ -43,15 +51,15 @@ def evaluate(data: Source | Any, runs: Runs, metrics: Metrics = _DEFAULT_METRICS
     Parameters
     ----------
     data
-        Judgements: grades by passage id by question id, a table (query_id, doc_id, relevance), or a TREC file whose
-        name holds "qrel"; or a `Dataset`, or anything else that `load` takes.
+        Judgements: whole grades by passage id by question id, a table (query_id, doc_id, relevance), a list of `Qrel`
+        of ir_measures, or a file of TREC or BEIR; or a `Dataset`, or anything else that `load` takes.
     runs
-        A run, or runs by name: scores by passage id by question id, a table (query_id, doc_id, score), a TREC file, or
-        JSON lines `{"question": ..., "passages": [...]}` with texts or ids. Higher scores are better; as in trec_eval,
-        ranks are ignored and ties are ordered by descending id.
+        A run, or runs by name: scores by passage id by question id, a table (query_id, doc_id, score), a list of
+        `ScoredDoc`, a TREC file, or JSON lines `{"question": ..., "passages": [...]}` with texts or ids. Higher scores
+        are better; as in trec_eval, ranks are ignored and ties are ordered by descending id.
     metrics
-        Names of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A metric that looks deeper than
-        a run counts nothing there. Questions that a run lacks have 0.
+        Names or measures of ir_measures, such as `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)` or `ERR@10`. A metric that looks
+        deeper than a run counts nothing there. Questions that a run lacks have 0.
 
     Raises
     ------
@@ -133,12 +141,14 @@ def _is_single(runs: Mapping[str, Any]) -> bool:
 
 
 def _are_judgements(data: object) -> bool:
+    data = records_table(data)
     if isinstance(data, Mapping):
         return is_run(data) and not {"corpus", "queries", "qrels"} <= set(data)
     if isinstance(data, pd.DataFrame):
-        names = {str(column).casefold() for column in data.columns}
-        return bool(names & {"relevance", "rel", "grade"})
-    return isinstance(data, str | os.PathLike) and "qrel" in os.fspath(data).casefold() and Path(data).is_file()
+        return holds_judgements(data.columns)
+    if not isinstance(data, str | os.PathLike) or not os.path.isfile(data):  # noqa: PTH113 - a name may be too long
+        return False
+    return "qrel" in os.fspath(data).casefold() or is_qrels_file(Path(data))
 
 
 def _of_judgements(data: Any, runs: Mapping[str, Run]) -> QuestionSet:

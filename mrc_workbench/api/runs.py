@@ -1,8 +1,9 @@
 """Runs that a user brings: rankings of another system as a dictionary, a table or a TREC file."""
 
 import csv
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -17,11 +18,16 @@ from mrc_workbench.retrieval.comparison.first_stage import RunSpec
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import read_run, run_of_rows, write_run
 
-Run: TypeAlias = Mapping[str, Mapping[str, float]] | pd.DataFrame | str | os.PathLike[str]
+# scores by passage id by question id, a table, records such as `ScoredDoc` of ir_measures, or a file
+Run: TypeAlias = Mapping[str, Mapping[str, float]] | pd.DataFrame | Iterable[tuple[Any, ...]] | str | os.PathLike[str]
 _QUERY = ("query_id", "qid", "q_id", "query-id", "query", "question_id", "question")
 _PASSAGE = ("doc_id", "docno", "docid", "passage_id", "corpus-id", "corpus_id", "pid", "doc", "passage")
 _SCORE = ("score", "sim", "rsv")
 _GRADE = ("relevance", "rel", "grade", "label", "score")
+_FIRST_LINES, _FIRST_CHARACTERS = 20, 4_096
+_LARGEST_GRADE = 10**9
+_TEXT_COLUMNS = {"query", "question", "doc", "passage"}  # these may hold texts
+_OTHER_COLUMNS = {"iteration", "iter", "q0", "split"}  # of judgements
 
 
 def rankings_of_run(run: Run, question_set: QuestionSet, name: str) -> Rankings:
@@ -40,13 +46,16 @@ def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
         return add_run(question_set, name, path.read_bytes(), name)
 
 
-def run_table(run: Mapping[str, Mapping[str, float]] | pd.DataFrame) -> pd.DataFrame:
-    """Return a run as a table with the columns question, passage and score. Raises `ApiError`."""
-    if isinstance(run, pd.DataFrame):
-        columns = {"question": _column(run, _QUERY), "passage": _column(run, _PASSAGE), "score": _column(run, _SCORE)}
-        table = pd.DataFrame({new: run[old].to_numpy() for new, old in columns.items()})
+def run_table(run: Run) -> pd.DataFrame:
+    """Return a run that is no file as a table with the columns question, passage and score. Raises `ApiError`."""
+    given = records_table(run)
+    if isinstance(given, pd.DataFrame):
+        columns = {"question": _column(given, _QUERY), "passage": _column(given, _PASSAGE)}
+        columns |= {"score": _column(given, _SCORE)}
+        table = pd.DataFrame({new: given[old].to_numpy() for new, old in columns.items()})
     else:
-        rows = [(query, passage, score) for query, found in run.items() for passage, score in found.items()]
+        pairs = _by_passage(given, "run", "scores").items()
+        rows = [(query, passage, score) for query, found in pairs for passage, score in found.items()]
         table = pd.DataFrame(rows, columns=["question", "passage", "score"])
     try:
         scores = table["score"].to_numpy(dtype=np.float32)
@@ -63,15 +72,68 @@ def judgements(qrels: Any) -> dict[str, dict[str, int]]:
 
     Raises `ApiError`.
     """
-    if isinstance(qrels, Mapping):
-        return {str(query): {str(id_): _grade(grade) for id_, grade in of.items()} for query, of in qrels.items()}
     if isinstance(qrels, str | os.PathLike):
-        qrels = _qrels_table(Path(qrels).expanduser())
-    columns = [_column(qrels, names) for names in (_QUERY, _PASSAGE, _GRADE)]
+        given: Any = _qrels_table(Path(qrels).expanduser())
+    else:
+        given = records_table(qrels)
+    if not isinstance(given, pd.DataFrame):
+        by_query = _by_passage(given, "judgements", "grades")
+        return {str(query): {str(id_): _grade(grade) for id_, grade in of.items()} for query, of in by_query.items()}
+    columns = [_column(given, names) for names in (_QUERY, _PASSAGE, _GRADE)]
     grades: dict[str, dict[str, int]] = {}
-    for query, passage, grade in qrels[columns].itertuples(index=False, name=None):
+    for query, passage, grade in given[columns].itertuples(index=False, name=None):
         grades.setdefault(str(query), {})[str(passage)] = _grade(grade)
     return grades
+
+
+def records_table(items: Any) -> Any:
+    """Return a list of named tuples, such as `Qrel` and `ScoredDoc` of ir_measures, as a table; else the argument."""
+    if isinstance(items, list | tuple) and items and all(hasattr(item, "_fields") for item in items):
+        return pd.DataFrame(list(items), columns=list(items[0]._fields))
+    return items
+
+
+def holds_judgements(columns: Iterable[object]) -> bool:
+    """Whether these columns are those of judgements: a grade, or nothing but ids of both kinds and a number."""
+    names = {str(column).casefold() for column in columns}
+    if names & {"relevance", "rel", "grade"}:
+        return True
+    ids = {*_QUERY, *_PASSAGE} - _TEXT_COLUMNS
+    has_both_ids = bool(names & ids & set(_QUERY) and names & ids & set(_PASSAGE))
+    return has_both_ids and bool(names & set(_GRADE)) and names <= ids | {*_GRADE} | _OTHER_COLUMNS
+
+
+def is_qrels_file(path: Path) -> bool:
+    """Whether the first lines of a file are judgements of TREC (`q1 0 d1 1`), or it has the header of BEIR."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = [line.split() for line in file.read(_FIRST_CHARACTERS).splitlines()[:_FIRST_LINES] if line.strip()]
+    except OSError:
+        return False
+    if len(lines) > 1 and len(lines[0]) == 3 and holds_judgements(lines[0]):
+        return all(len(line) == 3 for line in lines[:-1])
+    whole = lines[:-1] or lines  # the last line may be cut
+    return bool(whole) and all(len(line) == 4 and _is_integer(line[1]) and _is_integer(line[3]) for line in whole)
+
+
+def _is_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _by_passage(values: Any, what: str, numbers: str) -> Mapping[Any, Mapping[Any, Any]]:
+    """Return numbers by passage id by question id. Raises `ApiError` if they are anything else."""
+    if not isinstance(values, Mapping):
+        message = f"{what} must be {numbers} by passage id by question id, a table, a list of records or a file"
+        raise ApiError(f"wrong_{what}", f"{message}, not {_kind(values)}")
+    for query, of in values.items():
+        if not isinstance(of, Mapping):
+            message = f"{what} of question {str(query)[:80]!r} must be {numbers} by passage id, not {_kind(of)}"
+            raise ApiError(f"wrong_{what}", message)
+    return values
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"[:100]
 
 
 def _qrels_table(path: Path) -> pd.DataFrame:
@@ -89,14 +151,18 @@ def _qrels_table(path: Path) -> pd.DataFrame:
 
 
 def _grade(value: Any) -> int:
+    """Return a grade. Raises `ApiError` for fractions: rounding would change what is relevant."""
     try:
-        return int(value)
-    except (TypeError, ValueError) as error:
-        raise ApiError("wrong_qrels", f"a grade must be a whole number, not {value!r}") from error
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not number.is_integer() or abs(number) > _LARGEST_GRADE:
+        raise ApiError("wrong_qrels", f"a grade must be a whole number, not {value!r} (a run's scores are no grades)")
+    return int(number)
 
 
-def _column(table: pd.DataFrame, names: tuple[str, ...]) -> str:
-    folded = {str(column).casefold(): str(column) for column in table.columns}
+def _column(table: pd.DataFrame, names: tuple[str, ...]) -> Any:
+    folded = {str(column).casefold(): column for column in table.columns}
     for name in names:
         if name in folded:
             return folded[name]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
+from mrc_workbench.api.errors import ApiError
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.store import stored
 
@@ -81,11 +82,25 @@ def test_problems_tell_which_rows_are_left_out() -> None:
         ([1, 2], "a list of int"),
         ({"corpus": {}}, "queries, qrels is missing"),
         (pd.DataFrame({"question": ["a", 1]}), "one type"),
+        (pd.DataFrame([["a", "b"]], columns=["context", "context"]), "several columns named 'context'"),
+        (None, "cannot be loaded from None"),
+        (3, "cannot be loaded from int"),
+        (b"question", "cannot be loaded from bytes"),
+        ("", "is empty"),
+        (BEIR | {"corpus": ["text"]}, "corpus must be a dictionary of texts"),
+        (BEIR | {"queries": pd.DataFrame({"_id": ["q1"]})}, "queries must be a dictionary of texts"),
+        (BEIR | {"qrels": [{"query-id": "q1"}]}, "judgements must be grades by passage id by question id"),
+        (BEIR | {"qrels": {"q1": ["d2"]}}, "judgements of question 'q1' must be grades by passage id"),
     ],
 )
 def test_refuses_what_is_no_data(source: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mrc.load(source)
+
+
+def test_refuses_columns_that_are_no_mapping() -> None:
+    with pytest.raises(ApiError, match="columns must be names by role"):
+        mrc.load(ROWS, columns=["질문"])  # type: ignore[arg-type]
 
 
 def test_refuses_unknown_role_and_suggests_one() -> None:
@@ -96,6 +111,77 @@ def test_refuses_unknown_role_and_suggests_one() -> None:
 def test_refuses_unknown_name() -> None:
     with pytest.raises(DataError, match="There is no dataset"):
         mrc.load("nothing.csv")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"context": "자격루는 물시계이다."},
+        {"context": "자격루는 물시계이다.", "data": "x"},
+        ROWS[0] | {"지문": "물시계"},
+    ],
+)
+def test_single_row_is_read_as_a_row(row: dict[str, str]) -> None:
+    data = mrc.load([row], columns={"context": "지문"} if "지문" in row else None)
+    assert data.question_set.fingerprint == mrc.load(pd.DataFrame([row])).question_set.fingerprint
+    assert len(data.passages) == 1
+
+
+def test_collections_of_a_single_entry_are_read() -> None:
+    dataset = mrc.load({"corpus": {1: "It rains."}, "queries": {2: {"text": "What falls?"}}, "qrels": {2: {1: 1.0}}})
+    assert dataset.passages["text"].to_dict() == {"1": "It rains."}
+    assert dataset.questions["text"].to_dict() == {"2": "What falls?"}
+
+
+def test_judgements_of_a_collection_may_be_a_table() -> None:
+    pairs = [(query, passage, grade) for query, of in BEIR["qrels"].items() for passage, grade in of.items()]
+    table = pd.DataFrame(pairs, columns=["query-id", "corpus-id", "score"])
+    assert mrc.load(BEIR | {"qrels": table}).key == mrc.load(BEIR).key
+
+
+def test_refuses_fractional_grades_of_a_collection() -> None:
+    with pytest.raises(ApiError, match=r"must be a whole number, not 0\.9"):
+        mrc.load(BEIR | {"qrels": {"q1": {"d2": 0.9}}})
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (ROWS, "Table of 2 questions"),
+        (pd.DataFrame(ROWS[:1]), "Table of 1 question"),
+        ([{"context": "It rains."}, {"context": "Snow falls."}], "Table of 2 passages"),
+        (BEIR, "Collection of 2 questions"),
+    ],
+)
+def test_data_of_python_is_named_by_its_size(source: Any, name: str) -> None:
+    assert mrc.load(source).name == name
+    assert mrc.load(source, name="Own").name == "Own"
+
+
+def test_columns_may_be_numbers() -> None:
+    table = pd.DataFrame([list(row.values()) for row in ROWS])
+    dataset = mrc.load(table, columns={"question": 0, "context": 1, "answers": 2})  # type: ignore[dict-item]
+    assert dataset.key == mrc.load(ROWS, columns=COLUMNS).key
+
+
+def test_messages_name_the_arguments_of_load(tmp_path: Path) -> None:
+    table = pd.DataFrame({"foo": ["Who built it?"], "bar baz": ["Jang built the clock in Seoul, long ago."]})
+    with pytest.raises(DataError, match="No context column found") as refused:
+        mrc.load(table, columns={"question": "foo"})
+    assert 'columns={"context": "bar baz"}' in str(refused.value)
+    assert "--columns" not in str(refused.value)
+    assert "Columns in the table: foo, bar baz" in str(refused.value)
+    file = tmp_path / "table.csv"
+    file.write_bytes("question,context\n무엇인가?,자격루는 물시계이다.\n".encode("cp949"))
+    with pytest.raises(DataError, match='encoding="NAME"'):
+        mrc.load(file, encoding="klingon")
+
+
+def test_missing_file_is_reported_as_a_file() -> None:
+    with pytest.raises(DataError, match=r"There is no dataset no/such/file\.csv: no such file"):
+        mrc.load("no/such/file.csv")
+    with pytest.raises(DataError, match=r"There is no dataset smple\. Give a path"):
+        mrc.load("smple")
 
 
 def test_notebook_shows_texts_escaped() -> None:

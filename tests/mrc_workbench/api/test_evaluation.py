@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
+from mrc_workbench.api.errors import ApiError
 
 METRICS = ["nDCG@10", "AP", "P@5", "RBP(rel=1)", "ERR@10", "RR@10", "R@3", "Success@1"]
 
@@ -50,6 +51,76 @@ def test_judgements_of_beir_have_a_header(tmp_path: Path) -> None:
     file = tmp_path / "qrels.tsv"
     file.write_text("query-id\tcorpus-id\tscore\n01\td1\t1\n")
     assert mrc.evaluate(file, {"01": {"d1": 1.0}}, "AP").table().loc["run", "AP"] == 1.0
+
+
+@pytest.mark.parametrize("columns", [("qid", "docno", "label"), ("query-id", "corpus-id", "score")])
+def test_judgements_of_other_libraries_are_recognised(columns: tuple[str, ...]) -> None:
+    table = pd.DataFrame([("q1", "d1", 1), ("q2", "d2", 1)], columns=list(columns))
+    run = {"q1": {"d1": 1.0}, "q2": {"d1": 1.0}}
+    assert mrc.evaluate(table, run, "P@1").table().loc["run", "P@1"] == 0.5
+
+
+def test_table_of_texts_with_a_label_is_a_dataset() -> None:
+    rows = [("q1", "d1", "Who built it?", "Jang built it.", 1), ("q2", "d2", "What is it?", "A clock.", 1)]
+    table = pd.DataFrame(rows, columns=["qid", "docno", "question", "context", "label"])
+    run = {"Who built it?": {"Jang built it.": 1.0}, "What is it?": {"A clock.": 1.0}}
+    assert mrc.evaluate(table, run, "P@1").table().loc["run", "P@1"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["judged.txt", "judged"])
+def test_judgements_of_trec_are_recognised_by_their_content(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text("q1 0 d1 1\nq2 0 d2 -1\nq2 0 d1 2\n")
+    result = mrc.evaluate(file, {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}}, "P@1")
+    assert result.table().loc["run", "P@1"] == 0.5
+
+
+def test_records_of_ir_measures_are_read() -> None:
+    qrels, run = random_run(0)
+    judged = [ir_measures.Qrel(q, p, grade) for q, of in qrels.items() for p, grade in of.items()]
+    found = [ir_measures.ScoredDoc(q, p, score) for q, of in run.items() for p, score in of.items()]
+    expected = mrc.evaluate(qrels, run, METRICS).table()
+    pd.testing.assert_frame_equal(mrc.evaluate(judged, found, METRICS).table(), expected)
+    pd.testing.assert_frame_equal(mrc.evaluate(judged, {"run": found}, METRICS).table(), expected)
+
+
+@pytest.mark.parametrize("grade", [0.9, 1.5, "0.5", float("nan"), float("inf"), None, 10**30])
+def test_refuses_grades_that_are_no_whole_numbers(grade: Any) -> None:
+    with pytest.raises(ValueError, match="must be a whole number"):
+        mrc.evaluate({"q1": {"d1": grade}}, {"q1": {"d1": 1.0}})
+    table = pd.DataFrame({"query_id": ["q1"], "doc_id": ["d1"], "relevance": [grade]})
+    with pytest.raises(ValueError, match="must be a whole number"):
+        mrc.evaluate(table, {"q1": {"d1": 1.0}})
+
+
+def test_whole_grades_may_be_floats_or_texts() -> None:
+    for grade in (1.0, "1", "1.0", np.float32(1), True):
+        assert mrc.evaluate({"q1": {"d1": grade}}, {"q1": {"d1": 1.0}}, "P@1").table().loc["run", "P@1"] == 1.0
+
+
+def test_refuses_swapped_arguments() -> None:
+    with pytest.raises(ValueError, match="a run's scores are no grades"):
+        mrc.evaluate({"q1": {"d1": 0.7}}, {"q1": {"d1": 1}})
+
+
+@pytest.mark.parametrize(
+    ("qrels", "run", "message"),
+    [
+        ({"q1": {"d1": 1}}, [["d1"]], "run must be scores by passage id by question id"),
+        ({"q1": {"d1": 1}}, {"a": 3}, "run must be scores by passage id by question id"),
+        (
+            {"q1": {"d1": 1}},
+            {"a": {"q0": {"d1": 1.0}, "q1": ["d1"]}},
+            "run of question 'q1' must be scores by passage id",
+        ),
+        ({"q1": {"d1": 1}}, None, "run must be scores by passage id by question id"),
+        (None, {"q1": {"d1": 1.0}}, "cannot be loaded from None"),
+        (3, {"q1": {"d1": 1.0}}, "cannot be loaded from int"),
+    ],
+)
+def test_refuses_other_forms(qrels: Any, run: Any, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        mrc.evaluate(qrels, run)
 
 
 def test_refuses_grades_that_are_no_numbers() -> None:
