@@ -9,6 +9,7 @@ import pandas as pd
 
 from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.python_data import COLLECTION
 from mrc_workbench.api.retrievers import is_run
 from mrc_workbench.api.runs import (
     Run,
@@ -143,7 +144,8 @@ def _is_single(runs: Mapping[str, Any]) -> bool:
 def _are_judgements(data: object) -> bool:
     data = records_table(data)
     if isinstance(data, Mapping):
-        return is_run(data) and not {"corpus", "queries", "qrels"} <= set(data)
+        parts = set(data) & set(COLLECTION)
+        return not parts or (is_run(data) and len(parts) < len(COLLECTION))
     if isinstance(data, pd.DataFrame):
         return holds_judgements(data.columns)
     if not isinstance(data, str | os.PathLike) or not os.path.isfile(data):  # noqa: PTH113 - a name may be too long

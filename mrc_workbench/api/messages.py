@@ -1,6 +1,7 @@
 """Messages of the reading of data, with the arguments of `load` in place of the command line's flags."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,7 @@ from pathlib import Path
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-_FILE_WORDS = (
-    ("in the file", "in the table"),
-    ("The file seems", "The table seems"),
-    ("in this file", "in this table"),
-)
+_FILE = re.compile(r"\b([Tt]he|this) file\b")  # in the templates of problems
 _LONGEST = 200
 
 
@@ -43,10 +40,7 @@ def message_of(problem: Problem, *, is_table: bool = False) -> str:
     if "flags" in problem.details:
         flags = str(problem.details["flags"])
         problem = replace(problem, details=problem.details | {"flags": _arguments(flags)})
-    message = problem.message
-    for of_file, of_table in _FILE_WORDS if is_table else ():
-        message = message.replace(of_file, of_table)
-    return message
+    return _FILE.sub(r"\1 table", problem.message) if is_table else problem.message
 
 
 def _arguments(flags: str) -> str:

@@ -83,6 +83,7 @@ def test_problems_tell_which_rows_are_left_out() -> None:
         ({"corpus": {}}, "queries, qrels is missing"),
         (pd.DataFrame({"question": ["a", 1]}), "one type"),
         (pd.DataFrame([["a", "b"]], columns=["context", "context"]), "several columns named 'context'"),
+        (pd.DataFrame({"question": [], "context": []}, dtype=str), "The table contains no question"),
         (None, "cannot be loaded from None"),
         (3, "cannot be loaded from int"),
         (b"question", "cannot be loaded from bytes"),
@@ -94,7 +95,7 @@ def test_problems_tell_which_rows_are_left_out() -> None:
     ],
 )
 def test_refuses_what_is_no_data(source: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ApiError, DataError), match=message):
         mrc.load(source)
 
 

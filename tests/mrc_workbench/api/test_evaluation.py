@@ -114,6 +114,8 @@ def test_refuses_swapped_arguments() -> None:
             "run of question 'q1' must be scores by passage id",
         ),
         ({"q1": {"d1": 1}}, None, "run must be scores by passage id by question id"),
+        ({"q1": ["d1"]}, {"q1": {"d1": 1.0}}, "judgements of question 'q1' must be grades by passage id"),
+        ({}, {"q1": {"d1": 1.0}}, "no question has a relevant passage"),
         (None, {"q1": {"d1": 1.0}}, "cannot be loaded from None"),
         (3, {"q1": {"d1": 1.0}}, "cannot be loaded from int"),
     ],
