@@ -23,6 +23,7 @@ from mrc_workbench.retrieval.report.words import Say, kind_label
 
 _MOST_SLICES = 10
 _HARDEST = 15
+_IDENTIFIED = ("model", "dictionary")  # `Spec.resolved` gives their reference and what identifies their content
 
 
 def curves(
@@ -204,13 +205,19 @@ def _specification(told: Mapping[str, Any], say: Say) -> str:
         if key == "chosen_on":
             texts.append(say("setup.chosen_on", part=say(f"part.{value}")))
         elif key != "kind":
-            texts.append(f"{key} {_value(value)}")
+            texts.append(f"{key} {_identity(value) if key in _IDENTIFIED else _value(value)}")
     return " · ".join(texts)
 
 
+def _identity(value: Mapping[str, Any]) -> str:
+    """Return a reference, then the beginning of what identifies its content."""
+    texts = {name: str(part) for name, part in value.items()}
+    return " ".join(text[:12] if name in ("revision", "fingerprint") else text for name, text in texts.items())
+
+
 def _value(value: Any) -> str:
-    if isinstance(value, Mapping):  # a model: its reference, then what tells its content
-        return " ".join(text[:12] if name in ("revision", "fingerprint") else text for name, text in value.items())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_value(part)}" for name, part in value.items())
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
