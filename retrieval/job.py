@@ -1,19 +1,31 @@
-"""What the process of a comparison's job runs, and what comes with the sample."""
+"""What the process of a comparison's job runs, and what comes with the sample.
+
+The sample, which a new workspace opens with, brings the tokens that BM25 searches and the vectors of the packaged base:
+nobody waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from mrc_workbench.data.cache import forget_shipped
 from mrc_workbench.data.jobs.detached import PROGRAM, handed_over
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status
 from mrc_workbench.data.jobs.work import carried_out_alone, progress_writer
+from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry
 from mrc_workbench.data.terminal import tell
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.cli import report_failures, table
-from mrc_workbench.retrieval.comparison.compare import compare, search_light, ship, write_bases
-from mrc_workbench.retrieval.comparison.experiment import read_experiment
+from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of, search_light, write_bases
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, provenance
 
 
@@ -59,3 +71,50 @@ def ship_sample() -> int:
     """Write the tokens and vectors that come with the sample, after it, the analyzer or the base has changed."""
     ship(read_entry(CATALOG["sample"]).question_set)
     return 0
+
+
+def ship(sample: QuestionSet) -> None:
+    """Analyze the sample for BM25, encode and search it by the packaged base, and write what comes with it.
+
+    What the base finds is computed in float32 and found again in whatever numbers a machine is quicker in. Raises
+    `OSError`.
+    """
+    from mrc_workbench.data.text.analysis import ship
+    from mrc_workbench.retrieval.lexical.bm25 import BM25Options
+
+    questions = [question.text for question in sample.questions]
+    texts = sample.passages.indexed_texts(title=BM25Options.title)
+    analysis = BM25Options().analysis(texts)
+    DEFAULT.write()  # where it cannot be had, what came before stays
+    for kind in ("tokens", "vectors", "token-vectors", "rankings"):
+        forget_shipped(kind)
+    for asked in (questions, texts):
+        ship(analysis, asked)
+    encoder = BiEncoder(find_model(DEFAULT.reference), texts)
+    encoder.ship("question", questions)
+    encoder.ship("passage", texts)
+    for of in (DenseSpec, LateSpec):
+        spec = of(name="shipped", model=DEFAULT.reference, windows=True)
+        exact = spec.model_copy(update={"precision": Precision.FLOAT32})
+        usual, searched = (_alone(one, sample) for one in (spec, exact))
+        searched.search(questions, searched.depth)
+        usual.ship(searched, questions)
+    _ship_token_vectors(sample)
+
+
+def _ship_token_vectors(sample: QuestionSet) -> None:
+    """Store the sample's token vectors with the sample, so that late interaction searches it without encoding it.
+
+    They are the float32 model's, as the shipped rankings are. Raises `OSError`.
+    """
+    spec = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
+    materials = Materials(sample)
+    exact = spec.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
+    spec.encoder(materials).ship_passages(exact, materials.texts(spec.title), sample.passages.heads(title=spec.title))
+
+
+def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
+    made = retrievers_of(Experiment(data="alone", retriever=(spec,)), question_set)[spec.name]
+    if isinstance(made, Exception):
+        raise made
+    return made

@@ -39,6 +39,14 @@ class Rankings:
     def first(self, k: int) -> "Rankings":
         return Rankings(self.indices[:, :k], self.scores[:, :k])
 
+    def padded(self, k: int) -> "Rankings":
+        """Return the rankings with at least k columns: nothing is found in those added."""
+        missing = ((0, 0), (0, max(0, k - self.indices.shape[1])))
+        return Rankings(
+            np.pad(self.indices, missing, constant_values=NOT_FOUND),
+            np.pad(self.scores, missing, constant_values=-np.inf),
+        )
+
 
 def joined(parts: Sequence[Rankings]) -> Rankings:
     """Return the rankings of several parts of the questions, at least one, as those of all."""
@@ -70,11 +78,7 @@ def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:
     scores = np.where(found, scores, -np.inf)
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
     indices = np.where(np.take_along_axis(found, order, 1), np.take_along_axis(indices, order, 1), NOT_FOUND)
-    missing = ((0, 0), (0, max(0, k - order.shape[1])))
-    return Rankings(
-        np.pad(indices.astype(np.int32), missing, constant_values=NOT_FOUND),
-        np.pad(np.take_along_axis(scores, order, 1), missing, constant_values=-np.inf),
-    )
+    return Rankings(indices.astype(np.int32), np.take_along_axis(scores, order, 1)).padded(k)
 
 
 def top_k(scores: np.ndarray, k: int) -> Rankings:

@@ -150,18 +150,27 @@ class ImportedRun:
 
     As trec_eval does, passages are ordered by score (float32), ties by descending id, and the ranks are not looked at;
     a score that ties is one float32 step lower than the one before, so that this order stays. A question that the run
-    lacks, or the set, finds nothing. Rankings have no more columns than the run goes deep, unless that is the corpus.
+    lacks, or the set, finds nothing. Rankings have no more columns than the run goes deep, unless that is the corpus:
+    `depth` is how many passages a question were searched for when it was made, if that is known to be more.
     `measured_seconds` are those of the last search, by `seconds_per_query`, which were measured when it was made.
     """
 
     def __init__(
-        self, name: str, path: Path, question_set: QuestionSet, reference: str = "", seconds_per_query: float = 0.0
+        self,
+        name: str,
+        path: Path,
+        question_set: QuestionSet,
+        reference: str = "",
+        *,
+        seconds_per_query: float = 0.0,
+        depth: int = 0,
     ) -> None:
         self.name, self.measured_seconds = name, 0.0
         self._seconds_per_query = seconds_per_query
         self._texts = [question.text for question in question_set.questions]
         self._row_of_text = {text: row for row, text in reversed(list(enumerate(self._texts)))}
-        self._rankings, known = read_run(path, question_set, reference)
+        rankings, known = read_run(path, question_set, reference)
+        self._rankings = rankings.padded(min(depth, len(question_set.passages)))
         self.notes = asdict(known)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
@@ -230,7 +239,7 @@ def run_of_rows(
     if not known.any():
         what, ids = ("passage", passage_ids) if (question >= 0).any() else ("question", question_ids)
         theirs = table[what].iloc[int((question >= 0).argmax())]
-        message = f"names no {what} of this data: its ids are like {theirs!r}, ours like {ids[0]!r}"
+        message = f"names no {what} of the dataset: its ids are like {theirs!r}, those of the dataset like {ids[0]!r}"
         raise RunError("run_other_ids", f"{reference} {message}", reference)
     scores = table["score"].to_numpy()[known]
     rankings, repeated = _ranked(question[known], passage[known], scores, len(question_ids), passage_ids)

@@ -1,8 +1,4 @@
-"""The comparison: several retrievers, the same questions, every measure side by side; and what is made before it waits.
-
-The sample, which a new workspace opens with, brings the tokens that BM25 searches and the vectors of the packaged base:
-nobody waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
-"""
+"""The comparison: several retrievers, the same questions, every measure side by side."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,22 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.cache import forget_shipped
 from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.hub import ModelError
-from mrc_workbench.models.packaged import DEFAULT, packaged_base
-from mrc_workbench.models.precision import Precision
-from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
+from mrc_workbench.retrieval.comparison.notices import depth_warning, result_warnings
 from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.evaluation.measures import Scores, evaluate
+from mrc_workbench.retrieval.evaluation.measures import Scores, depth_of, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
@@ -181,14 +173,28 @@ class Comparison:
 
     @property
     def warnings(self) -> list[str]:
-        """The warnings that too few questions are compared, or taught a mix, in English."""
+        """What limits the conclusions, in English.
+
+        Too few questions, results that were skipped or look reversed, and rankings too short for some metrics.
+        """
         warnings = [few_questions(len(self.question_set.questions), "questions are compared")]
-        warnings += [
-            few_questions(result.taught_by, f"questions taught {result.name}")
-            for result in self.results
-            if result.taught_by is not None
-        ]
+        for result in self.results:
+            if result.taught_by is not None:
+                warnings.append(few_questions(result.taught_by, f"training questions for {result.name}"))
+            warnings += result_warnings(result.name, result.notes)
+        warnings += [depth_warning(name, depth, self.depth) for name, depth in self.shallow]
         return [warning for warning in warnings if warning]
+
+    @property
+    def depth(self) -> int:
+        """How many passages of a question the metrics look at."""
+        return min(depth_of(self.experiment.ks), len(self.question_set.passages))
+
+    @property
+    def shallow(self) -> list[tuple[str, int]]:
+        """Retrievers whose rankings end before the metrics do, which have no deeper metrics, and where they end."""
+        depths = [(name, rankings.indices.shape[1]) for name, rankings in self.rankings.items()]
+        return [(name, depth) for name, depth in depths if depth < self.depth]
 
     def as_dict(self) -> dict[str, object]:
         """Return the content of `scores.json`: measures as shares between 0 and 1, times in seconds."""
@@ -350,50 +356,3 @@ def write_bases(experiment: Experiment) -> None:
         with suppress(ModelError, OSError):
             if base := packaged_base(str(getattr(spec, "model", ""))):
                 base.write()
-
-
-def ship(sample: QuestionSet) -> None:
-    """Analyze the sample for BM25, encode and search it by the packaged base, and write what comes with it.
-
-    What the base finds is computed in float32 and found again in whatever numbers a machine is quicker in. Raises
-    `OSError`.
-    """
-    from mrc_workbench.data.text.analysis import ship
-    from mrc_workbench.retrieval.lexical.bm25 import BM25Options
-
-    questions = [question.text for question in sample.questions]
-    texts = sample.passages.indexed_texts(title=BM25Options.title)
-    analysis = BM25Options().analysis(texts)
-    DEFAULT.write()  # where it cannot be had, what came before stays
-    for kind in ("tokens", "vectors", "token-vectors", "rankings"):
-        forget_shipped(kind)
-    for asked in (questions, texts):
-        ship(analysis, asked)
-    encoder = BiEncoder(find_model(DEFAULT.reference), texts)
-    encoder.ship("question", questions)
-    encoder.ship("passage", texts)
-    for of in (DenseSpec, LateSpec):
-        spec = of(name="shipped", model=DEFAULT.reference, windows=True)
-        exact = spec.model_copy(update={"precision": Precision.FLOAT32})
-        usual, searched = (_alone(one, sample) for one in (spec, exact))
-        searched.search(questions, searched.depth)
-        usual.ship(searched, questions)
-    _ship_token_vectors(sample)
-
-
-def _ship_token_vectors(sample: QuestionSet) -> None:
-    """Store the sample's token vectors with the sample, so that late interaction searches it without encoding it.
-
-    They are the float32 model's, as the shipped rankings are. Raises `OSError`.
-    """
-    spec = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
-    materials = Materials(sample)
-    exact = spec.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
-    spec.encoder(materials).ship_passages(exact, materials.texts(spec.title), sample.passages.heads(title=spec.title))
-
-
-def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
-    made = retrievers_of(Experiment(data="alone", retriever=(spec,)), question_set)[spec.name]
-    if isinstance(made, Exception):
-        raise made
-    return made

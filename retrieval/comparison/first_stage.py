@@ -254,11 +254,16 @@ class LateSpec(ReadingSpec):
 
 
 class Recorded(BaseModel):
-    """What was measured when a run was made: seconds a query, and what was noticed in its results."""
+    """What was measured when a run was made: seconds a query, and what was noticed in its results.
+
+    `depth` is the number of passages that was searched for: a question with fewer has no others. 0 means unknown.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     seconds_per_query: NonNegativeFloat
+    depth: NonNegativeInt = Field(default=0, exclude_if=not_)
     unknown_passages: NonNegativeInt = Field(default=0, exclude_if=not_)
+    unknown_example: str = Field(default="", exclude_if=not_)
     repeated: NonNegativeInt = Field(default=0, exclude_if=not_)
     rising_scores: NonNegativeInt = Field(default=0, exclude_if=not_)
 
@@ -291,9 +296,11 @@ class RunSpec(Spec):
 
     def _imported(self, path: Path, questions: QuestionSet) -> ImportedRun:
         recorded = self.recorded
-        run = ImportedRun(self.name, path, questions, self.path, recorded.seconds_per_query if recorded else 0.0)
-        if recorded:
-            run.notes |= recorded.model_dump(exclude={"seconds_per_query"})
+        if recorded is None:
+            return ImportedRun(self.name, path, questions, self.path)
+        seconds, depth = recorded.seconds_per_query, recorded.depth
+        run = ImportedRun(self.name, path, questions, self.path, seconds_per_query=seconds, depth=depth)
+        run.notes |= recorded.model_dump(exclude={"seconds_per_query", "depth"})
         return run
 
 

@@ -169,7 +169,7 @@ def _caption(comparison: Comparison, evidence: Evidence) -> str:
         f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
         f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
     )
-    return ". ".join([said, *comparison.warnings])
+    return " ".join(". ".join([said, *comparison.warnings]).split())  # one line: a comment in LaTeX
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -177,6 +177,10 @@ def _notices(comparison: Comparison, say: Say) -> list[str]:
     if short:
         found_fewer = ", ".join(f"{result.name} {result.short:,}" for result in short)
         told.append(say("notice.short", k=depth_of(comparison.experiment.ks), names=found_fewer))
+    told += [
+        say("notice.shallow", name=name, depth=f"{depth:,}", needed=f"{comparison.depth:,}")
+        for name, depth in comparison.shallow
+    ]
     if nothing := [result for result in short if result.unanswered]:
         told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
     told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.jobs.detached import FORKS
-from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.store import find, keep, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -181,3 +181,17 @@ def test_ctrl_c_says_what_is_kept_and_the_same_command_continues(tmp_path: Path)
     assert process.returncode == 130
     assert said.splitlines()[-1].endswith("run the same command again to continue.")
     assert "Traceback" not in said
+
+
+def test_show_prints_what_was_noticed_in_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    questions = find(str(folder / "data.csv"))
+    ids = questions.passages.ids
+    lines = [f"{one.id} Q0 {ids[row]} 1 1 x\n{one.id} Q0 zzz 2 0 x\n" for row, one in enumerate(questions.questions)]
+    (folder / "a.trec").write_text("".join(lines))
+    (folder / "run.toml").write_text(f'data = "data.csv"\n{HEAD}{RUN}', encoding="utf-8")
+    assert main(["compare", str(folder / "run.toml")]) == 0
+    key = key_printed(capsys)
+    assert main(["show", key]) == 0
+    printed = capsys.readouterr().err
+    assert "Warning: run: 12 results name passages that are not in the dataset; skipped." in printed
+    assert "Warning: run has at most 1 passages per question" in printed

@@ -337,9 +337,13 @@ def test_what_is_no_run(content: str | bytes, tmp_path: Path) -> None:
 def test_a_run_over_other_data_is_told_with_the_ids(tmp_path: Path) -> None:
     other_questions = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\n"))
     assert (other_questions.code, other_questions.details["line"]) == ("run_other_ids", 0)
-    assert "names no question of this data: its ids are like 'w1', ours like 'q1'" in str(other_questions)
+    assert "names no question of the dataset: its ids are like 'w1', those of the dataset like 'q1'" in str(
+        other_questions
+    )
     other_passages = error_of(written(tmp_path, "w1 Q0 p1 1 5 x\nq1 Q0 doc7 1 5 x\n"))
-    assert "names no passage of this data: its ids are like 'doc7', ours like 'p1'" in str(other_passages)
+    assert "names no passage of the dataset: its ids are like 'doc7', those of the dataset like 'p1'" in str(
+        other_passages
+    )
 
 
 def test_the_path_is_looked_for_from_the_experiment(tmp_path: Path) -> None:
@@ -388,6 +392,20 @@ def test_questions_of_one_text_keep_their_own_rankings(tmp_path: Path) -> None:
 def test_rankings_go_no_deeper_than_the_run(k: int, columns: int, run: Path) -> None:
     found = ImportedRun("imported", run, small_set()).search(texts_of(QUESTIONS), k)
     assert found.indices.shape == found.scores.shape == (6, columns)
+
+
+@pytest.mark.parametrize(("k", "columns"), [(3, 3), (4, 4), (5, 4), (100, 4)])
+def test_rankings_are_as_deep_as_the_search_that_made_the_run(k: int, columns: int, run: Path) -> None:
+    imported = ImportedRun("imported", run, small_set(), depth=4)
+    found = imported.search(texts_of(QUESTIONS), k)
+    assert found.indices.shape == found.scores.shape == (6, columns)
+    assert set(found.indices[:, 3:].ravel().tolist()) <= {NOT_FOUND}
+    assert imported.notes["depth"] == 3
+
+
+def test_a_recorded_depth_is_no_deeper_than_the_corpus(run: Path) -> None:
+    found = ImportedRun("imported", run, small_set(), depth=100).search(texts_of(QUESTIONS), 100)
+    assert found.indices.shape == (6, len(small_set().passages))
 
 
 def test_a_run_of_the_whole_corpus_is_as_deep_as_any(tmp_path: Path) -> None:

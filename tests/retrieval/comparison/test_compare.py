@@ -18,11 +18,12 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison import first_stage as making
-from mrc_workbench.retrieval.comparison.compare import Result, compare, failures, retrievers_of, ship, write_bases
+from mrc_workbench.retrieval.comparison.compare import Result, compare, failures, retrievers_of, write_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.evaluation.measures import evaluate, measures
+from mrc_workbench.retrieval.job import ship
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import RunError, write_run
@@ -400,4 +401,4 @@ def test_few_questions_that_taught_a_mix_are_warned_of() -> None:
     assert compared.results[1].taught_by == 20
     few = compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=0.85), chain(100))
     assert few.results[1].taught_by == 15
-    assert few.warnings == ["Too few questions taught mix: 15. With fewer than 20, most differences are chance."]
+    assert few.warnings == ["Too few training questions for mix: 15. With fewer than 20, most differences are chance."]

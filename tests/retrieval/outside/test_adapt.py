@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.retrieval.analysis.recommendation import cost_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added
+from mrc_workbench.retrieval.comparison.first_stage import RunSpec
 from mrc_workbench.retrieval.comparison.recorded import store_measured
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from mrc_workbench.retrieval.outside.problems import OutsideError
@@ -217,3 +219,43 @@ def test_measuring_again_under_the_same_name_replaces_what_was_stored() -> None:
     store_measured(measure(Single(), SET, 5), SET)
     again = store_measured(measure(annotated, SET, 2, name="Single"), SET)
     assert added(SET.fingerprint) == [again]
+
+
+def test_a_measured_retriever_with_few_results_has_all_metrics() -> None:
+    spec = store_measured(measure(always(["p1", "zzz"]), SET, 4, name="Few"), SET)
+    assert spec.recorded is not None
+    assert (spec.recorded.depth, spec.recorded.unknown_example) == (4, "zzz")
+    compared = compare(Experiment(data="x", ks=(1, 3), retriever=(spec,)), SET)
+    (result,) = compared.results
+    assert result.scores is not None
+    assert result.scores.ks == (1, 3)
+    assert result.notes["depth"] == 1
+    assert compared.shallow == [("Few", 4)]  # MRR@10 and nDCG@10 look at all 5 passages of the corpus
+    spec = store_measured(measure(always(["p1", "zzz"]), SET, name="Few"), SET)
+    compared = compare(Experiment(data="x", ks=(1, 3, 100), retriever=(spec,)), SET)
+    assert compared.scores["Few"].means()["ndcg@10"] > 0
+    assert compared.shallow == []
+
+
+def test_results_that_cannot_be_used_are_warnings() -> None:
+    spec = store_measured(measure(always([("zzz", 1), ("p1", 2), ("p2", 3), ("p2", 3)]), SET, name="Mine"), SET)
+    warnings = compare(Experiment(data="x", retriever=(spec,)), SET).warnings
+    assert warnings[1:] == [
+        "Mine: 6 results name passages that are not in the dataset, such as 'zzz'; skipped.",
+        "Mine: 6 results repeat a passage; each passage counts once, with its best score.",
+        "Mine: for 6 questions the first result has the lowest score, as with distances; a higher score counts as "
+        "better.",
+    ]
+
+
+def test_a_run_of_unknown_depth_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "short.trec"
+    path.write_text("".join(f"{one.id} Q0 p{rank} {rank} {-rank} x\n" for one in QUESTIONS for rank in (1, 2)))
+    experiment = Experiment(data="x", ks=(1, 2, 3), retriever=(RunSpec(name="Short", path=str(path)),))
+    compared = compare(experiment, SET)
+    assert compared.shallow == [("Short", 2)]
+    assert compared.warnings[-1] == (
+        "Short has at most 2 passages per question, so metrics that look deeper have no value. "
+        "All metrics need 5 passages per question."
+    )
+    assert compared.as_dict()["warnings"] == compared.warnings

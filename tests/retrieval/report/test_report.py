@@ -246,6 +246,15 @@ def test_what_a_reader_must_know_is_told() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_rankings_that_are_too_short_for_some_metrics_are_named(language: str) -> None:
+    short = comparison_of({"short": RIGHT}, depth=3)
+    notice = words_of(language)("notice.shallow", name="short", depth="3", needed="5")
+    assert notice in report(short, language)
+    assert notice not in report(comparison_of({"short": RIGHT}), language)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_what_nobody_judged_is_told_of_where_judgements_are_known(language: str) -> None:
     say, compared = words_of(language), judged_apart()[1]
     text = report(compared, language)

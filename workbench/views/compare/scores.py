@@ -260,6 +260,7 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
     for result in view.results:
         if result.taught_by is not None:
             draw_few_taught(plain(retriever_name(result.name)), result.taught_by)
+    shallow = dict(comparison.shallow)
     for result in view.results:
         if result.error is not None:
             reason = plain(failure_text(result.error))
@@ -268,6 +269,10 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
         elif result not in view.scored:
             name = plain(retriever_name(result.name))
             told = word("compare.not_deep_enough", name=name, figure=view.figure.long)
+            st.info(told, icon=":material/info:")
+        elif result.name in shallow:
+            name, depth = plain(retriever_name(result.name)), f"{shallow[result.name]:,}"
+            told = word("compare.shallow", name=name, depth=depth, needed=f"{comparison.depth:,}")
             st.info(told, icon=":material/info:")
     asked = view.comparison.question_set
     if asked.made:

@@ -10,7 +10,8 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, added
+from mrc_workbench.retrieval.comparison.experiment import Experiment, add_run, added
+from mrc_workbench.retrieval.comparison.first_stage import Recorded
 from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.recorded import store_measured
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -174,6 +175,22 @@ def test_what_python_measured_is_shown_with_its_latency(data: StoredSet) -> None
     app = compared(data, spec)
     (table,) = [one.value for one in app.dataframe if "per_question" in one.value.columns and "recall@1" in one.value]
     assert table.set_index("retriever")["per_question"].notna().all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [0, 100])
+def test_the_page_names_unused_results_and_unknown_depth(data: StoredSet, depth: int) -> None:
+    recorded = Recorded(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
+    lines = "".join(f"{one.id} Q0 {PASSAGES[0].id} 1 1 x\n" for one in small_set().questions)
+    app = compared(data, add_run(small_set(), "Mine", lines.encode(), "mine.trec", recorded))
+    said = texts(app)
+    assert "Skipped lines with passages that are not in this dataset: 6." in said
+    assert "Questions whose first result has the lowest score: 2." in said
+    assert ("returned too few results" in said) is (depth == 0)
+    assert "at most 1 passages per question" not in said
+    if not depth:
+        app = opened(page, retrievers="Mine", measure="recall", k="1")
+        assert "at most 1 passages per question" in texts(app)
 
 
 @pytest.mark.slow
