@@ -23,7 +23,7 @@ from cyclopts.help import HelpPanel, PlainFormatter
 from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.startup import let_idle_threads_sleep, raise_on_ctrl_c
-from mrc_workbench.data.terminal import ProgressMode, end_progress_line, quiet, show_progress, tell
+from mrc_workbench.data.terminal import ClosedOutputError, ProgressMode, end_progress_line, quiet, show_progress, tell
 from mrc_workbench.data.workspace import error_message
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class ExitStatus(IntEnum):
     FAILED = 1  # a retriever, model or training failed, or a gate was not reached
     NOTHING_DONE = 2  # the error says why
     STOPPED = 128 + signal.SIGINT
+    OUTPUT_CLOSED = 128 + 13  # as of a program that SIGPIPE ends
 
 
 class HelpColumns(PlainFormatter):
@@ -126,6 +127,8 @@ def carry_out(
     except CycloptsError as error:
         error.verbose = False
         return _report_error(_unknown_command(error) if isinstance(error, UnknownCommandError) else error)
+    except ClosedOutputError:
+        return ExitStatus.OUTPUT_CLOSED
     except (Failure, OSError, ValueError, MemoryError) as error:
         end_progress_line()
         return _report_error(error, error_lines(error))

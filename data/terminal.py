@@ -12,8 +12,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
+from typing import TextIO
 
 VERBOSE = "MRC_VERBOSE"
 _LIBRARIES = (
@@ -82,11 +83,25 @@ def harmless(text: str) -> str:
     return _COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+class ClosedOutputError(BrokenPipeError):
+    """The program that reads the output has ended, such as `head` in `mrc list | head -1`."""
+
+
 def tell(text: object, *, error: bool = False) -> None:
-    """Print a line, to the standard output or as an error."""
-    stream = sys.stderr if error else sys.stdout
-    stream.write(harmless(str(text)) + "\n")
-    stream.flush()
+    """Print a line, to the standard output or as an error. Raises `ClosedOutputError`."""
+    _write(sys.stderr if error else sys.stdout, harmless(str(text)) + "\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError as failure:
+        with suppress(OSError, ValueError):  # a stream without a file
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())  # Python writes the rest of its buffer when it ends
+            os.close(null)
+        raise ClosedOutputError(*failure.args) from failure
 
 
 def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
@@ -156,8 +171,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _write_error(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    _write(sys.stderr, text)
 
 
 _reporter = ProgressReporter()
