@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mrc_workbench.data.extras import require
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import shared_workspace, user
 
@@ -52,8 +53,9 @@ def hub_revision(hub_id: str) -> HubRevision:
     """Return the newest commit when the hub answers within seconds, else the one downloaded before.
 
     Raises `ModelError`: `hub_unknown` where the hub has no such model, `hub_unreachable` where it does not answer and
-    nothing was downloaded before.
+    nothing was downloaded before. Raises `MissingExtraError` if the hub's library is not installed.
     """
+    require("huggingface_hub", f"the hub model {hub_id!r}")
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         HfHubHTTPError,

