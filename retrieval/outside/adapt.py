@@ -93,7 +93,8 @@ class OutsideRetriever:
             message = f"{self.name} returned no results for any question"
             return OutsideError("outside_empty", message, name=self.name)
         own = self._question_set.passages.ids[0]
-        message = f"{self.name} names no passage of this data: its ids are like {example!r}, ours like {own!r}"
+        ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
+        message = f"{self.name} names no passage of the dataset: {ids}"
         return OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
 

@@ -64,6 +64,7 @@ class QueryCaller:
         except Exception as error:
             raise raised(error, query) from error
         seconds = time.perf_counter() - start
+        _reject_awaitable(results)
         return results, seconds
 
 
@@ -83,12 +84,23 @@ class BatchCaller:
         except Exception as error:
             raise raised(error, queries[0]) from error
         seconds = time.perf_counter() - start
+        _reject_awaitable(results)
         if not hasattr(results, "indices"):
             results = list(results) if isinstance(results, list | tuple) else results
             if not isinstance(results, list) or len(results) != len(queries):
                 message = f"expected a list with the results of each of {len(queries)} queries"
                 raise OutsideError("outside_batch", message, queries=len(queries))
         return results, [seconds / len(queries)] * len(queries)
+
+
+def _reject_awaitable(results: object) -> None:
+    """Raise `OutsideError` (`outside_async`) for what an asynchronous search returns."""
+    if inspect.isawaitable(results) or inspect.isasyncgen(results):
+        if inspect.iscoroutine(results):
+            results.close()  # else Python warns that it was never awaited
+        function = "lambda query, k: asyncio.run(search(query, k))"
+        message = f"async functions are not supported: give a function that returns results, such as `{function}`"
+        raise OutsideError("outside_async", message)
 
 
 def raised(error: Exception, query: str) -> OutsideError:

@@ -1,7 +1,7 @@
 """A Python object is searched as it declares, measured once, and stored so that its results stay."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,27 @@ def test_a_failure_has_a_reason_and_no_score(item: Callable[..., object], code: 
     with pytest.raises(OutsideError) as error:
         measure(item, SET, 2)
     assert error.value.code == code
+
+
+async def coroutine(query: str, k: int) -> Results:
+    return scored(PASSAGES, query, k)
+
+
+async def coroutine_of_several(queries: list[str], k: int) -> list[Results]:
+    return [scored(PASSAGES, query, k) for query in queries]
+
+
+async def generator(query: str, k: int) -> AsyncIterator[tuple[str, int]]:
+    for hit in scored(PASSAGES, query, k):
+        yield hit
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("search", [coroutine, coroutine_of_several, generator])
+def test_async_functions_are_refused(search: Callable[..., object]) -> None:
+    with pytest.raises(OutsideError, match="async functions are not supported") as error:
+        measure(search, SET, 2)
+    assert error.value.code == "outside_async"
 
 
 def test_one_question_may_find_nothing() -> None:
