@@ -40,6 +40,18 @@ class NobodySignedInError(Exception):
     """People sign in here, and this is done for none of them: it must touch no workspace at all."""
 
 
+def project_version() -> str:
+    """Return the version of the project: that of `pyproject.toml` in a checkout, else of the installed package."""
+    import tomllib
+    from importlib.metadata import version
+
+    try:
+        project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    except FileNotFoundError:  # no checkout
+        return version("mrc-workbench")
+    return str(project["version"])
+
+
 def workspace() -> Path:
     """Return the workspace folder: the user's own, or the shared one where nobody signs in.
 

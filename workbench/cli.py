@@ -15,7 +15,7 @@ from mrc_workbench.data.commands import carry_out, commands_of
 from mrc_workbench.data.extras import require
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.terminal import tell
-from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT, project_version
 
 _ABOUT = "Find out which retrieval works on your passages and questions."
 _COMPARE, _USE, _TRAIN = "Compare retrievers", "Use retrievers", "Train models"
@@ -77,7 +77,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def all_commands(words: Sequence[str] = ()) -> App:
     """Return `mrc`. Its commands are imported when they are used; those in `words` have their whole help."""
-    mrc = commands_of("mrc", _ABOUT, version=_version, version_format="markdown", version_flags="--version")
+    mrc = commands_of("mrc", _ABOUT, version=project_version, version_format="markdown", version_flags="--version")
     groups = {heading: Group(heading, sort_key=position) for position, heading in enumerate(_HEADINGS)}
     for flag in ("--help", "--version"):
         mrc[flag].group = groups[_SHELL]
@@ -134,12 +134,3 @@ def _error_lines(error: Exception) -> Sequence[str]:
 
         return refusal_lines(error)[1:]
     return [f"  {other}" for other in getattr(error, "others", ())]
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mrc-workbench")
-    except PackageNotFoundError:  # a checkout that is not installed
-        return "not installed"

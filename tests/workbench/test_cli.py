@@ -1,7 +1,9 @@
 """The command line: every command has its help, is listed once, is completed, and ends as the others do."""
 
+import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from cyclopts import App
 
 from mrc_workbench.data.commands import ExitStatus
-from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.data.workspace import PROJECT, project_version
 from mrc_workbench.workbench.cli import _INTERNAL, COMMANDS, all_commands, main
 
 WIDTH = 80
@@ -189,4 +191,24 @@ def test_a_failed_retriever_or_a_gate_not_reached_has_status_1(
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == ExitStatus.DONE
-    assert capsys.readouterr().out.endswith("\n")
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert capsys.readouterr().out == f"{project['version']}\n"
+
+
+def test_version_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("mrc_workbench.data.workspace.PROJECT", tmp_path)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} 9.9")
+    assert project_version() == "mrc-workbench 9.9"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are those of Unix")
+def test_a_closed_output_ends_a_command_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "mrc_workbench", "completion", "bash"]
+    with os.fdopen(writing, "wb") as output:
+        done = subprocess.run(
+            command, cwd=PROJECT, stdout=output, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (ExitStatus.OUTPUT_CLOSED, "")

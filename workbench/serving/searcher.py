@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.workspace import project_version
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.references import find_experiment
@@ -40,7 +40,7 @@ def open_all(
         for name in searchers
     ]
     information = {
-        "version": _version(),
+        "version": project_version(),
         "data": _without_folders(experiment.data),
         "corpus_fingerprint": passages.fingerprint,
         "passages": len(passages),
@@ -70,13 +70,6 @@ def _without_folders(content: Any) -> Any:
     if isinstance(content, list):
         return [_without_folders(value) for value in content]
     return Path(content).name if isinstance(content, str) and Path(content).is_absolute() else content
-
-
-def _version() -> str:
-    try:
-        return version("mrc-workbench")
-    except PackageNotFoundError:  # a checkout that nobody installed
-        return "not installed"
 
 
 @dataclass(frozen=True, eq=False)
