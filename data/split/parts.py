@@ -57,7 +57,7 @@ class SplitOptions:
     def __post_init__(self) -> None:
         # written this way round, a share that is not a number is refused too
         if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
-            raise ValueError("validation and test must be shares of 0 or more that leave something to train on")
+            raise ValueError("validation and test must each be a fraction of 0 or more, with a sum below 1")
         if self.seed < 0:
             raise ValueError(f"the seed must be 0 or more, not {self.seed}")
 

@@ -78,9 +78,8 @@ def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
         return _experiment_in(path), path
     if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
         return read_experiment(path), path.parent
-    message = (
-        f"{str(reference)!r} is no stored comparison, no experiment file and no folder of `compare --out`; {_LIST}"
-    )
+    expected = "give a key, an experiment file or a folder of `compare --out`"
+    message = f"there is no comparison {str(reference)!r}: {expected}; {_LIST}"
     raise ComparisonNotFoundError("unknown_comparison", message)
 
 

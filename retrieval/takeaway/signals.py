@@ -297,7 +297,7 @@ def plan_of(name: str, materials: Materials) -> Plan:
         raise TakeAwayError("over_candidates", message, name=name, first=first)
     plan = _Planning(materials).of(materials.specs[name])
     if not plan.parts:
-        message = f"{name!r} searches by nothing that an engine is given: take a retriever of BM25 or of a model"
+        message = f"{name!r} cannot be exported: choose a retriever that uses BM25 or a model"
         raise TakeAwayError("nothing_to_take", message, name=name)
     differs = (*plan.differs, *(("left_out",) if plan.left_out else ()))
     return replace(plan, name=name, left_out=tuple(dict.fromkeys(plan.left_out)), differs=tuple(dict.fromkeys(differs)))

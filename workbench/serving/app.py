@@ -251,7 +251,7 @@ def app_of(
 
     async def refused(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):  # the framework's own
-            codes = {404: "no_such_place", 405: "other_method"}
+            codes = {404: "not_found", 405: "method_not_allowed"}
             code = codes.get(error.status_code, "refused")
             headers = dict(error.headers or {})
             if methods := METHODS.get(request.url.path):

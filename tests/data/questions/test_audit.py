@@ -271,7 +271,7 @@ def test_groups_that_share_a_question_are_one() -> None:
 
 @pytest.mark.parametrize(("validation", "test"), [(-0.1, 0.2), (0.5, 0.5)])
 def test_shares_must_leave_something_to_train_on(validation: float, test: float) -> None:
-    with pytest.raises(ValueError, match="must be shares of 0 or more"):
+    with pytest.raises(ValueError, match="must each be a fraction of 0 or more"):
         SplitOptions(validation, test)
 
 

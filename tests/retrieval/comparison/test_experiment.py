@@ -347,10 +347,10 @@ OTHER = '[[retriever]]\nname = "b"\n'
 @pytest.mark.parametrize(
     ("top", "place"),
     [
-        ("validation_share = nan", "shares of 0 or more"),
-        ("test_share = nan", "shares of 0 or more"),
-        ("test_share = inf", "shares of 0 or more"),
-        ("test_share = -0.1", "shares of 0 or more"),
+        ("validation_share = nan", "a fraction of 0 or more"),
+        ("test_share = nan", "a fraction of 0 or more"),
+        ("test_share = inf", "a fraction of 0 or more"),
+        ("test_share = -0.1", "a fraction of 0 or more"),
         ("seed = -1", "the seed must be 0 or more, not -1"),
         ("ks = [2147483648]", "ks.0"),
         (f"ks = [{2**63}]", "ks.0"),

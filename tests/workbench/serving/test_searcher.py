@@ -121,7 +121,7 @@ def test_what_cannot_be_opened_is_said(tmp_path: Path) -> None:
         open_searcher(file)
     with pytest.raises(ValueError, match="'Dense'"):
         open_searcher(file, "Dense")
-    with pytest.raises(ValueError, match="is no stored comparison"):
+    with pytest.raises(ValueError, match="there is no comparison"):
         open_searcher("0123456789abcdef")
     run = '[[retriever]]\nname = "elsewhere"\nkind = "run"\npath = "a.trec"\n'
     file.write_text(f'data = "sample"\n{run}', encoding="utf-8")
