@@ -25,6 +25,7 @@ from mrc_workbench.retrieval.evaluation.measures import CUT, first_relevant_rank
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
 
+_MARKUP = re.compile(r"([\\`*_\[\]|<>~$&])")
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -125,13 +126,17 @@ def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
     for name, row in figures(comparison, evidence, shown).items():
         cells = [_markdown_cell(figure) if figure else "–" for figure in row]
         lines.append("| " + " | ".join([markdown_text(name), *cells]) + " |")
-    return "\n".join([*lines, "", _caption(comparison, evidence), ""])
+    return "\n".join([*lines, "", _caption(comparison, evidence, _markdown_sentence), ""])
 
 
 def latex_table(comparison: Comparison, evidence: Evidence) -> str:
     """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
     shown = shown_measures(comparison)
-    lines = [f"% {_caption(comparison, evidence)}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
+    lines = [
+        f"% {_caption(comparison, evidence, _one_line)}",
+        rf"\begin{{tabular}}{{l{'r' * len(shown)}}}",
+        r"\toprule",
+    ]
     lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
     for name, row in figures(comparison, evidence, shown).items():
         cells = [_latex_cell(figure) if figure else "--" for figure in row]
@@ -159,17 +164,28 @@ def _latex_cell(figure: Figure) -> str:
     return rf"{mean}{_LATEX_ARROWS[figure.against]} {{\scriptsize {figure.interval.replace('–', '--')}}}"
 
 
-def _caption(comparison: Comparison, evidence: Evidence) -> str:
+def _markdown_sentence(text: str) -> str:
+    """Return a sentence with a user's texts, which Markdown neither marks up nor reads as HTML; it stays readable."""
+    return _MARKUP.sub(r"\\\1", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _caption(comparison: Comparison, evidence: Evidence, as_text: Callable[[str], str]) -> str:
+    """Return what a table shows and its warnings, which hold names and ids of a user, by `as_text`."""
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     made = sum(comparison.question_set.made.values())
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
     part = comparison.experiment.split
     split = f"{part} part, split {comparison.parts.description}; " if comparison.parts and part is not Part.ALL else ""
+    baseline = as_text(evidence.baseline)
     said = (
         f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
-        f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {evidence.baseline} (p < 0.05)"
+        f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {baseline} (p < 0.05)"
     )
-    return " ".join(". ".join([said, *comparison.warnings]).split())  # one line: a comment in LaTeX
+    return f"{said}. {' '.join(map(as_text, comparison.warnings))}" if comparison.warnings else said
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:

@@ -161,6 +161,19 @@ def test_what_was_judged_stands_in_every_table_of_figures() -> None:
     assert "unknown: judged@10" in per_question_table(compared)
 
 
+def test_warnings_below_a_table_are_one_line_of_text() -> None:
+    compared = comparison_of({"<b>a\nb": RIGHT})
+    (result,) = compared.results
+    notes = {"unknown_passages": 2, "unknown_example": "*x*"}
+    compared = replace(compared, results=(replace(result, notes=notes),))
+    warning = "2 results name passages that are not in the dataset, such as "
+    markdown = markdown_table(compared, evidence(compared)).splitlines()[-1]
+    assert f"(p < 0.05). Too few questions are compared: {len(compared.question_set.questions)}. " in markdown
+    assert "\\<b\\>a b: " + warning + r"'\*x\*'" in markdown
+    (comment,) = [line for line in latex_table(compared, evidence(compared)).splitlines() if warning in line]
+    assert comment.startswith("% ")
+
+
 def test_the_latex_table_holds_the_figures() -> None:
     _, compared = many_questions()
     lines = latex_table(compared, evidence(compared)).splitlines()
