@@ -5,6 +5,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import mrc_workbench as mrc
 from mrc_workbench.data.workspace import IMPORT_ROOT
+from tests.release import PROJECT
 
 MODULES = [f"mrc_workbench.api.{path.stem}" for path in sorted(Path(mrc.__file__).parent.glob("api/[a-z]*.py"))]
 HEAVY = ("numpy", "pandas", "torch", "streamlit", "transformers", "altair")
@@ -23,6 +25,16 @@ def test_exports_at_most_fifteen_names_and_each_has_a_docstring() -> None:
     for name in mrc.__all__:
         assert inspect.getdoc(getattr(mrc, name)), name
         assert name in dir(mrc)
+
+
+def test_lists_only_public_names() -> None:
+    assert [name for name in dir(mrc) if not name.startswith("__")] == mrc.__all__
+    assert {"__version__", "__doc__", "__path__"} <= set(dir(mrc))
+
+
+def test_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert mrc.__version__ == project["project"]["version"]
 
 
 def test_unknown_name_raises_attribute_error() -> None:
