@@ -1,18 +1,20 @@
 """Training: the recipes of the Train page and of `mrc train`, in this process."""
 
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.display import html_table
-from mrc_workbench.api.errors import ApiError, unknown_name
+from mrc_workbench.api.errors import ApiError, is_number, is_whole_number, unknown_name
 from mrc_workbench.api.progress import progress_bar
 from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.jobs.folder import State, Status
@@ -25,6 +27,7 @@ from mrc_workbench.training.runs.runs import Plan, Run, create_rounds
 
 _MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
 _SECONDS_BETWEEN = 0.5
+_NAMES_OF_TYPES = {bool: "True or False", int: "a whole number", float: "a number", str: "text"}
 
 
 class TrainingFailedError(Failure, RuntimeError):
@@ -133,14 +136,11 @@ def train(
     TrainingFailedError
         If the training fails, for example for lack of memory. Its last checkpoint is stored.
     """
-    if kind not in RECIPES:
+    if not isinstance(kind, str) or kind not in RECIPES:
         raise unknown_name("kind of training", kind, RECIPES)
-    known = [field.name for field in fields(recipe_of(kind).options)]
-    for option in options:
-        if option not in known:
-            raise unknown_name(f"option of a {kind}", option, known)
-    shares = SplitOptions(validation, test, split_seed)
-    plan = plan_training(kind, _reference(kind, data), name, shares, options)
+    checked = _checked_options(kind, options)
+    shares = _split_options(validation, test, split_seed)
+    plan = plan_training(kind, _reference(kind, data), name, shares, checked)
     runs = create_rounds(plan, attended=True)
     for number, run in enumerate(runs):
         with progress_bar("Training", enabled=progress) as report, _reporting(run, report):
@@ -150,6 +150,51 @@ def train(
                 later.stop()
             raise _failed(run, ended)
     return TrainedModel(runs[-1])
+
+
+def _checked_options(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options as plain values of their types. Raises `ApiError`."""
+    declared = recipe_of(kind).options
+    known = [field.name for field in fields(declared)]
+    types = get_type_hints(declared)
+    checked: dict[str, Any] = {}
+    for option, value in options.items():
+        if option not in known:
+            raise unknown_name(f"option of a {kind}", option, known)
+        checked[option] = _of_type(option, value, types[option])
+    return checked
+
+
+def _of_type(option: str, value: object, wanted: Any) -> object:
+    """Return a value as Python's own number or text, also a number of NumPy or a path. Raises `ApiError`."""
+    if wanted is bool and isinstance(value, bool | np.bool):
+        return bool(value)
+    if wanted is int and is_whole_number(value):
+        return int(value)
+    if wanted is float and is_number(value):
+        return int(value) if is_whole_number(value) else float(value)
+    if wanted is str and isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if wanted not in _NAMES_OF_TYPES:  # a word, which the options check
+        return value
+    raise ApiError("wrong_option", f"{option} must be {_NAMES_OF_TYPES[wanted]}, not {value!r}")
+
+
+def _split_options(validation: object, test: object, seed: object) -> SplitOptions:
+    validation_share = _fraction("validation", validation)
+    test_share = _fraction("test", test)
+    if validation_share + test_share >= 1:
+        total = validation_share + test_share
+        raise ApiError("wrong_split", f"test + validation must be less than 1, not {total:g}")
+    if not is_whole_number(seed) or seed < 0:
+        raise ApiError("wrong_split", f"split_seed must be a whole number of 0 or more, not {seed!r}")
+    return SplitOptions(validation_share, test_share, int(seed))
+
+
+def _fraction(name: str, value: object) -> float:
+    if not is_number(value) or not 0 <= value < 1:
+        raise ApiError("wrong_split", f"{name} must be a fraction from 0 to less than 1, not {value!r}")
+    return float(value)
 
 
 def _trained(run: Run) -> Status:
