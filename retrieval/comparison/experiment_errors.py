@@ -26,6 +26,8 @@ def _is_consequence(error: ErrorDetails, places: Sequence[tuple[int | str, ...]]
 def _message(error: ErrorDetails, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> str:
     place = error["loc"]
     where = ".".join(map(str, place)) or "file"
+    if error["type"] == "union_tag_invalid":
+        return f"{where}: {_unknown_kind(str(error['ctx']['tag']), kinds)}"
     if error["type"] != "extra_forbidden":
         return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
     known = sorted(_fields_beside(place, model, kinds))
@@ -33,6 +35,13 @@ def _message(error: ErrorDetails, model: type[BaseModel], kinds: Sequence[type[B
     if nearest:
         return f"{where}: unknown field; did you mean {nearest[0]!r}?"
     return f"{where}: unknown field; known fields: {', '.join(known)}"
+
+
+def _unknown_kind(kind: str, kinds: Sequence[type[BaseModel]]) -> str:
+    known = [str(one.model_fields["kind"].default) for one in kinds if "kind" in one.model_fields]
+    nearest = get_close_matches(kind, known, n=1)
+    guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"no kind of retriever is called {kind!r}{guess} Known: {', '.join(known)}"
 
 
 def _fields_beside(place: tuple[int | str, ...], model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> set[str]:

@@ -168,7 +168,7 @@ MISTAKES = {
         ("seed = 7", "relevant_from = 0", "relevant_from: Input should be greater than or equal to 1"),
         ("seed = 7", "test_share = -0.1", "file: validation and test must each be a fraction"),
         ('kind = "bm25"', "", "retriever.0: Unable to extract tag using discriminator 'kind'"),
-        ('kind = "bm25"', 'kind = "bm26"', "retriever.0: Input tag 'bm26'"),
+        ('kind = "bm25"', 'kind = "bm26"', "retriever.0: no kind of retriever is called 'bm26'; did you mean 'bm25'"),
         ('analyzer = "kiwi"', 'analyzer = "mecab"', "retriever.0.bm25.analyzer: Input should be 'auto', 'whitespace'"),
         ("k1 = 1.2", "k1 = -1", "retriever.0.bm25.k1: Input should be greater than or equal to 0"),
         ("k1 = 1.2", "k1 = nan", "retriever.0.bm25.k1: Input should be"),
