@@ -1,34 +1,32 @@
 """Comparisons: retrievers searched over the same questions, scored, tested, stored and opened again."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.api.data import Dataset, Source, load
+from mrc_workbench.api.arguments import base_experiment, check_query, dataset_and_items, require_questions
+from mrc_workbench.api.data import Dataset, Source
 from mrc_workbench.api.errors import ApiError
-from mrc_workbench.api.progress import OnProgress, progress_bar
-from mrc_workbench.api.retrievers import Items, Request, requested
-from mrc_workbench.api.runs import store_run
+from mrc_workbench.api.measured import require_scores, store_rankings
+from mrc_workbench.api.names import Items
+from mrc_workbench.api.progress import progress_bar
+from mrc_workbench.api.retrievers import requested
 from mrc_workbench.api.scores import ScoredRankings
 from mrc_workbench.data.extras import naming_extras
-from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
-from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.records import RELEVANT_GRADE
+from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
 from mrc_workbench.data.workspace import error_message
 from mrc_workbench.retrieval.analysis.evidence import label, shown_measures, usual_baseline
 from mrc_workbench.retrieval.comparison import compare as comparing
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import find_comparison, storable, store_comparison
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, provenance
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from mrc_workbench.retrieval.evaluation.named import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 
@@ -68,20 +66,21 @@ class ComparisonResult(ScoredRankings):
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions, such as too few questions."""
-        return self.comparison.warnings
+        """What limits the conclusions, such as too few questions, and what was noticed in results from outside."""
+        noticed = [note for result in self.comparison.results for note in _noticed(result)]
+        return [*self.comparison.warnings, *noticed]
 
     def costs(self) -> pd.DataFrame:
         """Return what each retriever costs: seconds to index, milliseconds per question, bytes of the index.
 
-        Values that are not known are missing, such as those of imported runs.
+        Values that are not known are missing: those of imported runs, and the index of a retriever from outside.
         """
         n_questions = len(self.question_set.questions)
         rows = [
             (
                 result.name,
                 None if result.imported else result.build_seconds,
-                None if result.imported else 1000 * result.query_seconds / n_questions,
+                None if result.imported and not result.query_seconds else 1000 * result.query_seconds / n_questions,
                 result.memory_bytes or None,
             )
             for result in self.comparison.results
@@ -105,8 +104,8 @@ class ComparisonResult(ScoredRankings):
 
     def __repr__(self) -> str:
         stored = f", stored as {self.key}" if self.key else ""
-        names = ", ".join(self.names)
-        return f"<ComparisonResult {self.question_set.name!r}: {names}{stored}>"
+        failed = f"; failed: {', '.join(self.failures)}" if self.failures else ""
+        return f"<ComparisonResult {self.question_set.name!r}: {', '.join(self.names)}{failed}{stored}>"
 
     def _repr_html_(self) -> str:
         failed = "".join(f"\n{name} failed: {reason}" for name, reason in self.failures.items())
@@ -194,7 +193,12 @@ def compare(
     Returns
     -------
     ComparisonResult
-        A retriever that failed is listed in its `failures`.
+        Its tables have the retrievers in the order given. A retriever that failed is listed in its `failures`.
+
+    Raises
+    ------
+    ApiError
+        If an argument cannot be used, or if every retriever failed.
 
     Examples
     --------
@@ -208,17 +212,18 @@ def compare(
     >>> result["bm25"].search("자격루는 누가 만들었는가?", k=1, progress=False)["rank"].tolist()
     [1]
     """
-    dataset, items = _arguments(data, retrievers)
+    dataset, items = dataset_and_items(data, retrievers)
     request = requested(items, dataset.question_set)
-    base = _experiment(request, part=part, split=split, ks=ks, relevant_from=relevant_from)
+    if not request.specs:
+        raise ApiError("no_retriever", "compare needs at least one retriever")
+    base = base_experiment(request, part=part, split=split, ks=ks, relevant_from=relevant_from)
+    require_questions(base, dataset.question_set)
     with progress_bar("Comparing", enabled=progress) as report:
-        _add_runs(request, dataset.question_set)
-        _search_objects(request, base, dataset.question_set, report)
-        if not request.specs:
-            raise ApiError("no_retriever", "compare needs at least one retriever")
+        errors = store_rankings(request, base, dataset.question_set, report)
         experiment = Experiment.model_validate(dict(base) | {"retriever": tuple(request.specs.values())})
         experiment = storable(experiment, dataset.question_set, Path.cwd())
         comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
+    require_scores(comparison, errors)
     key = _stored(comparison, dataset) if store else ""
     return ComparisonResult(comparison, dataset, key)
 
@@ -262,98 +267,11 @@ def open_comparison(reference: str) -> ComparisonResult:
 
 
 def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
-    """Return the best k passages of a question as a table."""
-    if k < 1:
-        raise ApiError("wrong_k", f"k must be 1 or more, not {k}")
+    """Return the best k passages of a question as a table. Raises `ApiError`."""
+    check_query(query, k)
     (hits,) = searcher.search([query], k)
     rows = [(rank, hit.score, hit.id, hit.title, hit.text) for rank, hit in enumerate(hits, start=1)]
     return pd.DataFrame(rows, columns=_HITS)
-
-
-def _arguments(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
-    """Return the dataset and the retrievers; an experiment names its data itself."""
-    experiment = retrievers
-    if retrievers is None and _is_experiment(data):
-        data, experiment = None, data
-    if data is None:
-        if isinstance(experiment, Experiment):
-            return load(experiment.data), experiment
-        if not isinstance(experiment, str | os.PathLike) or not _is_experiment(experiment):
-            raise ApiError("no_data", "compare needs data, or an experiment that names its data")
-        path = Path(experiment).expanduser()
-        source = read_experiment(path).data
-        return Dataset(find(source, path.parent), source=source), str(path)
-    if isinstance(data, Experiment):
-        raise ApiError("two_experiments", "give either an experiment or data with retrievers")
-    dataset = load(data)
-    return dataset, retrievers if retrievers is not None else _first_selected(dataset.question_set)
-
-
-def _is_experiment(item: object) -> bool:
-    if isinstance(item, str | os.PathLike):
-        return os.fspath(item).endswith(".toml")
-    return isinstance(item, Experiment)
-
-
-def _first_selected(question_set: QuestionSet) -> list[str]:
-    """Return the default retrievers that the Compare page selects first."""
-    from mrc_workbench.retrieval.comparison.defaults import DefaultRetrievers
-
-    defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions))
-    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
-    return [spec.name for spec in selected]
-
-
-def _experiment(
-    request: Request,
-    *,
-    part: str | None,
-    split: SplitOptions | None,
-    ks: Sequence[int] | None,
-    relevant_from: int,
-) -> Experiment:
-    """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
-    given = request.experiment
-    if part is not None and part not in [*Part]:
-        raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
-    plans = [model.plan for model in request.models]
-    shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
-    first_part = Part.TEST if plans else given.split if given else Part.ALL
-    return Experiment.model_construct(
-        data="",
-        split=Part(part) if part else first_part,
-        validation_share=shares.validation,
-        test_share=shares.test,
-        seed=shares.seed,
-        strict_split=shares.strict,
-        relevant_from=given.relevant_from if given else relevant_from,
-        ks=tuple(ks) if ks is not None else given.ks if given else DEFAULT_KS,
-        lab=None,
-        retriever=(),
-    )
-
-
-def _add_runs(request: Request, question_set: QuestionSet) -> None:
-    for name, run in request.runs:
-        if name in request.specs:
-            raise ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")
-        request.specs[name] = store_run(run, question_set, name)
-
-
-def _search_objects(request: Request, base: Experiment, question_set: QuestionSet, report: OnProgress) -> None:
-    """Search with the retrievers from outside, and store their rankings as runs with their latency."""
-    if not request.objects:
-        return
-    adapt: Any = import_module("mrc_workbench.retrieval.outside.adapt")
-    recorded: Any = import_module("mrc_workbench.retrieval.comparison.recorded")
-    questions = base.asked(question_set)
-    for name, item in request.objects:
-        report(name or str(getattr(item, "name", type(item).__name__)), 0.0)
-        measured = adapt.measure(item, questions, depth_of(base.ks), **({"name": name} if name else {}))
-        spec = recorded.store_measured(measured, question_set)
-        if spec.name in request.specs:
-            raise ApiError("two_of_a_name", f"two retrievers are named {spec.name!r}: give them different names")
-        request.specs[spec.name] = spec
 
 
 def _stored(comparison: comparing.Comparison, dataset: Dataset) -> str:
@@ -364,6 +282,18 @@ def _stored(comparison: comparing.Comparison, dataset: Dataset) -> str:
     except OSError as error:
         warnings.warn(f"the comparison is not stored in the workspace: {error_message(error)}", stacklevel=3)
         return ""
+
+
+def _noticed(result: comparing.Result) -> list[str]:
+    """Return what was noticed in the results of a run or of a retriever from outside, a sentence each."""
+    sentences = {
+        "unknown_passages": "{count:,} results name passages that are not in the dataset; they are skipped",
+        "repeated": "{count:,} results repeat a passage, which counts once, at its best score",
+        "rising_scores": "the first result has the lowest score for {count:,} questions; higher scores count as better,"
+        " so give distances a minus sign",
+    }
+    known = {note: result.notes.get(note, 0) for note in sentences}
+    return [f"{result.name}: {sentences[note].format(count=count)}" for note, count in known.items() if count]
 
 
 def _notes(notes: Sequence[str]) -> str:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.names import is_run
 from mrc_workbench.api.python_data import COLLECTION
-from mrc_workbench.api.retrievers import is_run
 from mrc_workbench.api.runs import (
     Run,
     holds_judgements,

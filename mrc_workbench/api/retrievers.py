@@ -1,42 +1,41 @@
 """What `compare` and `search` take as retrievers, turned into the specs of an experiment."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import pandas as pd
 from pydantic import ValidationError
 
-from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.errors import ApiError, unknown_name
+from mrc_workbench.api.names import Item, Items, is_run, is_searchable, with_names
 from mrc_workbench.api.training import TrainedModel
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.comparison.defaults import SHORT_NAMES, DefaultRetrievers
+from mrc_workbench.retrieval.comparison.defaults import SHORT_NAMES, DefaultRetrievers, UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, of_kind, read_experiment
 from mrc_workbench.retrieval.comparison.experiment_errors import messages_of
-from mrc_workbench.retrieval.comparison.first_stage import RunSpec
+from mrc_workbench.retrieval.comparison.first_stage import NO_PATH, RunSpec
 from mrc_workbench.retrieval.comparison.outside_specs import PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.plugins import plugins
 from mrc_workbench.training.recipe import recipe_of
 
-# a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside
-Item: TypeAlias = object
-Items: TypeAlias = Item | Sequence[Item]
+_FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
 
 
 @dataclass
 class Request:
-    """The retrievers of a comparison: specs in order, and objects that are searched before it.
+    """The retrievers of a comparison: specs in the order in which they were given.
 
-    `runs` are rankings that a user brings, and `objects` retrievers from outside, by the name to display; an empty name
-    is the object's own. `experiment` is the experiment whose split and depths count, if one was given.
+    `runs` are rankings that a user brings, and `objects` retrievers from outside, each by the name of the spec that
+    stands for it until it is stored. `experiment` is the experiment whose split and depths count, if one was given.
     """
 
     specs: dict[str, Spec] = field(default_factory=dict)
-    runs: list[tuple[str, Any]] = field(default_factory=list)
-    objects: list[tuple[str, Any]] = field(default_factory=list)
+    runs: dict[str, Any] = field(default_factory=dict)
+    objects: dict[str, Any] = field(default_factory=dict)
     models: list[TrainedModel] = field(default_factory=list)
     experiment: Experiment | None = None
 
@@ -44,44 +43,53 @@ class Request:
 def requested(items: Items, question_set: QuestionSet) -> Request:
     """Return what is compared. Raises `ApiError` and the errors of experiment files and default retrievers."""
     request = Request()
-    builder = _Builder(request, question_set)
-    for name, item in _named_items(items):
-        builder.add(item, name)
+    _Builder(request, question_set, with_names(_named_items(items))).add_all()
     return request
-
-
-def is_run(item: object) -> bool:
-    """Whether an item is a run: passage scores by question id, or a table of them."""
-    if isinstance(item, pd.DataFrame):
-        return True
-    return isinstance(item, Mapping) and bool(item) and all(isinstance(of, Mapping) for of in item.values())
 
 
 def _named_items(items: Items) -> Iterable[tuple[str, Item]]:
     """Return the items with the names that a mapping gives them; others have none."""
     if isinstance(items, Mapping) and "kind" not in items and not is_run(items):
-        return [(str(name), item) for name, item in items.items()]
+        return _entries(items)
     if isinstance(items, Sequence) and not isinstance(items, str):
         return [("", item) for item in items]
     if isinstance(items, Mapping) and is_run(items):  # runs by name; a single run has scores where these have runs
         if all(is_run(item) for item in items.values()):
-            return [(str(name), item) for name, item in items.items()]
+            return _entries(items)
         if all("kind" in item for item in items.values()):
-            return [(str(name), item) for name, item in items.items()]
+            return _entries(items)
     return [("", items)]
 
 
+def _entries(items: Mapping[Any, Item]) -> list[tuple[str, Item]]:
+    names = [str(name) for name in items]
+    if not all(name.strip() for name in names):
+        raise ApiError("no_name", "a retriever in a mapping needs a name: a key of the mapping is empty")
+    return list(zip(names, items.values(), strict=True))
+
+
 class _Builder:
-    def __init__(self, request: Request, question_set: QuestionSet) -> None:
-        self._request = request
+    """Adds items to a request, each after the retrievers that it combines."""
+
+    def __init__(self, request: Request, question_set: QuestionSet, items: Sequence[tuple[str, Item]]) -> None:
+        self._request, self._items = request, items
+        self._added: set[int] = set()
         generated = sum(question_set.made.values())
         self._defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions) - generated)
 
-    def add(self, item: Item, name: str) -> None:
+    def add_all(self) -> None:
+        for number in range(len(self._items)):
+            self._add(number)
+
+    def _add(self, number: int) -> None:
+        if number in self._added:  # another retriever combines it
+            return
+        self._added.add(number)
+        name, item = self._items[number]
         request = self._request
         match item:
             case str() | os.PathLike():
-                self._add_reference(os.fspath(item), name)
+                self._add_reference(item, name)
             case Experiment():
                 self._add_experiment(item)
             case Spec():
@@ -89,26 +97,55 @@ class _Builder:
             case TrainedModel():
                 self._add_model(item, name)
             case _ if is_run(item):
-                request.runs.append((name or f"Run {len(request.runs) + 1}", item))
+                self._reserve(name)
+                request.runs[name] = item
             case Mapping():
                 self._add_spec(_spec_of(item, name), name)
+            case _ if is_searchable(item):
+                self._reserve(name)
+                request.objects[name] = item
             case _:
-                request.objects.append((name, item))
+                kind = type(item).__name__
+                message = f"{kind} is not a retriever: give a name, a dictionary, a run, or an object with `search`"
+                raise ApiError("not_a_retriever", message)
 
-    def _add_reference(self, reference: str, name: str) -> None:
+    def _reserve(self, name: str) -> None:
+        """Add a spec that stands for a run or an object until it is stored."""
+        if name in self._request.specs:
+            raise _two_of_a_name(name)
+        self._request.specs[name] = RunSpec(name=name, path=NO_PATH)
+
+    def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
         """Add a default or registered retriever by its name, those of an experiment file, or a TREC run by its path."""
+        reference = os.fspath(item)
         path = Path(reference).expanduser()
-        is_name = reference.casefold() in SHORT_NAMES or not os.path.isfile(path)  # noqa: PTH113 - a long name
-        if is_name and reference.casefold() not in SHORT_NAMES and reference in plugins():
-            self._add_spec(PluginSpec(name=name or reference, entry=reference), "")
-        elif is_name:
-            self._add_spec(self._defaults.named(reference), name)
+        is_file = os.path.isfile(path)  # noqa: PTH113 - a long name
+        if reference.casefold() in SHORT_NAMES or (isinstance(item, str) and not is_file):
+            self._add_spec(self._named(reference), name)
+        elif not is_file:
+            raise _no_file(reference)
         elif path.suffix == ".toml":
             base = path.absolute().parent
             experiment = read_experiment(path)
             self._add_experiment(experiment.model_copy(update={"retriever": _with_base(experiment.retriever, base)}))
         else:
             self._add_spec(RunSpec(name=name or path.stem, path=str(path.absolute())), "")
+
+    def _named(self, name: str) -> Spec:
+        """Return the registered or default retriever of a name."""
+        registered = plugins()
+        if name.casefold() not in SHORT_NAMES and name in registered:
+            return PluginSpec(name=name, entry=name)
+        try:
+            return self._defaults.named(name)
+        except UnknownRetrieverError as error:
+            if error.code != "unknown_retriever":
+                raise
+            if _is_path(name):
+                raise _no_file(name) from None
+            listed = [given for given, _ in self._items if given]
+            message = str(unknown_name("retriever", name, dict.fromkeys([*SHORT_NAMES, *registered, *listed])))
+            raise UnknownRetrieverError("unknown_retriever", message, name=name) from None
 
     def _add_experiment(self, experiment: Experiment) -> None:
         self._request.experiment = experiment
@@ -138,29 +175,52 @@ class _Builder:
         if name:
             spec = spec.model_copy(update={"name": name})
         if spec.name in known and known[spec.name] != spec:
-            raise ApiError("two_of_a_name", f"two retrievers are named {spec.name!r}: give them different names")
+            raise _two_of_a_name(spec.name)
         known[spec.name] = spec
 
     def _component(self, part: str) -> str:
+        """Return the full name of a retriever that another one combines, and add it if it is missing."""
         if part in self._request.specs:
             return part
-        spec = self._defaults.named(part)
+        for number, (name, _) in enumerate(self._items):
+            if name == part and number not in self._added:
+                self._add(number)
+                return part
+        spec = self._named(part)
         if spec.name not in self._request.specs:
             self._add_spec(spec, "")
         return spec.name
 
 
 def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
+    kinds = [str(one.model_fields["kind"].default) for one in KINDS]
     kind = values.get("kind")
     if not kind:
-        kinds = ", ".join(str(one.model_fields["kind"].default) for one in KINDS)
         given = ", ".join(map(repr, values))[:200]
-        message = f"a retriever given as a dictionary needs its kind, one of {kinds}; given: {given or 'nothing'}"
+        message = (
+            f"a retriever given as a dictionary needs its kind, one of {', '.join(kinds)}; given: {given or 'nothing'}"
+        )
         raise ApiError("no_kind", message)
+    if kind not in kinds:
+        raise unknown_name("kind of retriever", str(kind), kinds)
     try:
-        return of_kind({"name": name or kind, **values})
+        return of_kind({"name": name, **values})
     except ValidationError as error:
         raise ApiError("wrong_retriever", "; ".join(messages_of(error, Experiment, KINDS))) from error
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or os.sep in name or bool(_FILE_ENDING.search(name))
+
+
+def _no_file(reference: str) -> ApiError:
+    if os.path.isdir(reference):  # noqa: PTH112 - a long name
+        return ApiError("no_file", f"{reference} is a folder; give the path of a TREC run or of an experiment file")
+    return ApiError("no_file", f"there is no file {reference!r}; give the path of a TREC run or of an experiment file")
+
+
+def _two_of_a_name(name: str) -> ApiError:
+    return ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")
 
 
 def _with_parts(spec: Spec, names: Mapping[str, str]) -> Spec:

@@ -14,9 +14,9 @@ import pandas as pd
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.experiment import add_run
-from mrc_workbench.retrieval.comparison.first_stage import RunSpec
+from mrc_workbench.retrieval.comparison.first_stage import Recorded, RunSpec
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.trec import read_run, run_of_rows, write_run
+from mrc_workbench.retrieval.trec import Notes, read_run, run_of_rows, write_run
 
 # scores by passage id by question id, a table, records such as `ScoredDoc` of ir_measures, or a file
 Run: TypeAlias = Mapping[str, Mapping[str, float]] | pd.DataFrame | Iterable[tuple[Any, ...]] | str | os.PathLike[str]
@@ -32,18 +32,24 @@ _OTHER_COLUMNS = {"iteration", "iter", "q0", "split"}  # of judgements
 
 def rankings_of_run(run: Run, question_set: QuestionSet, name: str) -> Rankings:
     """Return a run as rankings over a question set. Raises `RunError` and `ApiError`."""
-    if isinstance(run, str | os.PathLike):
-        return read_run(Path(run).expanduser(), question_set, os.fspath(run))[0]
-    return run_of_rows(run_table(run), question_set, name)[0]
+    return _read(run, question_set, name)[0]
 
 
 def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
     """Store a run in the workspace as the page stores an imported one; returns its spec. Raises `RunError`."""
-    rankings = rankings_of_run(run, question_set, name)
+    rankings, notes = _read(run, question_set, name)
+    noticed = {note: getattr(notes, note) for note in ("unknown_passages", "repeated") if getattr(notes, note)}
+    recorded = Recorded(seconds_per_query=0.0, **noticed) if noticed else None
     with TemporaryDirectory() as folder:
         path = Path(folder, "run.trec")
         write_run(path, rankings, question_set, name)
-        return add_run(question_set, name, path.read_bytes(), name)
+        return add_run(question_set, name, path.read_bytes(), name, recorded)
+
+
+def _read(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, Notes]:
+    if isinstance(run, str | os.PathLike):
+        return read_run(Path(run).expanduser(), question_set, os.fspath(run))
+    return run_of_rows(run_table(run), question_set, name)
 
 
 def run_table(run: Run) -> pd.DataFrame:

@@ -2,11 +2,13 @@
 
 import pandas as pd
 
+from mrc_workbench.api.arguments import check_query
 from mrc_workbench.api.comparison import hits_table
 from mrc_workbench.api.data import Source, load
 from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.names import Item
 from mrc_workbench.api.progress import progress_bar
-from mrc_workbench.api.retrievers import Item, requested
+from mrc_workbench.api.retrievers import requested
 from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
@@ -37,12 +39,18 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     DataFrame
         The best k passages, best first: rank, score (higher is better), passage_id, title, text.
 
+    Raises
+    ------
+    ApiError
+        If an argument cannot be used.
+
     Examples
     --------
     >>> import mrc_workbench as mrc
     >>> mrc.search("sample", "자격루는 누가 만들었는가?", k=3, progress=False).columns.tolist()
     ['rank', 'score', 'passage_id', 'title', 'text']
     """
+    check_query(query, k)
     dataset = load(data)
     request = requested(retriever, dataset.question_set)
     if request.runs or request.objects or not request.specs:

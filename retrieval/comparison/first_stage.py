@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, field_validator, model_validator
 
 from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
@@ -268,20 +269,27 @@ class Recorded(BaseModel):
     rising_scores: NonNegativeInt = Field(default=0, exclude_if=not_)
 
 
+NO_PATH = "-"
+
+
 class RunSpec(Spec):
     """Rankings made elsewhere: a TREC run, its path from the experiment file.
 
-    `recorded` is what was measured when it was made; without it, no latency is reported.
+    `recorded` is what was measured when it was made; without it, no latency is reported. `failure` says why a
+    retriever of a Python program, which was searched there, has no rankings; the path is then `NO_PATH`.
     """
 
     searchable: ClassVar[bool] = False
     kind: Literal["run"] = "run"
     path: str = Field(min_length=1)
     recorded: Recorded | None = Field(default=None, exclude_if=not_)
+    failure: str = Field(default="", exclude_if=not_)
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
         """Return its values, and the sha256 of the file."""
         values = super().resolved(materials)
+        if self.failure:
+            return values
         try:
             content = ((materials.base or Path()) / self.path).read_bytes()
         except OSError:  # the retriever failed then, and says so itself
@@ -289,6 +297,8 @@ class RunSpec(Spec):
         return values | {"fingerprint": hashlib.sha256(content).hexdigest()}
 
     def make(self, materials: Materials) -> CachedRetriever:
+        if self.failure:
+            raise Failure("", self.failure)
         path, questions = find_run(self.path, materials.base), materials.question_set
         build = partial(self._imported, path, questions)
         known_by = (fingerprint(path), questions.fingerprint, *filter(None, [questions.alias_fingerprint]))

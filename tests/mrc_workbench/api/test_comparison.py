@@ -134,7 +134,7 @@ def test_runs_are_compared_as_dictionary_table_and_file(result: mrc.ComparisonRe
     file = tmp_path / "mine.trec"
     file.write_text("".join(f"{query} Q0 {passage} 1 {score!r} x\n" for query, passage, score in rows))
     runs = mrc.compare("sample", {"a": run, "b": table, "c": str(file), "d": "bm25"}, progress=False)
-    assert sorted(runs.names) == ["a", "b", "c", "d"]
+    assert runs.names == ["a", "b", "c", "d"]
     for name in "abc":
         assert runs.table().loc[name].tolist() == pytest.approx(runs.table().loc["d"].tolist())
     assert runs.costs().loc["a"].isna().all()
@@ -193,7 +193,7 @@ def test_retriever_from_outside_is_compared() -> None:
             return ids[:k] if query else []
 
     result = mrc.compare("sample", [First(), "bm25"], progress=False)
-    assert result.names == ["BM25", "First"]
+    assert result.names == ["First", "BM25"]
     assert result.table("R@1").loc["First", "R@1"] < result.table("R@1").loc["BM25", "R@1"]
 
 

@@ -1,0 +1,110 @@
+"""The arguments of `compare` and `search`: what they mean together, and which values are refused."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mrc_workbench.api.data import Dataset, Source, load
+from mrc_workbench.api.errors import ApiError, is_whole_number
+from mrc_workbench.api.names import Items
+from mrc_workbench.api.retrievers import Request
+from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
+from mrc_workbench.retrieval.rankings import MOST
+
+
+def dataset_and_items(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
+    """Return the dataset and the retrievers; an experiment names its data itself."""
+    experiment = retrievers
+    if retrievers is None and _is_experiment(data):
+        data, experiment = None, data
+    if data is None:
+        if isinstance(experiment, Experiment):
+            return load(experiment.data), experiment
+        if not isinstance(experiment, str | os.PathLike) or not _is_experiment(experiment):
+            raise ApiError("no_data", "compare needs data, or an experiment that names its data")
+        path = Path(experiment).expanduser()
+        source = read_experiment(path).data
+        return Dataset(find(source, path.parent), source=source), str(path)
+    if isinstance(data, Experiment):
+        raise ApiError("two_experiments", "give either an experiment or data with retrievers")
+    dataset = load(data)
+    return dataset, retrievers if retrievers is not None else _first_selected(dataset.question_set)
+
+
+def _is_experiment(item: object) -> bool:
+    if isinstance(item, str | os.PathLike):
+        return os.fspath(item).endswith(".toml")
+    return isinstance(item, Experiment)
+
+
+def _first_selected(question_set: QuestionSet) -> list[str]:
+    """Return the default retrievers that the Compare page selects first."""
+    from mrc_workbench.retrieval.comparison.defaults import DefaultRetrievers
+
+    defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions))
+    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
+    return [spec.name for spec in selected]
+
+
+def base_experiment(
+    request: Request,
+    *,
+    part: str | None,
+    split: object,
+    ks: Sequence[int] | None,
+    relevant_from: object,
+) -> Experiment:
+    """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
+    given = request.experiment
+    if part is not None and part not in [*Part]:
+        raise ApiError("unknown_part", f"part must be one of {', '.join(Part)}, not {part!r}")
+    if split is not None and not isinstance(split, SplitOptions):
+        raise ApiError("wrong_split", f"split must be a SplitOptions, not {split!r}")
+    if not is_whole_number(relevant_from) or relevant_from < RELEVANT_GRADE:
+        raise ApiError(
+            "wrong_grade", f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
+        )
+    plans = [model.plan for model in request.models]
+    shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
+    first_part = Part.TEST if plans else given.split if given else Part.ALL
+    return Experiment.model_construct(
+        data="",
+        split=Part(part) if part else first_part,
+        validation_share=shares.validation,
+        test_share=shares.test,
+        seed=shares.seed,
+        strict_split=shares.strict,
+        relevant_from=given.relevant_from if given else int(relevant_from),
+        ks=_checked_ks(ks) if ks is not None else given.ks if given else DEFAULT_KS,
+        lab=None,
+        retriever=(),
+    )
+
+
+def require_questions(experiment: Experiment, question_set: QuestionSet) -> None:
+    """Raise `ApiError` if an experiment compares no question of the dataset."""
+    if experiment.asked(question_set).questions:
+        return
+    part = "dataset" if experiment.split is Part.ALL else f"{experiment.split.value} part"
+    grade = experiment.relevant_from
+    graded = f" of grade {grade} or higher; choose a lower relevant_from" if grade > RELEVANT_GRADE else ""
+    raise ApiError("no_question", f"no question of the {part} has a relevant passage{graded}")
+
+
+def check_query(query: object, k: object) -> None:
+    """Raise `ApiError` if a question is no text, or if k is no number of passages."""
+    if not isinstance(query, str):
+        raise ApiError("wrong_query", f"the query must be text, not {query!r}")
+    if not is_whole_number(k) or k < 1:
+        raise ApiError("wrong_k", f"k must be a whole number of 1 or more, not {k!r}")
+
+
+def _checked_ks(ks: object) -> tuple[int, ...]:
+    values = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else []
+    if not values or not all(is_whole_number(k) and 1 <= k <= MOST for k in values):
+        raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MOST:,}, not {ks!r}")
+    return tuple(int(k) for k in values)
