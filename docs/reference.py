@@ -34,7 +34,8 @@ _COMMANDS_HEAD = """\
 
 Every command is `mrc`, which `pip install .` installs; in a checkout it is `python -m mrc_workbench`. `--help` after
 any command prints its part of this page, and `-v` shows messages of the libraries. The exit status is 0 when the
-command is done, 1 when a retriever, model or training failed or a gate was not reached, and 2 when nothing was done.
+command is done, 1 when a retriever, model or training failed or a gate was not reached, 2 when nothing was done,
+130 after Ctrl-C, and 141 when the reader of the output has closed it.
 """
 _EXPERIMENT_HEAD = """\
 # Experiment files
