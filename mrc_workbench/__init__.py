@@ -54,7 +54,9 @@ _TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
 def __getattr__(name: str) -> Any:
     """Import a name of the API when it is used first: `import mrc_workbench` loads no library."""
     if name == "__version__":
-        return _version()
+        from mrc_workbench.data.workspace import project_version
+
+        return project_version()
     if name not in _TOPIC_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mrc_workbench.data.extras import naming_extras
@@ -68,15 +70,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Return the names of the API, and those that every module has."""
     return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
-
-
-def _version() -> str:
-    """Return the installed version; that of `pyproject.toml` in a checkout."""
-    import tomllib
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("mrc-workbench")
-    except PackageNotFoundError:
-        project = tomllib.loads((_FOLDER.parent / "pyproject.toml").read_text(encoding="utf-8"))
-        return str(project["project"]["version"])

@@ -67,8 +67,7 @@ class ComparisonResult(ScoredRankings):
     @property
     def warnings(self) -> list[str]:
         """What limits the conclusions, such as too few questions, and what was noticed in results from outside."""
-        noticed = [note for result in self.comparison.results for note in _noticed(result)]
-        return [*self.comparison.warnings, *noticed]
+        return self.comparison.warnings
 
     def costs(self) -> pd.DataFrame:
         """Return what each retriever costs: seconds to index, milliseconds per question, bytes of the index.
@@ -282,18 +281,6 @@ def _stored(comparison: comparing.Comparison, dataset: Dataset) -> str:
     except OSError as error:
         warnings.warn(f"the comparison is not stored in the workspace: {error_message(error)}", stacklevel=3)
         return ""
-
-
-def _noticed(result: comparing.Result) -> list[str]:
-    """Return what was noticed in the results of a run or of a retriever from outside, a sentence each."""
-    sentences = {
-        "unknown_passages": "{count:,} results name passages that are not in the dataset; they are skipped",
-        "repeated": "{count:,} results repeat a passage, which counts once, at its best score",
-        "rising_scores": "the first result has the lowest score for {count:,} questions; higher scores count as better,"
-        " so give distances a minus sign",
-    }
-    known = {note: result.notes.get(note, 0) for note in sentences}
-    return [f"{result.name}: {sentences[note].format(count=count)}" for note, count in known.items() if count]
 
 
 def _notes(notes: Sequence[str]) -> str:

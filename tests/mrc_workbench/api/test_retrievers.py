@@ -206,7 +206,7 @@ def test_notes_of_results_are_warnings(ids: list[str]) -> None:
     expected = [
         f"noisy: {n_questions:,} results name passages that are not in the dataset",
         f"noisy: {n_questions:,} results repeat a passage",
-        f"noisy: the first result has the lowest score for {n_questions:,} questions",
+        f"noisy: for {n_questions:,} questions the first result has the lowest score",
     ]
     for result_or_stored in (result, mrc.open_comparison(result.key)):
         text = "\n".join(result_or_stored.warnings)
