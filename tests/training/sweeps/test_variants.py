@@ -75,7 +75,7 @@ def test_all_are_fine_tuned_alike_as_suits_the_base_that_they_began_from() -> No
         ({"vary": {"size": ["huge"]}}, "size must be one of"),
         ({"language_model": {"frozen_layers": 2}}, "language_model: frozen_layers must be 0"),
         ({"fine_tuning": {"epoch": 1}}, "fine_tuning: there is no option 'epoch'"),
-        ({"validation_share": 0.9, "test_share": 0.2}, "shares"),
+        ({"validation_share": 0.9, "test_share": 0.2}, "fraction of 0 or more"),
     ],
 )
 def test_what_cannot_be_is_told_with_its_place(told: dict[str, Any], words: str) -> None:

@@ -87,8 +87,8 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
     if code.startswith("outside_"):
         return (f"outside.{code}",)
     # an error read from disk does not say which room raised it
-    rooms = ("model", "imported", "milvus", "made", "limit", "extra", "embedding", "chat", "dictionary")
-    return tuple(f"{room}.{code}" for room in rooms)
+    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
+    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
 
 
 def search_failure_text(error: Exception) -> str:
