@@ -74,9 +74,11 @@ chromium: .venv/installed-dev
 	for name in $(CHROMIUM); do if command -v $$name >/dev/null; then exit 0; fi; done; \
 	$(BIN)/playwright install chromium || echo "no Chromium could be installed: browser tests are skipped"
 
-.venv/installed: requirements.txt requirements/milvus.txt
+# the package itself, too: `.venv/bin/mrc`, and `import mrc_workbench` from any folder
+.venv/installed: requirements.txt requirements/milvus.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements/milvus.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 .venv/installed-dev: requirements/dev.txt requirements/onnx.txt .venv/installed

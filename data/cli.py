@@ -26,6 +26,7 @@ from mrc_workbench.data.workspace import replacing
 
 commands = commands_of("data", "Inspect, import, export and generate datasets.")
 commands.command(generate)
+commands.command("mrc_workbench.data.pairs.cli:inspect", name="inspect-pairs", show=False)  # scripts for 1.0.0 run it
 
 _FILE_HELP = (
     "SQuAD JSON, JSON, JSONL, CSV, TSV, Excel, Parquet, Arrow or text; documents (Markdown, web pages, PDF, Word, "

@@ -65,6 +65,15 @@ def test_a_function_is_one_command() -> None:
     assert [function for function, count in Counter(map(id, functions)).items() if count > 1] == []
 
 
+def test_an_earlier_name_still_inspects_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for name in (["pairs", "inspect"], ["data", "inspect-pairs"]):
+        assert main([*name, "sample-sts", "--json"]) == ExitStatus.DONE
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != ""
+    assert "data inspect-pairs" not in ALL
+
+
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
 def test_help_of_every_command(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*path, "--help"]) == ExitStatus.DONE
