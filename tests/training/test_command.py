@@ -104,7 +104,7 @@ def test_from_a_file_to_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixtu
         (("--batch-size", "1"), "error: batch_size must be between 2 and 65536, not 1"),
         (("--learning-rate", "nan"), "error: learning_rate must be between 1e-09 and 10, not nan"),
         (("--save-steps", "5"), "error: save_steps needs evaluation_steps"),
-        (("--test-share", "0.95"), "error: validation and test must be shares"),
+        (("--test-share", "0.95"), "error: validation and test must each be a fraction of 0 or more"),
         (("--mini-batch-size", "5"), "error: mini_batch_size must be 0 for the starter"),
         (("--data", "nobody's"), "error: "),
     ],
