@@ -36,8 +36,7 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.embeddings.results import EmbeddingJob, EvaluationRequest
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
-from mrc_workbench.labs.language.train import MOST_CHARACTERS
+from mrc_workbench.models.language.tokenizer_training import MOST_CHARACTERS, Split, TokenizerKind
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment

@@ -1,1 +1,64 @@
-"""Labs: one subject each, measured with the retrievers and models below them."""
+"""Labs: studies beside the comparison of retrievers. Each folder here with a `lab.toml` is a lab.
+
+`lab.toml` describes the lab without importing it, see `Lab`. `study.py` defines `STUDY`, from which the lab's page,
+commands, tables, stored results and reports are made; `words.en.toml` and `words.ko.toml` hold its texts. Delete the
+folder, and the lab is gone.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrc_workbench.data.studies.study import Study
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """What `lab.toml` says. Modules are named from the lab's folder.
+
+    `page` is the module with the `draw()` of the lab's own page, `commands` the `module:attribute` of its own commands;
+    if empty, they are made from `study.py`. `jobs` is the command that runs a job. `page_name` is the page's name in
+    addresses. Pages `in_menu` share one menu.
+    """
+
+    name: str
+    summary: str
+    icon: str = "science"
+    page: str = ""
+    page_name: str = ""
+    commands: str = ""
+    jobs: str = ""
+    study: str = "study:STUDY"
+    in_menu: bool = True
+    order: int = 100
+
+    @property
+    def folder(self) -> Path:
+        return _FOLDER / self.name
+
+    def module(self, name: str) -> str:
+        return f"{__name__}.{self.name}.{name}"
+
+    def target(self, name: str) -> str:
+        """Return a `module:attribute` of the lab as seen from the import root."""
+        return f"labs.{self.name}.{name}"
+
+    def load_study(self) -> "Study[Any, Any]":
+        """Import the lab and return its study."""
+        module, _, attribute = self.study.partition(":")
+        study: Study[Any, Any] = getattr(import_module(self.module(module)), attribute)
+        return study
+
+
+@cache
+def labs() -> tuple[Lab, ...]:
+    """Return the labs in the order of their pages."""
+    files = _FOLDER.glob("*/lab.toml")
+    found = [Lab(name=file.parent.name, **tomllib.loads(file.read_text(encoding="utf-8"))) for file in files]
+    return tuple(sorted(found, key=lambda lab: (lab.order, lab.name)))

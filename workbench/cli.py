@@ -16,6 +16,7 @@ from mrc_workbench.data.extras import require
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import PROJECT, project_version
+from mrc_workbench.labs import labs
 
 _ABOUT = "Find out which retrieval works on your passages and questions."
 _COMPARE, _USE, _TRAIN = "Compare retrievers", "Use retrievers", "Train models"
@@ -50,17 +51,16 @@ COMMANDS = {
     "data": Entry("data.cli:commands", _DATA, "Inspect, import, export and generate datasets."),
     "pairs": Entry("data.pairs.cli:commands", _DATA, "Inspect and import sentence pairs."),
     "dictionaries": Entry("data.text.cli:commands", _DATA, "Import dictionaries for the analyzers."),
-    "reading": Entry("labs.reading.cli:commands", _LABS, "Evaluate readers and score answers."),
-    "embeddings": Entry("labs.embeddings.cli:commands", _LABS, "Evaluate sentence encoders."),
-    "language": Entry("labs.language.cli:commands", _LABS, "Compare tokenizers and import texts."),
+    **{
+        lab.name: Entry(lab.target(lab.commands) if lab.commands else f"labs.commands:{lab.name}", _LABS, lab.summary)
+        for lab in labs()
+    },
     "completion": Entry("workbench.cli:completion", _SHELL, "Print or install shell completion."),
 }
 _INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
     "takeaways": "retrieval.takeaway.job:carry_out_job",
-    "reading": "labs.reading.cli:run_folder",
-    "embeddings": "labs.embeddings.cli:run_command",
-    "language": "labs.language.comparison:run_folder",
+    **{lab.name: lab.target(lab.jobs) if lab.jobs else f"labs.commands:run_{lab.name}" for lab in labs()},
     "runs": "training.run_commands:run_folder",
     "runs-worker": "training.run_commands:work",
     "dry-run": "training.run_commands:dry_run",

@@ -16,12 +16,12 @@ from mrc_workbench.data.pairs.store import find, keep
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.corpora import find_corpus
 from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
 from mrc_workbench.labs.embeddings.judgement import correlate, cosines
-from mrc_workbench.labs.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
-from mrc_workbench.labs.language.texts import find_corpus
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM

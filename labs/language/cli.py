@@ -10,10 +10,9 @@ from cyclopts import Parameter
 from mrc_workbench.data.commands import AsJson, commands_of, several_of, tell_kept
 from mrc_workbench.data.formats.opening import set_name
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.text.corpora import StoredText, find_corpus, keep, require_file, stored
 from mrc_workbench.labs.language.comparison import Measured, Request, compare
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
-from mrc_workbench.labs.language.texts import StoredText, find_corpus, keep, require_file, stored
-from mrc_workbench.labs.language.train import Sample
+from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind
 
 commands = commands_of("language", "Compare tokenizers and import texts.")
 

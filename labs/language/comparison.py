@@ -21,14 +21,23 @@ from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, find_corpus, within
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind, composed_letters, morpheme_cuts
-from mrc_workbench.labs.language.prepared import PreparedTokenizer, find_tokenizer, load_tokenizer
-from mrc_workbench.labs.language.texts import Corpus, LanguageError, OnProgress, find_corpus, within
-from mrc_workbench.labs.language.train import TRAINED, Sample, TokenizerOptions, gathered, train_on
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizer_training import (
+    TRAINED,
+    Sample,
+    Split,
+    TokenizerKind,
+    TokenizerOptions,
+    composed_letters,
+    gathered,
+    morpheme_cuts,
+    train_on,
+)
+from mrc_workbench.models.language.tokenizers import PreparedTokenizer, find_tokenizer, load_tokenizer
 from mrc_workbench.models.sources import contents
 
 _VERSION = 1  # raise when the same options would come out different, or figures be others
@@ -275,7 +284,7 @@ def load_comparison(folder: Path) -> KeptComparison:
 
 @dataclass(frozen=True)
 class TokenizerRequest:
-    """Tokenizers to compare over a text, named as for `labs.language.texts.find_corpus`."""
+    """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
 
     data: str
     compared: Request = field(default_factory=Request)

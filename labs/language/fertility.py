@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from mrc_workbench.labs.language.morphemes import composed_letters, cuts, morpheme_cuts
-from mrc_workbench.labs.language.prepared import Cut, PreparedTokenizer
-from mrc_workbench.labs.language.texts import Corpus, LanguageError, held_out
-from mrc_workbench.labs.language.train import Sample
+from mrc_workbench.data.text.corpora import Corpus, LanguageError, held_out
+from mrc_workbench.models.language.tokenizer_training import Sample, composed_letters, cuts, morpheme_cuts
+from mrc_workbench.models.language.tokenizers import Cut, PreparedTokenizer
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 _WORD = regex.compile(r"\S+")

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.network import Network, Piece, composed
-from mrc_workbench.labs.language.texts import LanguageError
 
 MOST_SENTENCES = 50
 STATIC = -1  # the number of the layer before all others: the table of pieces

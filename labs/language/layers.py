@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.network import Network
-from mrc_workbench.labs.language.texts import LanguageError
 
 
 class Pooling(StrEnum):

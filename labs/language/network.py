@@ -11,12 +11,20 @@ from typing import Any
 
 import numpy as np
 
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.labs.language.morphemes import BLANKS, Split, composed_letters, mark, marked, morpheme_cuts, unmarked
-from mrc_workbench.labs.language.texts import LanguageError
-from mrc_workbench.labs.language.train import TRAINED
 from mrc_workbench.models.errors import loading
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizer_training import (
+    BLANKS,
+    TRAINED,
+    Split,
+    composed_letters,
+    mark,
+    marked,
+    morpheme_cuts,
+    unmarked,
+)
 from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
 from mrc_workbench.models.sources import ModelSource, is_starter
 

@@ -16,8 +16,9 @@ from filelock import FileLock, Timeout
 
 from mrc_workbench.data.cache import is_sound, key_of, sealing
 from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 from mrc_workbench.data.workspace import read_json, workspace, write_json
-from mrc_workbench.labs.language.masking import (
+from mrc_workbench.models.language.masking import (
     Blocks,
     Masker,
     PackedBlocks,
@@ -27,8 +28,7 @@ from mrc_workbench.labs.language.masking import (
     WholeWords,
     write_tokens,
 )
-from mrc_workbench.labs.language.texts import Corpus, LanguageError, OnProgress, gone_through, held_out, within
-from mrc_workbench.labs.language.train import (
+from mrc_workbench.models.language.tokenizer_training import (
     MOST_CHARACTERS,
     Material,
     Sample,

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.labs.language.perplexity import (
+from mrc_workbench.models.language.perplexity import (
     FOLLOWED,
     GUESSED,
     LOG_LIKELIHOOD,
@@ -19,7 +20,6 @@ from mrc_workbench.labs.language.perplexity import (
     guesses,
     unigram_guesses,
 )
-from mrc_workbench.labs.language.texts import Corpus, find_corpus
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.report.drawing import PALETTE
 from mrc_workbench.training.base import (

@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mrc_workbench.data.pairs.records import PairKind
-from mrc_workbench.labs.language.masking import MaskingOptions, WholeWords
-from mrc_workbench.labs.language.morphemes import TokenizerKind
-from mrc_workbench.labs.language.perplexity import Size
+from mrc_workbench.models.language.masking import MaskingOptions, WholeWords
+from mrc_workbench.models.language.perplexity import Size
+from mrc_workbench.models.language.tokenizer_training import TokenizerKind
 from mrc_workbench.models.packaged import PREFIX
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
 from mrc_workbench.training.options.common import EmbeddingTable, OptionError, Problem, TrainingOptions, option

@@ -10,7 +10,7 @@ from mrc_workbench.data.pairs.records import PairSet
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings.evaluate import evaluate
-from mrc_workbench.labs.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.labs import Lab, labs
 from mrc_workbench.workbench.views.ui.state import VISIT
 from mrc_workbench.workbench.views.ui.words import plain, word, word_or
 from mrc_workbench.workbench.views.uploads import UPLOADS
@@ -25,7 +26,8 @@ class Page:
     name: str
     icon: str
     module: str
-    inside: bool = False  # it looks into models themselves: one menu holds it
+    inside: bool = False  # one menu holds these pages
+    lab: str = ""  # name of the lab that it belongs to
 
     @property
     def title(self) -> str:
@@ -41,17 +43,23 @@ class Page:
         if st.session_state.get("page") != self.name:
             UPLOADS.leave_page()
             st.session_state["page"], st.session_state[VISIT] = self.name, st.session_state.get(VISIT, 0) + 1
-        import_module(self.module).draw()
+        if self.module:
+            import_module(self.module).draw()
+        else:
+            import_module("mrc_workbench.workbench.views.study").draw(self.lab)
 
 
-PAGES = (  # the first one opens; a page is added by its module, a line here, and its words
+def _lab_page(lab: Lab) -> Page:
+    module = lab.module(lab.page) if lab.page else ""  # without one the page is made from the lab's study
+    return Page(lab.page_name or lab.name, lab.icon, module, inside=lab.in_menu, lab=lab.name)
+
+
+PAGES = (  # the first one opens; a page is added by its module, a line here, and its words; a lab brings its own
     Page("compare", "leaderboard", "mrc_workbench.workbench.views.compare.page"),
     Page("data", "description", "mrc_workbench.workbench.views.data.page"),
     Page("train", "model_training", "mrc_workbench.workbench.views.train.page"),
     Page("search", "search", "mrc_workbench.workbench.views.search.page"),
-    Page("answers", "question_answer", "mrc_workbench.workbench.views.reading.page"),
-    Page("embeddings", "scatter_plot", "mrc_workbench.workbench.views.embeddings.page", inside=True),
-    Page("language", "translate", "mrc_workbench.workbench.views.language.page", inside=True),
+    *map(_lab_page, labs()),
 )
 
 

@@ -8,9 +8,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.formats.opening import set_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.texts import StoredText, damaged, keep, remove, stored
+from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
 from mrc_workbench.workbench.views.names import as_shared, set_name
-from mrc_workbench.workbench.views.resources.language import characters_of
+from mrc_workbench.workbench.views.resources.sets import characters_of
 from mrc_workbench.workbench.views.ui.problems import draw_damaged, draw_remove, errors_told
 from mrc_workbench.workbench.views.ui.state import choose_named, remember
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -53,7 +53,7 @@ def learned_name(learned: Learned) -> str:
 
 
 def reference_of(learned: Learned) -> str:
-    """Return what `labs.language.texts.find_corpus` finds it by."""
+    """Return what `data.text.corpora.find_corpus` finds it by."""
     return learned.key if isinstance(learned, StoredSet) else learned.reference
 
 

@@ -10,11 +10,10 @@ import pytest
 from tokenizers import Tokenizer
 
 from mrc_workbench.labs.language.fertility import HeldOut, fertility
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
-from mrc_workbench.labs.language.prepared import load_tokenizer
-from mrc_workbench.labs.language.train import Sample
+from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind
+from mrc_workbench.models.language.tokenizers import load_tokenizer
 from mrc_workbench.workbench.cli import main
-from tests.labs.language.test_train import CORPUS, SENTENCES, prepared
+from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, prepared
 
 
 @pytest.fixture

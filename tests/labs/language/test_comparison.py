@@ -16,18 +16,18 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.text import corpora as texts
+from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_out
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.labs.language import comparison, texts
+from mrc_workbench.labs.language import comparison
 from mrc_workbench.labs.language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest, compare
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind
-from mrc_workbench.labs.language.prepared import PreparedTokenizer, load_tokenizer
-from mrc_workbench.labs.language.texts import LanguageError, PassageCorpus, held_out
-from mrc_workbench.labs.language.train import Sample, train_on
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
+from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.workbench.cli import main
 from tests.labs.language.doubles import refused
-from tests.labs.language.test_train import SENTENCES, prepared
+from tests.models.language.test_tokenizer_training import SENTENCES, prepared
 
 TEXTS = [*dict.fromkeys(SENTENCES)][:200]
 

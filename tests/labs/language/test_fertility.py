@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
+from mrc_workbench.data.text.corpora import held_out
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
-from mrc_workbench.labs.language.morphemes import Split, TokenizerKind, cuts
-from mrc_workbench.labs.language.prepared import PreparedTokenizer
-from mrc_workbench.labs.language.texts import held_out
-from mrc_workbench.labs.language.train import Sample
+from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, cuts
+from mrc_workbench.models.language.tokenizers import PreparedTokenizer
 from tests.labs.language.doubles import refused
-from tests.labs.language.test_train import CORPUS, SENTENCES, Documents, prepared
+from tests.models.language.test_tokenizer_training import CORPUS, SENTENCES, Documents, prepared
 
 PIECES = ("[UNK]", "배", "##가", "##를", "고프다", "탔", "##다", "사과", ".", "먹었다")
 FIVE = ["배가 고프다", "배를 탔다.", "사과를 먹었다", "항구 배", "배가\n고프다 탔다"]

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.in_context import (
     MOST_SENTENCES,
     STATIC,
@@ -19,8 +20,7 @@ from mrc_workbench.labs.language.in_context import (
     words_in_context,
 )
 from mrc_workbench.labs.language.network import Network, Piece, load_encoder
-from mrc_workbench.labs.language.prepared import find_tokenizer
-from mrc_workbench.labs.language.texts import LanguageError
+from mrc_workbench.models.language.tokenizers import find_tokenizer
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import default_model, find_model
 from tests.labs.language.doubles import refused

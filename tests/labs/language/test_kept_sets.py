@@ -14,10 +14,10 @@ from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.text import corpora as text_store
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import read_dictionary
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
-from mrc_workbench.labs.language import texts as text_store
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 NAME = "../이름: 세트/들"

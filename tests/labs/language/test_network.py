@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.labs.language.morphemes import BOUNDARY
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.network import MOST_MASKS, Network, Piece, course, fill, load_masked, probabilities
-from mrc_workbench.labs.language.texts import LanguageError
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizer_training import BOUNDARY
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from tests.labs.language.doubles import refused
 from tests.labs.language.tiny_bert import PIECES, SPECIALS, written

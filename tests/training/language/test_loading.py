@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.language.masking import write_tokens
-from mrc_workbench.labs.language.texts import Corpus, find_corpus
-from mrc_workbench.labs.language.train import Sample, gathered, train_on
+from mrc_workbench.models.language.masking import write_tokens
+from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
 from mrc_workbench.training.language.material import LanguageMaterial
 from mrc_workbench.training.runs.runs import Phase, Run
 from mrc_workbench.training.train import train
@@ -33,7 +33,7 @@ OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
 
 @pytest.fixture(autouse=True)
 def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.labs.language.texts._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("mrc_workbench.data.text.corpora._CHARACTERS_BETWEEN", 100)
     monkeypatch.setattr("mrc_workbench.training.train._SECONDS_BETWEEN_WRITES", 0.0)
 
 

@@ -11,8 +11,8 @@ from mrc_workbench.data import workspace as data_workspace
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.language import texts
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, plain
 from tests.doubles import small_set
 from tests.workbench.views.driving import opened, run

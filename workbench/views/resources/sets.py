@@ -20,11 +20,18 @@ from mrc_workbench.data.questions.audit import Audit, audit, passages_with
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
-from mrc_workbench.data.store import CATALOG, StoredSet, keep, last_used, load, note_used, read_entry, stored
+from mrc_workbench.data.store import (
+    CATALOG,
+    StoredSet,
+    keep,
+    last_used,
+    load,
+    note_used,
+    passages_of,
+    read_entry,
+    stored,
+)
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.embeddings.encoder import Distinct
-from mrc_workbench.labs.embeddings.results import Evaluation
-from mrc_workbench.labs.embeddings.results import load as load_evaluation
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis.languages import SetLanguages, set_languages
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
@@ -253,10 +260,6 @@ def pair_audit(key: str) -> PairAudit:
     return audit_pairs(pair_set(key), parts_of(key))
 
 
-@cached(max_entries=8)
-def distinct_of(key: str, part: Part) -> Distinct:
-    return Distinct.of(pair_set(key).at(parts_of(key)[part]))
-
-
-def open_evaluation(folder: Path) -> Evaluation | None:
-    return opened(load_evaluation, folder)
+@cached(max_entries=16, hash_funcs={StoredSet: lambda data: (data.key, data.fingerprint)})
+def characters_of(data: StoredSet) -> int:
+    return int(passages_of(data.key).texts.lengths().sum())

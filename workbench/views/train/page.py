@@ -16,7 +16,7 @@ from mrc_workbench.data.pairs.records import split_pairs
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.texts import PassageCorpus, StoredText, opened
+from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, opened
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.multistage import FEWEST

@@ -11,9 +11,9 @@ from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS
 from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode
 from mrc_workbench.data.questions.judgements import damaged_files
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.data.workspace import LimitError, is_of_the_disk, workspace
-from mrc_workbench.labs.language.texts import LanguageError
 from mrc_workbench.labs.reading.rules import ReadingError
 from mrc_workbench.workbench.views.ui.words import catalog, known, language, plain, word
 

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import streamlit as st
 
 from mrc_workbench.data import problems
+from mrc_workbench.labs import labs
 from mrc_workbench.retrieval import takeaway
 
 LANGUAGES = {"ko": "한국어", "en": "English"}
@@ -37,6 +38,7 @@ _FIELDS = _Fields()
 def catalog(language: str) -> dict[str, str]:
     """Return the texts of a language by key, `section.name`."""
     paths = sorted((_FOLDER / language).glob("*.toml"))
+    paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
         paths += [problems.WORDS, takeaway.WORDS]
     return {

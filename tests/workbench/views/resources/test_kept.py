@@ -16,7 +16,7 @@ from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, Word
 from mrc_workbench.data.workspace import PROJECT, acting_as, user_of, workspace
-from mrc_workbench.workbench.views.resources.language import course_of, scores_by_layer
+from mrc_workbench.labs.language.pages.resources import course_of, scores_by_layer
 from mrc_workbench.workbench.views.resources.retrieval import dictionary_of, is_read, words_cut_wrongly
 from mrc_workbench.workbench.views.resources.sets import audit_of, cached, question_set, split_of
 from tests.doubles import small_set

@@ -12,7 +12,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, read_pair_entry
 from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.texts import PassageCorpus
+from mrc_workbench.data.text.corpora import PassageCorpus
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, all_jobs

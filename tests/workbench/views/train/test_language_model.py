@@ -7,8 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.perplexity import Size
-from mrc_workbench.labs.language.texts import keep as keep_text
+from mrc_workbench.data.text.corpora import keep as keep_text
+from mrc_workbench.models.language.perplexity import Size
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageOptions
 from mrc_workbench.training.recipe import recipe_of

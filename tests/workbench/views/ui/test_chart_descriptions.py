@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.workbench.views.embeddings.cosines import matrix, ridges
-from mrc_workbench.workbench.views.embeddings.measures import plane
-from mrc_workbench.workbench.views.language.gaps import bars
-from mrc_workbench.workbench.views.language.layers import poolings
+from mrc_workbench.labs.embeddings.pages.cosines import matrix, ridges
+from mrc_workbench.labs.embeddings.pages.measures import plane
+from mrc_workbench.labs.language.pages.gaps import bars
+from mrc_workbench.labs.language.pages.layers import poolings
 from mrc_workbench.workbench.views.ui import findings
 
 VIEWS = PROJECT / "workbench" / "views"

@@ -13,8 +13,8 @@ from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict
 from mrc_workbench.data.store import keep, stored
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace
-from mrc_workbench.labs.language.texts import LanguageError
 from mrc_workbench.labs.reading.rules import ReadingError
 from mrc_workbench.models.llm.asking import EndpointError
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -32,7 +32,8 @@ from tests.workbench.views.train.worlds import made_run
 from tests.workbench.views.train.worlds import page as train_page
 
 VIEWS = PROJECT / "workbench" / "views"
-SOURCE = "".join(path.read_text(encoding="utf-8") for path in [*VIEWS.rglob("*.py"), VIEWS.parent / "frame.py"])
+PAGES = [*VIEWS.rglob("*.py"), VIEWS.parent / "frame.py", *(PROJECT / "labs").glob("*/pages/*.py")]
+SOURCE = "".join(path.read_text(encoding="utf-8") for path in PAGES)
 WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
 # the columns of `workbench.views.ui.tables` find their explanations by their own key
 EXPLAINED = {f"{key}_help" for key in re.findall(r"""tables\.[a-z_]+\(\s*"([a-z_]+\.[a-z0-9_]+)""", SOURCE)}
@@ -66,7 +67,7 @@ def test_every_key_in_the_code_has_a_text() -> None:
 
 
 def test_every_text_is_used() -> None:
-    used = WRITTEN | EXPLAINED
+    used = WRITTEN | EXPLAINED | {f"study.{end}" for end in ("failed", "interrupted", "stopped")}  # by `draw_job`
     unused = [key for key in catalog("en") if key not in used and not key.startswith(BEGINNINGS)]
     assert unused == []
 

@@ -1,0 +1,1 @@
+"""Studies: what all work with a spec and a stored result shares."""

@@ -1,0 +1,161 @@
+"""A study: a spec goes in, a result comes out, and both are stored in one folder of the workspace.
+
+A lab declares one `Study` in `labs/NAME/study.py`. Its job, stored results, tables, report, command and page are made
+from it. `run` computes the result and knows no folder and no page: it is the study's Python API.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+
+from mrc_workbench.data.cache import SCORES, key_of
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.jobs.folder import Job, Status
+from mrc_workbench.data.jobs.work import Progress, carried_out_alone, progress_writer
+from mrc_workbench.data.studies.results import ResultFolder
+from mrc_workbench.data.studies.tables import Table
+from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json, write_text
+
+Spec = TypeVar("Spec", bound=BaseModel)
+Result = TypeVar("Result")
+_KEY = re.compile("[0-9a-f]{16}")
+_NAME = "name.json"
+
+
+def _no_inputs(spec: Any) -> tuple[object, ...]:
+    del spec
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study(Generic[Spec, Result]):
+    """One kind of study.
+
+    `name` is its folder in the workspace, its command, its page and the section of its texts. `summary` is the first
+    line of its help. Raise `version` if the same spec gives another result. `inputs` returns what else decides the
+    result, such as the fingerprint of the dataset; it must be JSON-able. `page` is the module with the `draw()` of its
+    own page and `commands` the `module:attribute` of its own commands; if empty, both are made from the spec's fields
+    and the tables.
+    """
+
+    name: str
+    summary: str
+    version: int
+    spec: type[Spec]
+    result: type[Result]
+    run: Callable[[Spec, Progress], Result]
+    inputs: Callable[[Spec], Sequence[object]] = _no_inputs
+    tables: Sequence[Table[Result]] = ()
+    icon: str = "science"
+    page: str = ""
+    commands: str = ""
+
+    @property
+    def results(self) -> ResultFolder[Result]:
+        return ResultFolder(f"result of {self.name}", TypeAdapter(self.result))
+
+    @property
+    def folder(self) -> Path:
+        return workspace() / self.name
+
+    def job(self, spec: Spec) -> "StudyJob[Spec, Result]":
+        """Return the job of a spec, which may not have been started: the same spec and inputs give the same job."""
+        key = key_of(self.name, self.version, spec.model_dump(mode="json"), *self.inputs(spec))[:16]
+        return StudyJob(self.folder / key, self)
+
+    def stored(self) -> list["StudyJob[Spec, Result]"]:
+        """Return the jobs with a finished result, the newest first."""
+        folders = [path.parent for path in self.folder.glob(f"*/{SCORES}") if _KEY.fullmatch(path.parent.name)]
+        folders.sort(key=lambda folder: (folder / SCORES).stat().st_mtime, reverse=True)
+        return [StudyJob(folder, self) for folder in folders]
+
+    def find(self, key: str) -> "StudyJob[Spec, Result]":
+        """Return the stored job with this key or name. Raises `KeyError`."""
+        for job in self.stored():
+            if key in (job.id, job.name):
+                return job
+        raise KeyError(f"{self.name} has no stored result {key!r}")
+
+    def run_folder(self, folder: Path, /) -> int:
+        """Run the job in this folder; returns a command's exit status."""
+        return StudyJob(folder, self).run()
+
+
+@dataclass(frozen=True, order=True)
+class StudyJob(Job, Generic[Spec, Result]):
+    """The job of one spec: `spec.json`, and the result that its process leaves."""
+
+    study: Study[Spec, Result] = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name that a user gave it; empty if none."""
+        return str(read_json(self.folder / _NAME).get("name", ""))
+
+    @property
+    def made(self) -> str:
+        """When the result was stored: an ISO 8601 time in UTC."""
+        return datetime.fromtimestamp(self.result.stat().st_mtime, UTC).isoformat(timespec="seconds")
+
+    def read_spec(self) -> Spec:
+        """Read the spec. Raises `ValueError` if the file is damaged, `OSError` if there is none."""
+        return self.study.spec.model_validate_json((self.folder / "spec.json").read_bytes())
+
+    def write_spec(self, spec: Spec) -> None:
+        write_text(self.folder / "spec.json", spec.model_dump_json(indent=1))
+
+    def start(self, spec: Spec) -> None:
+        """Start its process unless one is running. Raises `LimitError` as `admit` does, and writes nothing then."""
+        self.admit()
+        self.write_spec(spec)
+        self.launch("internal", self.study.name, self.folder)
+
+    def run(self, on_progress: Progress | None = None) -> int:
+        """Run it in this process unless another one does; returns a command's exit status."""
+
+        def work(began: Status) -> None:
+            report = progress_writer(self, began)
+
+            def progress(phase: str, fraction: float) -> None:
+                report(phase, fraction)
+                if on_progress:
+                    on_progress(phase, fraction)
+
+            progress("", 0.0)
+            self.study.results.save(self.folder, self.study.run(self.read_spec(), progress))
+
+        return carried_out_alone(self, work)
+
+    def load(self) -> Result:
+        """Read the result. Raises `ValueError` if there is no complete one of this version."""
+        return self.study.results.load(self.folder)
+
+    def rename(self, name: str) -> None:
+        write_json(self.folder / _NAME, {"name": " ".join(name.split())})
+
+    def delete(self) -> None:
+        remove_folder(self.folder)
+
+    def export(self, folder: Path) -> None:
+        """Write `report.md` and one CSV file for each table. Raises `OSError`, and `ValueError` as `load` does."""
+        result = self.load()
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in self.study.tables:
+            (folder / f"{table.name}.csv").write_bytes(csv_bytes(table.rows(result)))
+        write_text(folder / "report.md", report(self))
+
+
+def report(job: StudyJob[Spec, Result]) -> str:
+    """Return the report of a stored result in Markdown: its spec and its tables."""
+    study, result = job.study, job.load()
+    parts = [f"# {job.name or study.name}", study.summary, f"Stored {job.made}, key `{job.id}`.", "## Settings"]
+    spec = job.read_spec().model_dump(mode="json")
+    parts.append("\n".join(f"- {name}: {value}" for name, value in spec.items()))
+    for table in study.tables:
+        parts += [f"## {table.name.replace('_', ' ').capitalize()}", table.markdown(result)]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,26 @@
+"""The commands of labs without commands of their own, and the jobs of all: imported by name when they are used."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mrc_workbench.data.studies.command import study_commands
+from mrc_workbench.labs import labs
+
+_JOB = "run_"
+
+
+def __getattr__(name: str) -> Any:
+    """Return the commands of the lab `name`, or for `run_NAME` the command that runs a job of the lab NAME."""
+    by_name = {lab.name: lab for lab in labs()}
+    if name in by_name:
+        return study_commands(by_name[name].load_study())
+    lab = by_name.get(name.removeprefix(_JOB))
+    if not lab or not name.startswith(_JOB):
+        raise AttributeError(name)
+
+    def run_job(folder: Path, /) -> int:
+        return lab.load_study().run_folder(folder)
+
+    run: Callable[[Path], int] = run_job
+    return run

@@ -1,0 +1,271 @@
+"""The Wrong pairs and Density views: what models find alike against what people do, pair by pair and on the whole; and
+the Sentences view: sentences that a person types against each other, and what lies nearest to one.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.labs.embeddings.geometry import MOST
+from mrc_workbench.labs.embeddings.judgement import bands, densities, wrong_pairs
+from mrc_workbench.labs.embeddings.pages.evaluation_view import (
+    EvaluationView,
+    band_labels,
+    distinct_of,
+    finished,
+    pick_model,
+)
+from mrc_workbench.labs.embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
+from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
+from mrc_workbench.workbench.views.ui.problems import failure_text
+from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+_MOST = 100  # wrong pairs that are shown
+_SIDES = ("both", "too_alike", "too_different")
+_SIDE_BY_SIDE = 3  # models whose densities stand in a row
+_RIDGE = 48  # pixels from one ridge's foot to the next
+_OVERLAP = 1.6  # a ridge is as much higher than that
+
+
+def draw_wrong(view: EvaluationView) -> None:
+    if all("spearman" not in one.figures for one in view.measured.values()):
+        st.info(word("embeddings.no_gold"), icon=":material/info:")
+        return
+    look: dict[str, Any] = {"format_func": lambda one: word(f"embeddings.wrong_{one}")}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        of = pick_model(view, "wrong_of", "embeddings.wrong_of")
+        side = choose(st.segmented_control, "wrong_side", word("embeddings.wrong_side"), _SIDES, "both", **look)
+    help_text = word("embeddings.cosine")
+    columns = {
+        "gold": tables.number("embeddings.gold", "%.1f"),
+        **{name: st.column_config.NumberColumn(name, format="%.3f", help=help_text) for name in view.measured},
+        "misplaced": tables.number("embeddings.misplaced", "%+.0f"),
+        "first": tables.text("embeddings.first_sentence", "", width="large"),
+        "second": tables.text("embeddings.second_sentence", "", width="large"),
+    }
+    table = _wrong_table(view, view.names[of], side)
+    tables.draw(table, columns, height=560)
+    st.caption(word("embeddings.wrong_help"))
+    tables.draw_csv("embeddings.wrong_csv", lambda: table, "wrong_pairs.csv", "wrong_csv")
+
+
+def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
+    evaluation = view.evaluation
+    cosines = {view.names[one]: column for one, column in evaluation.cosines.items()}
+    found = wrong_pairs(cosines, evaluation.values, of, len(evaluation.rows))
+    wanted = {"too_alike": found.misplaced > 0, "too_different": found.misplaced < 0}.get(side, found.misplaced != 0)
+    places = found.rows[wanted][:_MOST]
+    first, second = (column.at(evaluation.rows[places]) for column in view.pairs.texts[:2])
+    low, high = view.data.scale
+    return pd.DataFrame(
+        {
+            "first": first,
+            "second": second,
+            "gold": low + evaluation.values[places] * (high - low),
+            **{name: column[wanted][:_MOST] for name, column in found.cosines.items()},
+            "misplaced": 100 * found.misplaced[wanted][:_MOST],
+        }
+    )
+
+
+def draw_density(view: EvaluationView) -> None:
+    names, gold = view.evaluation.cosines, view.evaluation.values
+    if view.evaluation.kind is not PairKind.SCORED or not names or not len(gold):
+        st.info(word("embeddings.no_bands"), icon=":material/info:")
+        return
+    labels = band_labels(view.data.scale)
+    st.caption(word("embeddings.density_help"))
+    found = densities({view.names[one]: column for one, column in names.items()}, gold)
+    order = [name for name in view.measured if name in found.values]
+    for start in range(0, len(order), _SIDE_BY_SIDE):
+        places = st.columns(min(len(order), _SIDE_BY_SIDE))
+        for place, name in zip(places, order[start : start + _SIDE_BY_SIDE], strict=False):
+            with place:
+                st.markdown(f"**{plain(name)}**")
+                parts = [
+                    pd.DataFrame({"band": label, "place": number, "cosine": found.grid, "density": density})
+                    for number, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
+                ]
+                table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
+                draw_chart(ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
+    with st.expander(word("compare.as_table"), expanded=True):
+        _draw_quartiles(view, bands(gold), labels)
+
+
+def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
+    """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
+
+    Columns "band", "place" (from 0, the lowest), "cosine" and "density", the densities of all bands on one scale; the
+    rows of the highest band stand first, so that its ridge is drawn first and the others over its foot.
+    """
+    highest = float(table["density"].max()) or 1.0
+    drawn = table.assign(top=table["place"] + _OVERLAP * table["density"] / highest)
+    feet = [*range(len(bands))]
+    labels = ", ".join(f"'{band}'" for band in bands)
+    axis = alt.Axis(values=feet, labelExpr=f"[{labels}][datum.value]", grid=False, domain=False, ticks=False)
+    scale = alt.Scale(domain=[0, len(bands) - 1 + _OVERLAP], nice=False)
+    cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
+    band, density = word("embeddings.band"), word("embeddings.density")
+    base = alt.Chart(drawn).encode(
+        x=alt.X("cosine:Q", title=x, scale=alt.Scale(nice=False), axis=cosines),
+        y=alt.Y("place:Q", title=band, axis=axis, scale=scale),
+        y2="top:Q",
+        detail="place:O",
+        tooltip=tips(("band:N", band), ("cosine:Q", x, ".2f"), ("density:Q", density, ".2f")),
+    )
+    line = {"color": "white", "strokeWidth": 0.8}
+    areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
+    drawn_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
+    peaks = drawn_bands.loc[drawn_bands.groupby("band", sort=False)["density"].idxmax()]
+    rows = findings.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
+    return areas.properties(
+        height=90 + _RIDGE * len(bands), description=findings.describe(word("embeddings.peaks", model=name), rows)
+    )
+
+
+def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -> None:
+    rows = []
+    for name, one in view.measured.items():
+        for place, label in enumerate(labels):
+            inside = one.cosines[band == place]
+            low, middle, high = np.quantile(inside, [0.25, 0.5, 0.75]) if len(inside) else [np.nan] * 3
+            told = {"median": middle, "quarter": low, "three_quarters": high}
+            rows.append({"model": name, "band": label, "count": len(inside), **told})
+    columns = {
+        "model": tables.text("embeddings.model", "", width="medium"),
+        "band": tables.text("embeddings.band", ""),
+        "count": tables.number("embeddings.count", "%d", ""),
+        **{name: tables.number(f"embeddings.{name}", "%.3f", "") for name in ("quarter", "median", "three_quarters")},
+    }
+    st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
+
+
+EXAMPLE = (
+    "아이가 마당에서 공을 차며 놀고 있다.",
+    "꼬마가 뜰에서 공놀이를 하고 있다.",
+    "아이가 마당에서 놀고 있지 않다.",
+    "할머니가 부엌에서 된장찌개를 끓이신다.",
+    "할머니께서 주방에서 찌개를 만들고 계신다.",
+    "기준금리가 석 달 만에 다시 올랐다.",
+    "한국은행이 금리를 인상했다.",
+    "한국은행이 금리를 내렸다.",
+    "배가 고파서 라면을 끓여 먹었다.",
+    "배를 타고 섬에 들어갔다.",
+)
+_LETTERS = 10_000
+_SHOWN = 40  # sentences of a matrix that is drawn: more are a table alone
+_WITH_FIGURES = 20  # of more there is no room to write in the cells
+_NEAREST = 10
+
+
+def draw_sentences(view: EvaluationView) -> None:
+    models = tuple(view.references[name] for name in view.measured)
+    at_work = st.container()
+    left, right = st.columns([2, 3])
+    with left:
+        model = pick_model(view, "matrix_of")
+        look: dict[str, Any] = {"height": 330, "help": word("embeddings.type_sentences_help", most=MOST)}
+        text = typed(st.text_area, "sentences", word("embeddings.type_sentences"), "\n".join(EXAMPLE), **look)
+        sentences = lines_of(text, MOST + 1, _LETTERS)
+        if len(sentences) > MOST:
+            st.warning(word("embeddings.too_many_sentences", most=MOST), icon=":material/info:")
+            sentences = sentences[:MOST]
+    if len(sentences) < 2:
+        right.info(word("embeddings.two_sentences"), icon=":material/info:")
+    else:
+        request = SimilarityRequest(data=view.data.key, models=models, sentences=tuple(sentences))
+        with at_work:
+            job = finished(request, view.data, view.names)
+        if job:
+            with right:
+                _draw_matrix(view, job, request, model)
+    st.divider()
+    _draw_nearest(view, model)
+
+
+def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
+    cosines, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
+    if cosines is None:  # the model could not encode
+        told = job.read("scores.json").get("models", {}).get(model, {})
+        reason = plain(failure_text(Failure.from_dict(told))) if "error" in told else ""
+        failed = word("embeddings.model_failed", model=plain(view.names[model]), reason=reason)
+        st.error(failed, icon=":material/error:")
+        return
+    numbers = [str(place + 1) for place in range(len(sentences))]
+    if len(sentences) <= _SHOWN:
+        draw_chart(matrix, _cells(cosines, sentences, numbers), numbers)
+        st.caption(word("embeddings.matrix_help"))
+    table = pd.DataFrame(cosines, index=[f"{n}. {text}" for n, text in zip(numbers, sentences, strict=True)])
+    table.columns = pd.Index(numbers)
+    with st.expander(word("embeddings.matrix_table"), expanded=len(sentences) > _SHOWN):
+        st.dataframe(table.style.format("{:.3f}"))
+        st.caption(word("embeddings.matrix_copy"))
+        st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
+    tables.draw_csv(
+        "embeddings.matrix_csv", lambda: table.reset_index(names="sentence"), "similarity.csv", "matrix_csv"
+    )
+
+
+def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
+    """Cosines of sentences with each other, columns "row", "column" (both of `order`), "first", "second", "cosine".
+
+    Colour runs from the lowest to the highest cosine of two different sentences: a model whose cosines all lie near 1
+    tells them apart within that range.
+    """
+    others = table.loc[table["row"] != table["column"], "cosine"]
+    low, high = float(others.min()), max(float(others.max()), float(others.min()) + 1e-6)
+    base = alt.Chart(table).encode(
+        x=alt.X("column:N", sort=list(order), title=None, axis=alt.Axis(labelAngle=0, orient="top")),
+        y=alt.Y("row:N", sort=list(order), title=None),
+        tooltip=tips(("first:N", "1"), ("second:N", "2"), ("cosine:Q", word("embeddings.cosine"), ".3f")),
+    )
+    written = len(order) <= _WITH_FIGURES
+    shaded = cells(base, "cosine", (low, high), ".2f", written=written)
+    pairs = table[table["row"] < table["column"]]
+    described = findings.extremes(word("embeddings.cosine"), pairs, ("first", "second"), "cosine", ".3f")
+    return shaded.properties(height=60 + (34 if written else 14) * len(order), description=described)
+
+
+def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
+    n = len(sentences)
+    rows, columns = np.divmod(np.arange(n * n), n)
+    return pd.DataFrame(
+        {
+            "row": [numbers[row] for row in rows],
+            "column": [numbers[column] for column in columns],
+            "first": [sentences[row] for row in rows],
+            "second": [sentences[column] for column in columns],
+            "cosine": matrix.ravel().astype(float),
+        }
+    )
+
+
+def _draw_nearest(view: EvaluationView, model: str) -> None:
+    look: dict[str, Any] = {"key": "near_sentence", "help": word("embeddings.nearest_help")}
+    given = st.query_params.get("near", "")
+    asked = st.text_input(word("embeddings.nearest"), value=given, **look).strip()[:_LETTERS]
+    if not asked:
+        st.query_params.pop("near", None)
+        return
+    st.query_params["near"] = asked
+    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(asked,), k=_NEAREST)
+    job = finished(request, view.data, view.names)
+    if job is None:
+        return
+    arrays, sentences = job.arrays(), distinct_of(view.data.key, view.part).sentences
+    nearest = [sentences[row] for row in arrays["rows"][0]]
+    table = pd.DataFrame({"cosine": arrays["cosines"][0].astype(float), "sentence": nearest})
+    columns = {
+        "cosine": tables.number("embeddings.cosine", "%.3f"),
+        "sentence": tables.text("embeddings.sentence", "", width="large"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)

@@ -1,0 +1,197 @@
+"""The Retrieval and Cost views: whether models that follow people better find more, too, and what they take.
+
+Retrieval is on the question set in use. Cost is that of holding n sentences against each other, by reading every pair
+with a cross-encoder, or every sentence once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import streamlit as st
+
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.labs.embeddings.cost import COST, Cost, Method, Point
+from mrc_workbench.labs.embeddings.pages.evaluation_view import EvaluationView, finished, kept_figures, pick_model
+from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest
+from mrc_workbench.models.sources import default_model
+from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
+from mrc_workbench.retrieval.report.charts import colour, legend, shape
+from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.workbench.views.names import base_name, set_name
+from mrc_workbench.workbench.views.resources.sets import chosen_set
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
+from mrc_workbench.workbench.views.ui.state import choose, typed
+from mrc_workbench.workbench.views.ui.words import duration, plain, word
+
+_MEASURE, _LONG = "ndcg@10", "nDCG@10"
+_SECONDS = ("10", "30", "60", "300")
+# Reimers & Gurevych 2019, section 1: 10,000 sentences, about 50 million pairs, BERT on a V100
+_THEIRS = {Method.CROSS_ENCODER: 65 * 3600.0, Method.EXACT: 5.0}
+_THEIR_SENTENCES = 10_000
+_LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
+
+
+def draw_retrieval(view: EvaluationView) -> None:
+    """Draw every model that was measured on this part and searched with on the question set in use."""
+    data = chosen_set()
+    st.caption(word("embeddings.retrieval_help", data=plain(set_name(data.name))))
+    people = kept_figures(view.data, view.part, "spearman")
+    part, found = _searched(data, set(people))
+    rows = [
+        {"model": view.names.get(one, one), "spearman": 100 * figure.value, "value": 100 * found[one]}
+        for one, figure in people.items()
+        if one in found
+    ]
+    if not rows:
+        st.info(word("embeddings.retrieval_none"), icon=":material/info:")
+        return
+    table = pd.DataFrame(rows).sort_values("spearman", ascending=False, ignore_index=True)
+    draw_chart(against, table, [*dict.fromkeys([*view.every, *table["model"]])], y=_LONG)
+    columns = {
+        "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
+        "spearman": tables.number("embeddings.spearman", "%.2f"),
+        "value": st.column_config.NumberColumn(_LONG, format="%.2f", help=word("help.ndcg")),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
+    st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
+
+
+def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
+    """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
+    drawn = present(names, table["model"])
+    base = alt.Chart(table).encode(
+        x=alt.X("spearman:Q", title=word("embeddings.spearman"), scale=_around(table["spearman"])),
+        y=alt.Y("value:Q", title=y, scale=_around(table["value"])),
+    )
+    marks = base.mark_point(filled=True, size=120, opacity=1).encode(
+        color=colour("model", drawn, names, legend(columns=2)),
+        shape=shape("model", drawn, names),
+        tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
+    )
+    title = f"{word('embeddings.spearman')}, {y}"
+    rows = findings.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
+    return alt.layer(marks).properties(height=300, description=findings.describe(title, rows))
+
+
+def _around(values: "pd.Series[float]") -> alt.Scale:
+    """Return a scale around figures in percent, so wide that next to no difference does not look like a large one."""
+    low, high = float(values.min()), float(values.max())
+    margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
+    return alt.Scale(domain=[low - margin, high + margin])
+
+
+def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
+    """The part that most of these models were asked, and nDCG@10 there by model, of its newest comparison."""
+    by_part: dict[str, dict[str, float]] = {}
+    for kept in kept_comparisons():
+        if kept.data_fingerprint == data.fingerprint and kept.lab is None:
+            found = by_part.setdefault(kept.part.value, {})
+            specs = origin_of(kept.folder).get("experiment", {}).get("retriever", [])
+            dense = {
+                spec["model"]: kept.figures[spec["name"]][_MEASURE]
+                for spec in specs
+                if spec.get("kind") == "dense" and "model" in spec and _MEASURE in kept.figures.get(spec["name"], {})
+            }
+            for model in models & dense.keys():
+                found.setdefault(model, dense[model])  # the newest stands first
+    return max(by_part.items(), key=lambda one: len(one[1]), default=("all", {}))
+
+
+def draw_cost(view: EvaluationView) -> None:
+    st.caption(word("embeddings.cost_help"))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
+        cross_encoder = _pick_cross_encoder()
+        look: dict[str, Any] = {"format_func": lambda one: duration(float(one)), "width": 170}
+        label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
+        seconds = choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look)
+    of, time = view.data.key, float(seconds)
+    request = CostRequest(data=of, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=time)
+    job = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    if job is None:
+        return
+    try:
+        cost = COST.validate_python(job.read("scores.json"))
+    except ValueError:
+        st.error(word("embeddings.unreadable"), icon=":material/error:")
+        return
+    _draw_seconds(cost, view.names[bi_encoder], base_name(cross_encoder))
+
+
+def _pick_cross_encoder() -> str:
+    def field(label: str, **look: Any) -> str:
+        return st.text_input(label, **look).strip() or default_model()
+
+    label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
+    return typed(field, "cross_encoder", label, default_model(), help=explained)
+
+
+def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
+    ways = {
+        Method.CROSS_ENCODER: word("embeddings.way_cross_encoder", model=cross_encoder),
+        Method.EXACT: word("embeddings.way_exact", model=bi_encoder),
+        Method.HNSW: word("embeddings.way_hnsw", model=bi_encoder),
+    }
+    last = {point.method: point for point in cost.points}
+    slow, fast = last[Method.CROSS_ENCODER], last[Method.EXACT]
+    times = f"{slow.seconds / max(fast.seconds, 1e-9):,.0f}"
+    told = {"cross_encoder": _told(slow), "bi_encoder": _told(fast), "times": times}
+    st.markdown(word("embeddings.cost_answer", sentences=f"{fast.sentences:,}", **told))
+    rows = [(ways[one.method], one.sentences, one.seconds, one.measured) for one in cost.points]
+    table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
+    papers = [
+        (word(f"embeddings.paper_{method.name.lower()}"), _THEIR_SENTENCES, seconds)
+        for method, seconds in _THEIRS.items()
+    ]
+    theirs = pd.DataFrame(papers, columns=["way", "sentences", "seconds"])
+    draw_chart(costs, table, theirs)
+    st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
+    st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
+    shown = table.assign(how=[word(f"embeddings.{'measured' if one else 'computed'}") for one in table["measured"]])
+    columns = {
+        "way": tables.text("embeddings.way", "", width="medium"),
+        "sentences": tables.number("embeddings.sentences", "localized"),
+        "seconds": tables.number("embeddings.seconds", "%.2f"),
+        "how": tables.text("embeddings.how", ""),
+    }
+    every = pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))])
+    tables.draw(every, columns)
+
+
+def _told(point: Point) -> str:
+    return word(f"embeddings.{'took' if point.measured else 'would_take'}", time=duration(point.seconds))
+
+
+def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
+    """Seconds for all pairs of n sentences, a line a "way"; what is only computed ("measured" False) is dashed.
+
+    What others reported, `theirs`, of the same columns but "measured", is hollow.
+    """
+    ways = list(dict.fromkeys(table["way"]))
+    x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
+    y = alt.Y(
+        "seconds:Q",
+        title=word("embeddings.seconds"),
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format=",.2~f", tickCount=6),
+    )
+    tooltip = tips(
+        ("way:N", " "),
+        ("sentences:Q", word("embeddings.sentences"), ","),
+        ("seconds:Q", word("embeddings.seconds"), ",.2f"),
+    )
+    scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
+    base = alt.Chart(table).encode(
+        x, y, alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1)), tooltip=tooltip
+    )
+    lines = base.mark_line(strokeDash=[5, 4])
+    measured = base.transform_filter("datum.measured")
+    reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
+    rows = findings.courses(table, "way", "sentences", "seconds", ",.2f")
+    described = findings.describe(word("embeddings.seconds"), rows)
+    return (
+        lines + measured.mark_line(strokeWidth=3) + measured.mark_point(filled=True, size=60, opacity=1) + reported
+    ).properties(height=380, description=described)

@@ -1,0 +1,246 @@
+"""The views of a masked place: what models expect there side by side, and how likely words became as one learned.
+
+What is compared is one model with others, as before and after a training, or the models that a training kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
+from mrc_workbench.labs.language.pages.inside import asked, is_open, let_in, reason, told, watched
+from mrc_workbench.labs.language.pages.resources import course_of, guesses, may_fill
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.retrieval.report.charts import legend
+from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.training.engine.checkpoints import kept_models
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from mrc_workbench.workbench.views.names import base_name
+from mrc_workbench.workbench.views.navigation import open_page
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, marked_lines, tips
+from mrc_workbench.workbench.views.ui.problems import failure_text
+from mrc_workbench.workbench.views.ui.state import choose_several, remember, typed
+from mrc_workbench.workbench.views.ui.words import plain, word
+
+TEXT = f"대한민국의 수도는 {MASK}이다."
+_LETTERS, _LETTERS_OF_WORDS = 500, 200
+_K = 10  # pieces
+_MOST_MODELS = 4
+MOST_WORDS = 8  # as many as there are colours
+_USUAL = 3  # words, where none is typed
+_OFFERED = 3  # other runs
+_NAME = "draw_course"
+_HEIGHT = 320  # pixels of the curves
+Told = Mapping[str, Sequence[Sequence[Guess]]]
+
+
+def draw_beside(model: str, names: Mapping[str, str]) -> None:
+    answer = st.container()
+    text = _typed_text()
+    if base := _base_of(model):
+        called = names.get(base) or base_name(base)
+        _tell_of_base(base, called)
+        names = {**names, base: word("inside.before", model=called)}
+    found: dict[str, list[list[Guess]]] = {}
+    for one in [model, *_others(model, base, names)]:
+        try:
+            with st.spinner(word("inside.at_work"), show_time=True):
+                found[one] = guesses(one, text, _K)
+        except Failure as error:
+            st.warning(plain(reason(error)), icon=":material/info:")
+            if error.code in ("no_mask", "many_masks"):
+                return
+    if not found:
+        if not _language_runs():
+            _draw_way_to_training()
+        return
+    first, places = next(iter(found.items()))
+    said = [word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))]
+    if base and base in found and base != first:
+        said.append(word("inside.masked_answer_before", words=_likeliest(found[base])))
+    answer.markdown(" ".join(said))
+    for place in range(len(places)):
+        _draw_place(found, names, place)
+
+
+def _typed_text() -> str:
+    look = {"max_chars": _LETTERS, "help": word("inside.masked_help", mask=MASK, most=MOST_MASKS)}
+    return typed(st.text_input, "masked", word("inside.masked"), TEXT, **look)
+
+
+def _language_runs() -> Mapping[str, Run]:
+    """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
+    return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
+
+
+def _base_of(model: str) -> str | None:
+    """Return the model that a language model went on from; None where it began from nothing, or is no such run's."""
+    run = _language_runs().get(model)
+    base = run.plan().options.base if run else STARTER
+    return None if base == STARTER else base
+
+
+def _draw_way_to_training() -> None:
+    if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
+        open_page("train", train=LANGUAGE_MODEL)
+
+
+def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]:
+    """Draw the choice of models to compare with, of those that are here, the base first and picked; returns them."""
+    others = [one for one in names if one != model and is_open(one) and may_fill(one)]
+    others.sort(key=lambda one: one != base)
+    if not others:
+        return []
+    look: dict[str, Any] = {"format_func": lambda one: plain(names[one]), "help": word("inside.beside_help")}
+    usual, key = [one for one in others if one == base], f"beside_{model}_{len(others)}"
+    picked = choose_several(st.pills, "beside", word("inside.beside"), others, usual, key=key, **look)
+    return picked[: _MOST_MODELS - 1]
+
+
+def _tell_of_base(base: str, name: str) -> None:
+    """Draw why a base cannot be put beside, or the button that has it fetched."""
+    try:
+        find_model(base)
+    except ModelError:
+        st.caption(word("inside.base_gone", model=plain(name)))
+        return
+    if not may_fill(base):
+        st.caption(word("inside.base_without_head", model=plain(name)))
+    elif not is_open(base) and st.button(word("inside.fetch_base", model=plain(name)), icon=":material/download:"):
+        let_in(base)
+
+
+def _likeliest(places: Sequence[Sequence[Guess]]) -> str:
+    return ", ".join(f"**{plain(guessed[0].piece)}** ({guessed[0].probability:.0%})" for guessed in places)
+
+
+def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
+    if len(next(iter(found.values()))) > 1:
+        st.markdown(f"**{word('inside.masked_place', place=place + 1)}**")
+    reach = max(places[place][0].probability for places in found.values())  # one scale, so that models compare
+    for column, (model, places) in zip(st.columns(len(found)), found.items(), strict=True):
+        rows = [(f"{rank}. {one.piece}", one.probability) for rank, one in enumerate(places[place], 1)]
+        table = pd.DataFrame(rows, columns=["piece", "probability"])
+        with column:
+            st.caption(plain(names[model]))
+            draw_chart(bars, table, [*table["piece"]], reach)
+            with st.expander(word("inside.as_table")):
+                share = tables.number("inside.probability", "%.4f", "")
+                columns = {"piece": tables.text("inside.piece", ""), "probability": share}
+                st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
+    """One bar a "piece", in this order, as long as its "probability" (0 to 1), on a scale that reaches so far."""
+    scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
+    base = alt.Chart(table).encode(
+        y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
+        x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
+        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", word("inside.probability"), ".2%")),
+    )
+    rows = findings.values([*table["piece"]], [*table["probability"]], ".2%")
+    described = findings.describe(word("inside.probability"), rows)
+    return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
+
+
+def draw_course(model: str, names: Mapping[str, str]) -> None:
+    runs = _language_runs()
+    run = runs.get(model)
+    folders = _models_on_the_way(run) if run else {}
+    if run is None or not folders:
+        _draw_none(model, names, runs)
+        return
+    answer = st.container()
+    text = _typed_text()
+    look: dict[str, Any] = {"max_chars": _LETTERS_OF_WORDS, "help": word("inside.step_words_help", most=MOST_WORDS)}
+    look["placeholder"] = word("inside.step_words_usual", count=_USUAL)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        words = typed(st.text_input, "step_words", word("inside.step_words"), "", **look)
+        wanted = asked(_NAME, model, word("inside.draw_course"))
+    if not wanted:
+        answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
+        return
+    with told(), watched(_NAME, model) as tell:
+        found = course_of(names[model], tuple(folders.values()), text, tell)
+        _draw_found(found, words_of(words) or found.likeliest(_USUAL), [*folders], run, answer)
+
+
+def _models_on_the_way(run: Run) -> Mapping[int, Path]:
+    found = kept_models(run.folder)
+    return found if len(found) > 1 else {}
+
+
+def words_of(text: str) -> list[str]:
+    return [*dict.fromkeys(one.strip() for one in text.split(",") if one.strip())][:MOST_WORDS]
+
+
+def _draw_none(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
+    st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
+    if not runs:
+        _draw_way_to_training()
+    others = [one for one, run in runs.items() if one in names and _models_on_the_way(run)][:_OFFERED]
+    with st.container(horizontal=True):
+        for one in others:
+            label = word("inside.steps_of", model=plain(names[one]))
+            st.button(label, key=f"steps_of_{one}", on_click=remember, args=("network", one))
+
+
+def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: Run, answer: DeltaGenerator) -> None:
+    curves: dict[str, np.ndarray] = {}
+    for one in words:
+        try:
+            curves[one] = found.of(one)
+        except Failure as error:
+            st.warning(plain(failure_text(error)), icon=":material/info:")
+    if not curves:
+        return
+    most = max(curves, key=lambda one: abs(float(curves[one][-1] - curves[one][0])))
+    first, last = (share(float(curves[most][place])) for place in (0, -1))
+    answer.markdown(word("inside.steps_answer", word=plain(most), first=first, last=last, step=f"{steps[-1]:,}"))
+    kept = int(run.scores().get("kept_step", 0))
+    wide = pd.DataFrame(curves, index=pd.Index([*steps], name="step"))
+    table = wide.reset_index().melt("step", var_name="word", value_name="probability")
+    draw_chart(over_steps, table, [*curves], kept)
+    if kept:
+        st.caption(word("inside.steps_help", step=f"{kept:,}", mask=MASK))
+    with st.expander(word("inside.as_table")):
+        st.dataframe(wide.rename_axis(index=word("inside.step")).style.format("{:.5f}"))
+    tables.draw_csv("inside.steps_download", lambda: table, "over_steps.csv", "download_steps")
+
+
+def share(value: float) -> str:
+    """Return a probability in percent, with as many digits as tell it from none."""
+    return f"{value:.1%}" if value >= 0.001 else f"{100 * value:.2g}%"
+
+
+def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
+    """One line a "word" of "probability" (0 to 1) over "step"; the step `kept`, if any, is marked by a dashed line."""
+    tint, mark = apart("word", order, order, legend(symbolOpacity=1))
+    base = alt.Chart(table).encode(
+        x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
+        y=alt.Y("probability:Q", title=word("inside.probability"), axis=alt.Axis(format=".2~%", tickCount=5)),
+        color=tint,
+        tooltip=tips(
+            ("word:N", word("inside.word")),
+            ("step:Q", word("inside.step"), ","),
+            ("probability:Q", word("inside.probability"), ".3%"),
+        ),
+    )
+    layers = marked_lines(base, mark, strokeWidth=2.5)
+    if kept:
+        rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
+        layers = [rule.encode(x="step:Q"), *layers]
+    rows = findings.courses(table, "word", "step", "probability", ".2%")
+    described = findings.describe(word("inside.view_over_steps"), rows)
+    return alt.layer(*layers).properties(height=_HEIGHT, description=described)

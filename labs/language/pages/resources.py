@@ -1,0 +1,234 @@
+"""Cached functions of the Language page: tokenizers and texts cut by them, models that stay loaded, and what is seen in
+these.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.labs.language.comparison import KeptComparison, KeptTokenizer, load_comparison
+from mrc_workbench.labs.language.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
+from mrc_workbench.labs.language.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
+from mrc_workbench.labs.language.network import (
+    Course,
+    Guess,
+    Network,
+    course,
+    fill,
+    load_encoder,
+    load_masked,
+    may_have_head,
+    prompts_of,
+)
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizers import (
+    PreparedTokenizer,
+    Step,
+    is_of_bytes,
+    load_tokenizer,
+    readable,
+    steps,
+)
+from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.evaluation.significance import (
+    Pair,
+    PairTest,
+    paired_tests,
+    question_groups,
+    share_intervals,
+)
+from mrc_workbench.workbench.views.resources.sets import (
+    cached,
+    content_of,
+    opened,
+    pair_set,
+    parts_of,
+    place_of,
+    question_set,
+    split_of,
+)
+
+MOST_PAIRS = 300  # of which layers are judged
+_one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
+R = TypeVar("R")
+Tell = Callable[[float], None]  # hears the share of the work done, and may draw it
+_LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
+_MEASURE = "ndcg@10"
+Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
+
+
+@dataclass(frozen=True)
+class CutPiece:
+    """A piece of a text: as a person reads it, the letters it stands for, its number, and how often it occurs."""
+
+    name: str
+    letters: str
+    number: int
+    known: bool
+    occurrences: int
+
+
+def open_tokenizers(folder: Path) -> KeptComparison | None:
+    return opened(load_comparison, folder)
+
+
+def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
+    """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
+    tokenizer, counts = _tokenizer(one), one.occurrences
+    in_bytes = is_of_bytes(tokenizer)
+    found = []
+    for piece in tokenizer.pieces(text):
+        number = tokenizer.tokenizer.token_to_id(piece.name)
+        if number is not None:
+            name, times = readable(piece.name, in_bytes=in_bytes), int(counts[number])
+            found.append(CutPiece(name, piece.letters, number, piece.known, times))
+    return found
+
+
+def _file(one: KeptTokenizer) -> tuple[str, str, float]:
+    file = one.folder / "tokenizer.json"
+    return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
+
+
+@cached(max_entries=64, hash_funcs={KeptTokenizer: _file})
+def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
+    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
+    return steps(text, _tokenizer(one))
+
+
+@cached(max_entries=32, hash_funcs={KeptTokenizer: _file})
+def _tokenizer(one: KeptTokenizer) -> PreparedTokenizer:
+    return load_tokenizer(one.folder, one.measured.name)
+
+
+@cached(content_of, max_entries=32)
+def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
+    """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
+    with _one_at_a_time:
+        return words_in_context(_encoder(reference), wanted, sentences)
+
+
+@cached(content_of, max_entries=16)
+def attention(reference: str, sentence: str) -> SentenceAttention:
+    """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
+    with _one_at_a_time:
+        return attention_of(_encoder(reference), sentence)
+
+
+@cached(content_of, max_entries=128)
+def guesses(reference: str, text: str, k: int) -> list[list[Guess]]:
+    """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
+    with _one_at_a_time:
+        return fill(_masked(reference), text, k)
+
+
+def scores_by_layer(reference: str, key: str, part: Part, on_progress: Tell) -> LayerScores:
+    """Measure every layer over the first pairs of a part. Raises `ModelError` and `LanguageError`."""
+
+    def measured() -> LayerScores:
+        on_progress(0.0)
+        pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
+        return layer_scores(_encoder(reference), pairs, on_progress)
+
+    return _made_once(("scores", reference, content_of(reference), key, part), measured)
+
+
+def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell) -> Course:
+    """Ask the models in these folders, kept by the training of this name. Raises `LanguageError`."""
+    sources = [ModelSource(name, folder=folder) for folder in folders]
+
+    def asked() -> Course:
+        on_progress(0.0)
+        return course(sources, text, on_progress)
+
+    content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
+    return _made_once(("course", text, *content), asked)
+
+
+def may_fill(reference: str) -> bool:
+    """Whether a model may have a head that tells masked pieces, as far as that is known without loading it."""
+    try:
+        return may_have_head(find_model(reference))
+    except ModelError:
+        return False
+
+
+def _made_once(of: tuple[Any, ...], make: Callable[[], R]) -> R:
+    """Return what was made of this; made now, while no other model is at work, where it was not."""
+    place = place_of(of)
+    with _one_at_a_time:
+        if not place:
+            place.append(make())
+    found: R = place[0]
+    return found
+
+
+@cached(content_of, max_entries=2)
+def _encoder(reference: str) -> Network:
+    return load_encoder(find_model(reference))
+
+
+@cached(content_of, max_entries=2)
+def _masked(reference: str) -> Network:
+    return load_masked(find_model(reference))
+
+
+@dataclass(frozen=True)
+class LayerFindings:
+    """nDCG@10 of a search by every layer and pooling, the 95% intervals of the means, and the tests.
+
+    `tests` hold every other way against the `usual`, the mean of the last layer, tested together, so that they may be
+    read of the best; ways without a figure are in neither.
+    """
+
+    found: LayerSearch
+    intervals: Mapping[Way, tuple[float, float]]
+    tests: Mapping[Way, PairTest]
+
+    @classmethod
+    def of(cls, found: LayerSearch) -> "LayerFindings":
+        """Test what was found; questions about the same passages stand or fall together."""
+        groups = question_groups(found.searched)
+        every = {
+            (layer, pooling): values
+            for layer, of_layer in enumerate(found.ndcg)
+            for pooling, values in zip(Pooling, of_layer, strict=True)
+            if np.isfinite(values).all()
+        }
+        usual = (len(found.ndcg) - 1, Pooling.MEAN)
+        others = {way: values for way, values in every.items() if way != usual}
+        pairs = [Pair(str(way), str(usual), _MEASURE, values, every[usual]) for way, values in others.items()]
+        intervals = share_intervals(np.stack([*every.values()], axis=1), groups).tolist()
+        return cls(
+            found,
+            {way: (low, high) for way, (low, high) in zip(every, intervals, strict=True)},
+            dict(zip(others, paired_tests(pairs, groups), strict=True)),
+        )
+
+
+def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Tell) -> LayerFindings:
+    """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
+
+    def searched() -> LayerFindings:
+        on_progress(0.0)
+        asked = drawn(question_set(data.key), _rows(data)[part])
+        network = _encoder(reference)
+        prompts = prompts_of(find_model(reference))  # of a packaged base, what is written when it is loaded
+        return LayerFindings.of(layer_search(network, asked, prompts, on_progress))
+
+    return _made_once(("search", reference, content_of(reference), data.key, data.fingerprint, part), searched)
+
+
+def part_to_search(data: StoredSet) -> Part:
+    """Return the test part, of which a model trained on the set knows nothing; all questions where it is small."""
+    return Part.TEST if len(_rows(data)[Part.TEST]) >= _LEAST_OF_TEST else Part.ALL
+
+
+def _rows(data: StoredSet) -> dict[Part, np.ndarray]:
+    return split_of(data.key, SplitOptions()).rows

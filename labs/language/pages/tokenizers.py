@@ -1,0 +1,194 @@
+"""Tokenizers trained on a text of one's own, side by side with those of models, and how each cuts words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import streamlit as st
+
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.labs.language.comparison import KeptTokenizer, Request, TokenizerJob, TokenizerRequest
+from mrc_workbench.labs.language.pages.pieces import (
+    MOST_UNKNOWN,
+    TokenizersView,
+    called_by,
+    draw_figures,
+    draw_merges,
+    draw_pieces,
+    known_enough,
+)
+from mrc_workbench.labs.language.pages.resources import open_tokenizers
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
+from mrc_workbench.models.sources import STARTER, default_model, find_model
+from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from mrc_workbench.workbench.views.names import base_name, is_a_starter, set_name
+from mrc_workbench.workbench.views.resources.sets import chosen_set
+from mrc_workbench.workbench.views.texts import (
+    Learned,
+    characters_in,
+    documents_in,
+    learned_name,
+    pick_text,
+    reference_of,
+)
+from mrc_workbench.workbench.views.ui.job import begin, draw_job
+from mrc_workbench.workbench.views.ui.problems import failure_text
+from mrc_workbench.workbench.views.ui.state import choose_several, choose_tab
+from mrc_workbench.workbench.views.ui.words import known, plain, word
+
+VIEWS = {"figures": draw_figures, "pieces": draw_pieces, "merging": draw_merges}
+_USUAL = (2_000, 8_000, 32_000)
+_CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_FEW = 30  # documents that are too few to rely on
+REFERENCE = re.compile(r"[\w./:-]{1,200}")
+
+
+def draw() -> None:
+    answer = st.container()
+    learned = pick_text(chosen_set())
+    request, models = _pick_request(learned)
+    if request is None:
+        answer.info(word("tokenizers.pick_one"), icon=":material/info:")
+        return
+    job = TokenizerJob.of(request, learned.fingerprint)
+    kept = open_tokenizers(job.folder) if job.done else None
+    if kept is None:
+        with answer:
+            _draw_job(job, request, learned)
+        return
+    view = TokenizersView(request, kept, models)
+    with answer:
+        _draw_answer(view)
+        for model, reason in kept.failed.items():
+            told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+        if kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+            begin(partial(job.start, request))
+    if kept.tokenizers:
+        name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
+        with place:
+            VIEWS[name](view)
+
+
+def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
+    asked = request.compared
+    ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
+
+    def at_work(status: Status) -> str:
+        if not status.share:
+            return word("tokenizers.starting")
+        name = called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
+        return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
+
+    def reason(status: Status) -> str:
+        # in the person's language where the text's name is all that the words ask for, else as the process told it
+        key, name = f"language.{status.code}", learned_name(learned)
+        try:
+            return word(key, corpus=name, name=name) if known(key) else status.message
+        except KeyError:
+            return status.message
+
+    about = word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against))
+    start = partial(job.start, request)
+    draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
+
+
+def _draw_answer(view: TokenizersView) -> None:
+    """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
+    every = view.kept.tokenizers
+    if not every:
+        return
+    able = [one for one in every if known_enough(one)]
+    said = [_fewest(view, able or every), _nearest(view, able)]
+    if left_out := [plain(view.name(one)) for one in every if one not in able]:
+        key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
+        said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
+    st.markdown(" ".join(said))
+    figures = every[0].figures
+    counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
+    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.kept.corpus)))]
+    limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
+    st.caption(" ".join(limits))
+
+
+def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
+    best, worst = ranked[0], ranked[-1]
+    told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
+    if len(ranked) == 1:
+        return word("tokenizers.answer_one", **told)
+    others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
+    if told["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
+    return word("tokenizers.answer", **told, **others, count=len(ranked))
+
+
+def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+    judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
+        return ""
+    f1, best = max(judged, key=lambda one: one[0])
+    return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
+
+
+def usual_sizes(characters: int) -> list[int]:
+    """Return the vocabularies picked before anybody chooses: those that so much text allows, and smaller ones."""
+    allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
+    return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
+
+
+def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
+    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with place, st.container(horizontal=True, vertical_alignment="bottom"):
+        kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
+        splits = _pick("splits", [*Split], [Split.WORDS], "split")
+        usual = [str(size) for size in usual_sizes(characters_in(learned))]
+        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
+        label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
+        every = [*map(str, SIZES)]
+        sizes = choose_several(st.pills, "vocabularies", label, every, usual, wrap=True, help=explained, **look)
+        names, against = _pick_models()
+    if not (kinds and splits and sizes):
+        return None, names
+    ways = tuple(map(TokenizerKind, kinds)), tuple(map(Split, splits))
+    compared = Request(*ways, tuple(map(int, sizes)), tuple(against))
+    return TokenizerRequest(reference_of(learned), compared), names
+
+
+def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
+    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{called}_help"), "key": f"picked_{name}"}
+    look["format_func"] = lambda one: word(f"tokenizers.{called}_{one}")
+    every, first = [*map(str, options)], [*map(str, usual)]
+    return choose_several(st.pills, name, word(f"tokenizers.{called}"), every, first, **look)
+
+
+def _pick_models() -> tuple[dict[str, str], list[str]]:
+    """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
+    key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
+    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
+    names = {one: base_name(one) for one in first} | runs
+    typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
+    names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}
+    look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
+    look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
+    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], first, **look)
+    there = []
+    for one in picked:
+        try:
+            find_model(one)
+            there.append(one)
+        except ModelError as error:
+            told = {"model": plain(names[one]), "reason": plain(failure_text(error))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+    return names, there
+
+
+def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+    del selection_mode  # there is but one
+    picked: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
+    return picked

@@ -1,0 +1,373 @@
+"""The Ask tab: one question, what each retriever finds, and what is answered from it, right or wrong; and what a
+language model says as it comes, its citations held against the passages.
+"""
+
+import time
+from collections.abc import Generator as Pieces
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from html import escape
+from queue import Empty, Queue
+from threading import Thread
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mrc_workbench.data.questions.judgements import (
+    Verdict,
+    judge,
+    judge_answer,
+    judged_answer,
+    judged_answers,
+    judged_passages,
+    judgements_of,
+)
+from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.workspace import LimitError, for_this_user
+from mrc_workbench.labs.reading.extractive import spread
+from mrc_workbench.labs.reading.generate import answer, kept_answer
+from mrc_workbench.labs.reading.generator import (
+    CITATION,
+    GeneratedAnswer,
+    Generator,
+    Request,
+    Support,
+    checked,
+    cited,
+    prompts,
+)
+from mrc_workbench.labs.reading.pages.evaluation import Weight, kept_weights, probability
+from mrc_workbench.labs.reading.pages.page import (
+    Readers,
+    draw_box,
+    draw_truth,
+    is_wanted,
+    pick_k,
+    pick_reader,
+    pick_retrievers,
+)
+from mrc_workbench.labs.reading.pages.passages import (
+    ReadColumn,
+    Reading,
+    ReadPassage,
+    answer_of,
+    draw_head,
+    draw_passages,
+    legend,
+    read,
+    read_column,
+    reason,
+)
+from mrc_workbench.labs.reading.rules import ReadingError, Rules
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.llm.asking import EndpointError
+from mrc_workbench.models.llm.endpoint import Chat, without_thoughts
+from mrc_workbench.retrieval.rankings import Findings
+from mrc_workbench.workbench.views.choices import Choices
+from mrc_workbench.workbench.views.resources.retrieval import truth_in
+from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.search.answer import Search
+from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark
+from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
+from mrc_workbench.workbench.views.ui.passages import draw_style
+from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, search_failure_text
+from mrc_workbench.workbench.views.ui.words import language, plain, word
+
+_STOPPED = "answers_stopped"
+_SECONDS_BETWEEN_WORDS = 0.15
+_MOST_COMING, _MOST_SAID, _MOST_CHECKED = 2000, 20_000, 50  # characters while it comes and then, and citations
+_News = str | GeneratedAnswer | Exception
+_SIGNS = {Support.HOLDS: "✔", Support.LACKS: "✘", Support.NEVER_SENT: "?"}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A question of a set, and the rows of the passages that are known to answer it, by the set and by a person."""
+
+    data: StoredSet
+    question: str
+    by_set: tuple[int, ...]
+    by_person: tuple[int, ...]
+
+    @property
+    def questions(self) -> QuestionSet:
+        return question_set(self.data.key)
+
+    @property
+    def relevant(self) -> frozenset[int]:
+        return frozenset((*self.by_set, *self.by_person))
+
+
+def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
+    draw_style()
+    question = draw_box(data)
+    picked = pick_retrievers(data, choices)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        reader = pick_reader(readers)
+        k = pick_k()
+        model = pick_language_model()
+    loaded = not reader or is_wanted(readers, reader)
+    if st.session_state.pop("search_stopped", False):
+        st.info(word("search.stopped"), icon=":material/info:")
+    elif not question and loaded:
+        st.info(word("answers.ask_something"), icon=":material/question_answer:")
+    elif not picked:
+        st.info(word("search.pick_one"), icon=":material/info:")
+    elif question:
+        questions = question_set(data.key)
+        truth = truth_in(data.key, question)
+        draw_truth(truth)
+        ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
+        judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
+        of = _Asked(data, question, truth.rows if truth else (), judged)
+        _draw_results(of, choices, picked, k, reader=reader if loaded else "", model=model)
+    draw_judged(data)
+
+
+def _draw_results(
+    of: _Asked, choices: Choices, picked: Sequence[str], k: int, *, reader: str, model: LanguageModel | None
+) -> None:
+    outcomes = dict(Search(of.data, choices, picked, of.question).outcomes(st.empty()))
+    found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
+    readings = _read(of, found, k, reader)
+    weights = kept_weights(of.data, reader) if reader else {}
+    columns = {
+        name: _column(of, name, one, k, readings=readings, chosen=weights.get(name)) for name, one in found.items()
+    }
+    if reader and any(column.read for column in columns.values()):
+        legend(others=True)
+    waiting: list[tuple[DeltaGenerator, ReadColumn, str]] = []
+    for number, (place, name) in enumerate(zip(st.columns(len(picked)), picked, strict=True)):
+        with place.container(gap="small"):
+            if name not in columns:
+                st.error(plain(search_failure_text(outcomes[name])), icon=":material/error:")  # type: ignore[arg-type]
+                continue
+            column, anchor = columns[name], f"answers-{number}"
+            draw_head(column, list(choices.specs))
+            _draw_answer(of, column, anchor)
+            waiting.append((st.container(gap="small"), column, anchor))
+            mark = partial(_draw_mark, of, anchor)
+            draw_passages(column, choices.specs[name], of.questions, anchor=anchor, below=mark)
+    if model:  # last, when all else is there to be read
+        for place, column, anchor in waiting:
+            _draw_generated(of, place, column, anchor, model)
+
+
+def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Reading]:
+    """What the reader sees in each passage found, by its row; each is read once, whoever found it."""
+    rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
+    if not reader or not rows:
+        return {}
+    try:
+        with st.spinner(word("answers.reading_passages"), show_time=True):
+            return dict(zip(rows, read(reader, of.data.key, of.question, rows), strict=True))
+    except ModelError as error:
+        st.error(plain(failure_text(error)), icon=":material/error:")
+        return {}
+
+
+def _column(
+    of: _Asked, name: str, found: Findings, k: int, *, readings: dict[int, Reading], chosen: Weight | None
+) -> ReadColumn:
+    rows, scores = found.rows[:k], found.scores[:k]
+    weight = chosen or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
+    seen = [readings.get(row, Reading()) for row in rows]
+    return read_column(
+        name,
+        rows,
+        scores,
+        [one.spans for one in seen],
+        relevant=of.relevant,
+        weight=weight.weight,
+        unit=weight.unit,
+        silent=all(one.silent for one in seen),
+    )
+
+
+def _draw_answer(of: _Asked, column: ReadColumn, key: str) -> None:
+    if not column.passages:
+        st.info(word("search.found_nothing"), icon=":material/info:")
+        return
+    if column.won < 0:
+        return
+    won, said = column.passages[column.won], answer_of(column, of.questions)
+    if column.silent:
+        st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
+    st.markdown(f"### {plain(said)}")
+    st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
+    _draw_judging(of.questions, of.question, said, of.questions.passages.ids[won.row], key)
+    if of.relevant and (why := reason(column, of.questions)):
+        st.caption(why)
+
+
+def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, anchor: str, model: LanguageModel) -> None:
+    passages = [of.questions.passages[one.row] for one in column.passages]
+    if not passages:
+        return
+    found = _generated(place, model, of.question, passages, anchor)
+    if found and not found.refused and found.cited.text:
+        citations = checked(found.cited, found.sent, Rules.KORQUAD)
+        holding = (found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS)
+        with place:
+            _draw_judging(of.questions, of.question, found.cited.text, next(holding, ""), f"{anchor}-model")
+
+
+def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
+    """Draw the buttons that judge an answer to a question, read from a passage (an id; empty where nobody knows)."""
+    corpus = questions.corpus_fingerprint
+    judged = judged_answer(judged_answers(corpus), question, answer)
+    with st.container(horizontal=True):
+        for right, name, icon in ((True, "right", "thumb_up"), (False, "wrong", "thumb_down")):
+            chosen = judged is right
+            st.button(
+                word(f"answers.judge_{name}"),
+                icon=f":material/{icon}:",
+                type="primary" if chosen else "tertiary",
+                help=word("judging.unmark_help" if chosen else f"answers.judge_{name}_help"),
+                on_click=_judge,
+                args=(corpus, question, answer, passage, None if chosen else right),
+                key=f"judge_answer_{name}_{key}",
+            )
+
+
+def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
+    with errors_told():
+        judge_answer(corpus, question, answer, right)
+        if right and passage:  # where the answer stands is what a question set is made of
+            judge(corpus, question, passage, Verdict.RIGHT)
+
+
+def _draw_mark(of: _Asked, anchor: str, one: ReadPassage) -> None:
+    if one.row not in of.by_set:
+        key = f"{anchor} {one.row}"
+        draw_mark(of.questions, of.question, one.row, key, is_right=one.row in of.by_person)
+
+
+def _generated(
+    place: DeltaGenerator, model: LanguageModel, question: str, passages: Sequence[Passage], anchor: str
+) -> GeneratedAnswer | None:
+    """Let the model answer from the passages, word by word; returns what it said, None where it did not, or not yet.
+
+    It can be stopped, with all that the model is asked of this question, and is then asked again only by a button. What
+    was answered before comes at once.
+    """
+    stopped, this = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
+    with place.container(gap="xsmall"):
+        st.markdown(f"**{plain(model.name)}**")
+        said, button = st.empty(), st.empty()
+        try:
+            request, prompt = Request("asked", question, passages), prompts()[language()]
+            generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(passages))
+            found = kept_answer(generator, request)
+            if not found and this in stopped:
+                said.caption(word("answers.was_stopped"))
+                button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))
+                return None
+            if not found:
+                icon, end = ":material/stop:", stopped.add
+                button.button(word("answers.stop"), icon=icon, key=f"stop_{anchor}", on_click=end, args=(this,))
+                said.caption(word("answers.waiting"))
+                chat = generator.chat(model.endpoint())
+                found = _followed(said, chat, answer(generator, chat, request))
+        except (EndpointError, LimitError, ReadingError) as error:
+            said.error(plain(failure_text(error)), icon=":material/error:")
+            button.button(word("answers.ask_again"), key=f"again_{anchor}", icon=":material/replay:")
+            return None
+        button.empty()
+        said.html(answer_html(found.said, anchor, len(found.sent)))
+        _draw_checks(found, anchor)
+        _draw_usage(found)
+    return found
+
+
+def answer_html(said: str, anchor: str, count: int) -> str:
+    """Return an answer with its citations as links to the passages; what was never sent is no link."""
+    text, parts, end = without_thoughts(said).strip(), list[str](), 0
+    text = text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
+    for found in CITATION.finditer(text):
+        parts.append(escape(text[end : found.start()]))
+        parts += [_link_html(number, anchor, count) for number in cited(found.group()).numbers]
+        end = found.end()
+    return f'<p class="generated">{"".join(parts)}{escape(text[end:])}</p>'
+
+
+def _link_html(number: int, anchor: str, count: int) -> str:
+    if not 0 < number <= count:
+        return f"[{number}]"
+    return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
+
+
+def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+    """Draw the end of the answer as it comes. Whoever presses a button, or goes away, ends the call here."""
+    news = Queue[_News]()
+    Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
+    said, cut = "", False
+    try:
+        while True:
+            came = _next_of(news)
+            if isinstance(came, Exception):
+                raise came
+            if isinstance(came, GeneratedAnswer):
+                return came
+            said += came
+            cut = cut or len(said) > _MOST_COMING
+            said = said[-_MOST_COMING:]
+            shown = plain(without_thoughts(said)) if said else ""
+            waiting = f":gray[{word('answers.thinking' if said else 'answers.waiting')}]"
+            place.markdown(f"… {shown}" if cut and shown else shown or waiting)
+    finally:
+        chat.stop()
+
+
+def _next_of(news: "Queue[_News]") -> _News:
+    """What has come, the pieces of a moment together; no text where nothing did."""
+    came, until = "", time.monotonic() + _SECONDS_BETWEEN_WORDS
+    while (left := until - time.monotonic()) > 0:
+        try:
+            one = news.get(timeout=left)
+        except Empty:
+            break
+        if not isinstance(one, str):
+            return one
+        came += one
+    return came
+
+
+def _pump(pieces: Pieces[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
+    """Take the pieces as they come, until the last one or until the call is ended."""
+    try:
+        while True:
+            news.put(next(pieces))
+    except StopIteration as end:
+        news.put(end.value)
+    except Exception as error:
+        news.put(error)
+
+
+def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
+    if found.refused:
+        st.caption(word("answers.refused"))
+        return
+    citations = checked(found.cited, found.sent, Rules.KORQUAD)
+    if not citations:
+        st.caption(word("answers.cites_nothing"))
+        return
+    told = [
+        f"{_link_html(one.number, anchor, len(found.sent))} {_SIGNS[one.support]} "
+        f"{escape(word(f'answers.support_{one.support}'))}"
+        for one in citations[:_MOST_CHECKED]
+    ]
+    st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(told)}</small></p>')
+
+
+def _draw_usage(found: GeneratedAnswer) -> None:
+    usage = found.usage
+    counts = {
+        "prompt": "–" if usage.prompt_tokens is None else f"{usage.prompt_tokens:,}",
+        "completion": "–" if usage.completion_tokens is None else f"{usage.completion_tokens:,}",
+    }
+    seconds = {"first": f"{usage.first_seconds:.1f}", "seconds": f"{usage.seconds:.1f}"}
+    st.caption(word("answers.usage", **counts, **seconds))

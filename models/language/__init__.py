@@ -1,0 +1,1 @@
+"""Language models: tokenizers and their training, masking, and perplexity."""

@@ -1,0 +1,250 @@
+"""A tokenizer as it is used, trained here or a model's, given the text that it expects; and the merges of a BPE."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mrc_workbench.data.text.corpora import LanguageError
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.models.hub import hub_revision, hub_token
+from mrc_workbench.models.language.tokenizer_training import (
+    BLANKS,
+    TRAINED,
+    UNKNOWN,
+    Split,
+    TrainedTokenizer,
+    composed_letters,
+    mark,
+    marked,
+    morpheme_cuts,
+    unmarked,
+)
+from mrc_workbench.models.sources import ModelSource, find_model, is_starter
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Cut(NamedTuple):
+    """How a text is cut: the numbers of its pieces `(n,)`, and the letters `(n, 2)` that each stands for.
+
+    Blanks before a word are no letters of a piece. Pieces that are bytes of one letter all stand for that letter.
+    """
+
+    numbers: np.ndarray
+    spans: np.ndarray
+
+
+class Piece(NamedTuple):
+    """One piece of a text: its letters there, its name in the vocabulary, and whether it is in it."""
+
+    letters: str
+    name: str
+    known: bool
+
+
+@dataclass(frozen=True)
+class PreparedTokenizer:
+    """A tokenizer under the name that a person gave it. `trained` says how, where that was done here."""
+
+    name: str
+    tokenizer: "Tokenizer"
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
+        return cls(trained.options.name, trained.tokenizer, trained.provenance())
+
+    @property
+    def marks_morphemes(self) -> bool:
+        """In the texts that it expects."""
+        return self.trained.get("split") == Split.MORPHEMES
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """What `tokenizer.json` says of it."""
+        content: dict[str, Any] = json.loads(self.tokenizer.to_str())
+        return content
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The number of the piece for what it does not know; None where it knows every byte."""
+        model = self.content["model"]
+        piece = model.get("unk_token")
+        return model.get("unk_id") if piece is None else self.tokenizer.token_to_id(piece)
+
+    def prepared(self, texts: Sequence[str]) -> list[str]:
+        return marked(texts) if self.marks_morphemes else [composed_letters(text) for text in texts]
+
+    def cut(self, texts: Sequence[str], morphemes: Sequence[np.ndarray]) -> list[Cut]:
+        """Cut texts (`composed_letters`) without special pieces; `morphemes` are their `morpheme_cuts`."""
+        if not self.marks_morphemes:
+            morphemes = [np.zeros(0, dtype=np.int64)] * len(texts)
+        given = [mark(text, places) for text, places in zip(texts, morphemes, strict=True)]
+        encodings = self.tokenizer.encode_batch(given, add_special_tokens=False)
+        return [_cut(*one) for one in zip(encodings, texts, morphemes, strict=True)]
+
+    def pieces(self, text: str) -> list[Piece]:
+        """For a person to read."""
+        text = composed_letters(text)
+        ((numbers, spans),) = self.cut([text], morpheme_cuts([text]) if self.marks_morphemes else ())
+        names = map(self.tokenizer.id_to_token, numbers.tolist())
+        known = (numbers != self.unknown).tolist()
+        return [Piece(text[a:b], *told) for (a, b), *told in zip(spans.tolist(), names, known, strict=True)]
+
+
+def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
+    """Load what `TrainedTokenizer.save` wrote, or any folder with a `tokenizer.json`.
+
+    Raises `LanguageError` `no_tokenizer` where there is none that can be read.
+    """
+    from tokenizers import Tokenizer
+
+    name = name or folder.name
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # the library raises no kind of its own
+        raise _no_tokenizer(name) from error
+    trained = read_json(folder / "tokenizer_config.json").get(TRAINED)
+    return PreparedTokenizer(name, _whole(tokenizer), trained if isinstance(trained, dict) else {})
+
+
+def find_tokenizer(reference: str) -> PreparedTokenizer:
+    """Return the tokenizer of a model, named as for `find_model`.
+
+    Raises `LanguageError` `no_tokenizer` where the model has none that the library reads, and `ModelError`.
+    """
+    source = find_model(reference)
+    if is_starter(source):
+        raise _no_tokenizer(reference)
+    if source.packaged:
+        source.packaged.write()
+    if source.folder and (source.folder / "tokenizer.json").is_file():
+        return load_tokenizer(source.folder, reference)
+    return PreparedTokenizer(reference, _whole(_by_transformers(source)))
+
+
+def _by_transformers(source: ModelSource) -> "Tokenizer":
+    """The fast tokenizer of a model that brings the files of a slow one, or that is on the hub."""
+    from transformers import AutoTokenizer
+
+    where: dict[str, Any] = {"pretrained_model_name_or_path": source.folder}
+    if source.hub_id:
+        revision = hub_revision(source.hub_id)
+        known = {"revision": revision.commit, "local_files_only": not revision.online, "token": hub_token()}
+        where = {"pretrained_model_name_or_path": source.hub_id, **known}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+    except (ImportError, ValueError) as error:  # it needs a library that is not here, or code of its own
+        raise _no_tokenizer(source.reference) from error
+    if not tokenizer.is_fast:
+        raise _no_tokenizer(source.reference)
+    found: Tokenizer = tokenizer.backend_tokenizer
+    return found
+
+
+def _whole(tokenizer: "Tokenizer") -> "Tokenizer":
+    """Have texts cut whole, and as they are: some are saved as a model used them."""
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _cut(encoding: Any, text: str, morphemes: np.ndarray) -> Cut:
+    spans = unmarked(morphemes, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
+    blank = np.array([letter.isspace() for letter in text] + [False])
+    filled = np.where(blank, len(text), np.arange(len(text) + 1))
+    next_filled = np.minimum.accumulate(filled[::-1])[::-1]
+    starts = np.minimum(next_filled[spans[:, 0]], spans[:, 1])
+    # the blank that is put before the first word has the place of that word's first letter
+    ends = np.where([name in BLANKS for name in encoding.tokens], starts, spans[:, 1])
+    return Cut(np.array(encoding.ids, dtype=np.int64), np.stack([starts, ends], axis=1))
+
+
+def _no_tokenizer(name: str) -> LanguageError:
+    message = f"{name[:200]!r} has no tokenizer that can be read: a folder with a tokenizer.json, or a model, is one"
+    return LanguageError("no_tokenizer", message, name=name[:200])
+
+
+def readable(name: str, *, in_bytes: bool) -> str:
+    """Return a piece as a person reads it: blanks as ▁; of bytes, their text, or their numbers where they are none."""
+    if not in_bytes or not set(name) <= _byte_of().keys():
+        return name
+    content = bytes(_byte_of()[letter] for letter in name)
+    try:
+        return content.decode().replace(" ", "▁")
+    except UnicodeDecodeError:
+        return f"<{content.hex(' ').upper()}>"
+
+
+def is_of_bytes(tokenizer: PreparedTokenizer) -> bool:
+    """Whether its pieces are of bytes, which `readable` has to know."""
+    return "ByteLevel" in json.dumps(tokenizer.content["pre_tokenizer"])
+
+
+@cache
+def _byte_of() -> dict[str, int]:
+    """By the letter that stands for it in byte-level BPE (Radford et al. 2019): what can be seen, else 256 and on."""
+    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in seen]
+    return {chr(byte): byte for byte in seen} | {chr(256 + row): byte for row, byte in enumerate(others)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The pieces of a word, readable, after the first `merges` of a tokenizer, when `pair` was `joined` last."""
+
+    merges: int
+    pair: tuple[str, str]
+    joined: str
+    pieces: tuple[str, ...]
+
+
+def steps(word: str, tokenizer: PreparedTokenizer) -> list[Step]:
+    """Return how a word is built: its letters or bytes first (`merges` 0, no `pair`), and then each merge that joins.
+
+    Of the pairs that stand beside each other the one learned first is joined wherever it stands, until none was learned
+    (Sennrich et al. 2016). After the first n merges alone, the tokenizer makes the pieces of the last step with at most
+    n. Two steps may have as many: a pair learned early may stand beside each other only after one that was learned
+    later is joined. Raises `LanguageError` `no_merges`.
+    """
+    learned, in_bytes = tokenizer.content["model"].get("merges"), is_of_bytes(tokenizer)
+    if learned is None:
+        message = f"{tokenizer.name} is no BPE, and has no merges: choose bpe or byte-bpe"
+        raise LanguageError("no_merges", message, name=tokenizer.name)
+    place_of = {(first, second): place for place, (first, second) in enumerate(learned)}
+    made = tokenizer.tokenizer
+    (given,) = tokenizer.prepared([word])
+    normal = made.normalizer.normalize_str(given) if made.normalizer else given
+    parted = made.pre_tokenizer.pre_tokenize_str(normal) if made.pre_tokenizer else [(normal, None)]
+    known = made.get_vocab()
+    parts = [[letter if letter in known else UNKNOWN for letter in part] for part, _ in parted]
+
+    def step(merges: int, pair: tuple[str, str] = ("", "")) -> Step:
+        first, second, joined, *names = (
+            readable(name, in_bytes=in_bytes) for name in (*pair, "".join(pair), *chain.from_iterable(parts))
+        )
+        return Step(merges, (first, second), joined, tuple(names))
+
+    found = [step(0)]
+    while pairs := [pair for part in parts for pair in pairwise(part) if pair in place_of]:
+        pair = min(pairs, key=lambda one: place_of[one])
+        parts = [_joined(part, pair) for part in parts]
+        found.append(step(max(found[-1].merges, 1 + place_of[pair]), pair))
+    return found
+
+
+def _joined(part: list[str], pair: tuple[str, str]) -> list[str]:
+    found: list[str] = []
+    for piece in part:
+        if found and (found[-1], piece) == pair:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return found

@@ -1,0 +1,93 @@
+"""Evaluations written by hand, of pairs of five sentences: no model is needed to draw them; and the page over them."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+
+from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs.store import StoredPairs, keep
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.labs.embeddings import results as store
+from mrc_workbench.labs.embeddings.bootstrap import Figure
+from mrc_workbench.labs.embeddings.geometry import Map
+from mrc_workbench.labs.embeddings.judgement import correlate
+from mrc_workbench.labs.embeddings.results import EmbeddingJob, Evaluation, EvaluationRequest, ModelResult
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+
+SENTENCES = ("고양이가 잔다.", "새끼 고양이가 잠을 잔다.", "기차가 달린다.", "열차가 빠르게 달린다.", "비가 온다.")
+HUB = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
+_PAIRS = [*combinations(range(5), 2)]
+GOLD = np.array([4.6, 0.4, 0.2, 0.6, 0.0, 0.8, 1.0, 4.2, 1.2, 1.6], dtype=np.float32)
+LIKE_PEOPLE = np.array([0.95, 0.1, 0.05, 0.2, 0.0, 0.25, 0.3, 0.9, 0.4, 0.35], dtype=np.float32)
+LIKE_NOBODY = np.array([0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4, 0.2, 0.8, 0.05], dtype=np.float32)
+
+
+def scored() -> PairSet:
+    """Every two of the sentences, all published for testing."""
+    texts = [[SENTENCES[pair[side]] for pair in _PAIRS] for side in (0, 1)]
+    return PairSet.of("five", PairKind.SCORED, texts, GOLD.tolist(), published=[2] * len(_PAIRS), scale=(0, 5))
+
+
+def alone() -> PairSet:
+    """The sentences alone."""
+    return PairSet.of("alone", PairKind.SENTENCES, [list(SENTENCES)])
+
+
+def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelResult:
+    figures = {"alignment": Figure(0.2, 0.1, 0.3), "uniformity": Figure(uniformity, uniformity - 0.1, uniformity + 0.1)}
+    figures["anisotropy"] = Figure(0.4, 0.3, 0.5)
+    values = np.array([1.0, 0.5, 0.25, 0.1])
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    plane = Map(points, np.array([0.5, 0.25]))
+    return ModelResult(model, figures, cosines, values, plane, dimensions=4, seconds=1.5, fingerprint=model)
+
+
+def failed(model: str) -> ModelResult:
+    message = f"the hub cannot be reached and {model!r} was not downloaded before"
+    return ModelResult(model, error=ModelError("hub_unreachable", message, model=model))
+
+
+def evaluated(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> Evaluation:
+    rows = np.arange(len(pairs))
+    told = {one.model: one for one in results}
+    differences = {}
+    if pairs.kind is PairKind.SCORED:
+        known = {one.model: one.cosines for one in results if one.error is None}
+        found = correlate(known, pairs.gold, rows)
+        differences = found.differences
+        for name in known:
+            told[name].figures.update(spearman=found.spearman[name], pearson=found.pearson[name])
+    values = pairs.gold if pairs.kind is PairKind.SCORED else pairs.values
+    return Evaluation(
+        pairs.name, pairs.fingerprint, pairs.kind, part, rows, values, 5, 2, tuple(told.values()), differences
+    )
+
+
+def kept(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> StoredPairs:
+    """Keep the set, and the evaluation that the page asks for where these models are picked; returns the set."""
+    data = keep(pairs)
+    request = EvaluationRequest(data=data.key, models=tuple(one.model for one in results), part=part)
+    folder = EmbeddingJob.of(request, data.fingerprint).folder
+    folder.mkdir(parents=True)
+    store.keep(evaluated(pairs, *results, part=part), folder)
+    return data
+
+
+def trained(data: StoredPairs, shares: SplitOptions | None = None, kind: str = "bi-encoder") -> Run:
+    options = {"bi-encoder": BiEncoderOptions, "cross-encoder": CrossEncoderOptions}[kind](base=STARTER)
+    named = (data.key, data.name, data.fingerprint)
+    run = create_run(new_plan(kind, "Mine", named, shares or SplitOptions(), options))
+    run.model_folder.mkdir()
+    (run.model_folder / "modules.json").write_text("[]", encoding="utf-8")
+    (run.folder / "status.json").write_text(json.dumps({"state": "done"}), encoding="utf-8")
+    return run
+
+
+def page() -> None:
+    from mrc_workbench.labs.embeddings.pages import page as embeddings_page
+
+    embeddings_page.draw()

@@ -1,0 +1,346 @@
+"""The Inside tab as a person uses it, over a tiny BERT drawn at random."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs.store import keep
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import keep as keep_questions
+from mrc_workbench.labs.language.layers import LayerSearch, Pooling
+from mrc_workbench.labs.language.network import course
+from mrc_workbench.labs.language.pages.gaps import share, words_of
+from mrc_workbench.labs.language.pages.layers import table_of
+from mrc_workbench.labs.language.pages.resources import LayerFindings
+from mrc_workbench.models.sources import STARTER, ModelSource
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageOptions
+from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.labs.language.tiny_bert import PEAR, SHIP, written
+from tests.workbench.views.driving import opened, press, run, texts
+
+pytestmark = pytest.mark.slow
+EN = catalog("en")
+HOSTILE = "<img src=x onerror=alert(1)> **배** 나는 배"
+
+
+def page() -> None:
+    from mrc_workbench.labs.language.pages import inside
+
+    inside.draw()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("models") / "tiny").reference
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("models") / "other", seed=1).reference
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One without its head."""
+    return written(tmp_path_factory.mktemp("models") / "bare", head=False).reference
+
+
+def trained(name: str, base: str = STARTER, steps: Iterable[int] = ()) -> Run:
+    """A finished run of a language model, with models kept after these steps: each another one."""
+    plan = new_plan(LANGUAGE_MODEL, name, ("text.txt", "text", "f" * 64), SplitOptions(), LanguageOptions(base=base))
+    made = create_run(plan)
+    written(made.model_folder)
+    for step in steps:
+        written(made.folder / "on_the_way" / f"step-{step}", seed=step)
+    made.write("scores.json", {"kept_step": max(steps, default=0)})
+    made.write_status(replace(made.status(), state=State.DONE))
+    return made
+
+
+def answered() -> QuestionSet:
+    passages = [Passage(f"p{place}", text) for place, text in enumerate((SHIP, PEAR, "배가 고프다", "서울", "한강"))]
+    questions = [("나는 배", "p0"), ("사과를 먹다", "p1"), ("서울에서", "p3"), ("한강이", "p4")]
+    return QuestionSet(
+        "few", passages, tuple(Question(f"q{place}", text, (), (own,)) for place, (text, own) in enumerate(questions))
+    )
+
+
+def test_where_nothing_is_at_hand_a_hub_model_is_offered_and_fetched_by_a_click_alone() -> None:
+    app = opened(page)
+    assert app.selectbox(key="network_en").value == "klue/roberta-base"
+    assert "downloaded once" in texts(app)
+    assert not app.error
+    press(app, "fetch_network")
+    assert "hub is unreachable" in texts(app)
+
+
+def test_a_word_in_its_sentences_is_one_point_in_the_table_and_apart_in_the_layers(model: str) -> None:
+    app = opened(page, network=model)
+    assert "mean cosine **1.00**" in texts(app)
+    assert "3 occurrences" in texts(app)
+    by_layer = app.dataframe[2].value
+    assert by_layer["layer"].tolist() == ["Embedding table", "0", "1", "2"]
+    assert by_layer["value"][0] == pytest.approx(1)
+    assert by_layer["value"][2] < 0.99
+    lowest = by_layer["layer"][by_layer["value"].idxmin()]
+    assert app.select_slider(key="layer_en").value == lowest
+    cosines = app.dataframe[0].value.to_numpy()
+    assert (cosines.sum() - 3) / 6 == pytest.approx(by_layer["value"].min())
+
+
+def test_sentences_are_typed_and_lie_in_the_address(model: str) -> None:
+    app = opened(page, network=model)
+    app.text_area(key="typed_contexts").set_value(f"{SHIP}\n나는 담배를 탔다")
+    run(app)
+    assert app.query_params["contexts"] == f"{SHIP}\n나는 담배를 탔다"
+    assert app.dataframe[1].value["pieces"].tolist() == ["배", "담배"]
+    assert "part of a longer token (‘담배’)" in texts(app)
+    assert "its vectors differ already in the embedding table" in texts(app)
+    assert app.select_slider(key="layer_en").value in ("0", "1", "2")
+    app.text_area(key="typed_contexts").set_value(f"{SHIP}\n사과를 먹었다")
+    run(app)
+    assert "“배” is not in this sentence: “사과를 먹었다”" in texts(app)
+
+
+def test_a_sentence_is_never_html_nor_markdown(model: str) -> None:
+    app = opened(page, network=model, contexts=HOSTILE, word="**배**")
+    assert "“**배**” occurs only once" in texts(app)
+    (answer,) = [one.value for one in app.markdown if "occurs only once" in one.value]
+    assert "\\*\\*배" in answer
+    assert not app.get("html")
+
+
+def test_the_head_that_looks_most_at_the_target_is_chosen(model: str) -> None:
+    app = opened(page, network=model, inside="attention", attended=f"{SHIP}\n{PEAR}", target="next")
+    heads = app.dataframe[-1].value
+    assert heads["next"].is_monotonic_decreasing
+    first = heads.iloc[0]
+    assert app.selectbox(key="attention_layer_en").value == str(int(first["layer"]))
+    assert app.selectbox(key="attention_head_en").value == str(int(first["head"]))
+    assert f"**{first['next'] / 100:.0%}** of its attention" in texts(app)
+    weights = app.dataframe[0].value
+    assert [*weights.columns][:3] == ["1 [CLS]", "2 항구", "3 에서"]
+    assert weights.sum(axis=1).tolist() == pytest.approx([1] * 8, abs=1e-5)
+
+
+def models_beside(app: AppTest) -> Any:
+    (pills,) = (group for group in app.get("button_group") if str(group.key).startswith("beside_"))
+    return pills
+
+
+def test_two_models_fill_the_same_gap_side_by_side(model: str, other: str) -> None:
+    app = opened(page, network=other)
+    app.query_params.update({"network": model, "inside": "fill_mask", "masked": "항구에서 [MASK]를 탔다"})
+    run(app)
+    pills = models_beside(app)
+    pills.set_value([other])
+    run(app)
+    tables = [one.value for one in app.dataframe]
+    assert [len(one) for one in tables] == [10, 10]
+    assert tables[0]["piece"].tolist() != tables[1]["piece"].tolist()
+    assert tables[0]["probability"].is_monotonic_decreasing
+    assert "fills the blank with" in texts(app)
+
+
+def test_what_a_training_went_on_from_stands_beside_it_before_anybody_chooses(other: str) -> None:
+    made = trained("went on", base=other)
+    app = opened(page, network=made.id, inside="fill_mask")
+    pills = models_beside(app)
+    assert pills.value == [other]
+    assert pills.options[0].replace("\\", "") == f"Before training: {other}"
+    before, after = (app.dataframe[place].value["piece"][0].removeprefix("1. ") for place in (1, 0))
+    assert f"fills the blank with **{after}**" in texts(app)
+    assert f"Before training: **{before}**" in texts(app)
+    pills.set_value([])
+    run(app)
+    assert len(app.dataframe) == 1
+    assert "Before its training" not in texts(app)
+
+
+def test_what_began_from_nothing_has_nothing_before_it(model: str) -> None:
+    made = trained("new")
+    app = opened(page, network=made.id, inside="fill_mask")
+    assert len(app.dataframe) == 1
+    assert "before" not in texts(app).lower()
+
+
+def test_a_base_that_cannot_stand_beside_is_told(bare: str, tmp_path: Path) -> None:
+    app = opened(page, network=trained("from bare", base=bare).id, inside="fill_mask")
+    assert f"“{bare}” has no masked-language-model head, so it cannot be compared" in texts(app)
+    app = opened(page, network=trained("from nothing", base=str(tmp_path / "gone")).id, inside="fill_mask")
+    assert "no longer exists" in texts(app)
+    assert len(app.dataframe) == 1
+
+
+def test_a_base_on_the_hub_is_fetched_by_a_click_alone() -> None:
+    app = opened(page, network=trained("from the hub", base="some/model").id, inside="fill_mask")
+    assert len(app.dataframe) == 1
+    (button,) = [one for one in app.button if "some/model" in one.label]
+    button.click()
+    run(app)
+    assert "hub is unreachable" in texts(app)
+
+
+def test_a_words_probability_is_drawn_over_the_steps_of_a_training() -> None:
+    made = trained("long", steps=(0, 5, 10))
+    app = opened(page, network=made.id, inside="over_steps", masked="항구에서 [MASK]를 탔다")
+    assert "with the 3 checkpoints saved" in texts(app)
+    assert not app.dataframe
+    press(app, "draw_course")
+    folders = [made.folder / "on_the_way" / f"step-{step}" for step in (0, 5, 10)]
+    wanted = course([ModelSource("long", folder=folder) for folder in folders], "항구에서 [MASK]를 탔다")
+    (table,) = [one.value for one in app.dataframe]
+    assert table.index.tolist() == [0, 5, 10]
+    assert [*table.columns] == wanted.likeliest(3)
+    app.text_input(key="typed_step_words").set_value("배, 서울 ,배를,배")
+    run(app)
+    (table,) = [one.value for one in app.dataframe]
+    assert [*table.columns] == ["배", "서울"]
+    assert table["배"].tolist() == pytest.approx(wanted.of("배").tolist())
+    assert "splits “배를” into several tokens: 배 · ##를" in texts(app)
+    most = max(("배", "서울"), key=lambda one: abs(np.ptp(wanted.of(one)[[0, -1]])))
+    first, last = (share(wanted.of(most)[place]) for place in (0, -1))
+    assert f"Probability of **{most}** in the blank: **{first}** before training, **{last}** after 10 steps" in texts(
+        app
+    )
+    assert app.query_params["step_words"] == "배, 서울 ,배를,배"
+
+
+def test_a_text_without_a_gap_is_told_over_steps_too() -> None:
+    app = opened(page, network=trained("long", steps=(0, 5)).id, inside="over_steps", masked="항구")
+    press(app, "draw_course")
+    assert "Mark the position to predict" in texts(app)
+
+
+def test_a_model_without_steps_leads_to_a_training_that_has_some(model: str) -> None:
+    made, _ = trained("long", steps=(0, 5)), trained("short")
+    app = opened(page, network=model)
+    app.query_params.update({"network": model, "inside": "over_steps"})
+    run(app)
+    assert "has no checkpoints from its training" in texts(app)
+    (button,) = [one for one in app.button if str(one.key).startswith("steps_of_")]
+    assert button.label == "Show “long”"
+    button.click()
+    run(app)
+    assert app.selectbox(key="network_en").value == made.id
+    assert "with the 2 checkpoints saved" in texts(app)
+
+
+def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(bare: str) -> None:
+    for view in ("fill_mask", "over_steps"):
+        app = opened(page, network=bare, inside=view)
+        assert app.button(key="to_train").label == EN["inside.to_train"]
+    trained("one")
+    for view in ("fill_mask", "over_steps"):
+        app = opened(page, network=bare, inside=view)
+        assert not [one for one in app.button if one.key == "to_train"]
+
+
+def test_words_are_told_apart_by_commas() -> None:
+    assert words_of(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
+    assert words_of("") == []
+    assert len(words_of(",".join(map(str, range(20))))) == 8
+
+
+def test_shares_have_the_digits_that_tell_them_from_none() -> None:
+    assert [share(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
+
+
+def test_a_model_without_the_head_says_so_in_the_persons_language(bare: str) -> None:
+    app = opened(page, network=bare, inside="fill_mask")
+    assert "has no masked-language-model head" in texts(app)
+    app.query_params["lang"] = "ko"
+    run(app)
+    assert "출력층이 없습니다" in texts(app)
+
+
+def test_a_model_is_called_by_its_name_where_it_cannot_be_looked_into() -> None:
+    made = trained("*mine*")
+    shutil.rmtree(made.model_folder)
+    written(made.model_folder, head=False)
+    told = texts(opened(page, network=made.id, inside="fill_mask"))
+    assert "“*mine*” has no masked-language-model head" in told
+    assert made.id not in told
+
+
+def test_layers_are_measured_by_a_click_alone(model: str) -> None:
+    sides = [[SHIP, PEAR, "나는 배"], [PEAR, "사과를 먹었다", SHIP]]
+    keep(PairSet.of("few", PairKind.SCORED, sides, [1, 4, 2], published=[2] * 3, scale=(0, 5)))
+    app = opened(page, network=model, inside="layers")
+    assert not app.dataframe
+    press(app, "measure_layers")
+    (table,) = [one.value for one in app.dataframe]
+    assert table.shape == (3, 4)
+    assert "3 pairs" in texts(app)
+
+
+def test_layers_are_judged_by_the_questions_of_the_set_in_use(model: str) -> None:
+    data = keep_questions(answered())
+    app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
+    assert "Samples up to 200 questions and 300 passages from “few”" in texts(app)
+    press(app, "search_layers")
+    (table,) = [one.value for one in app.dataframe]
+    assert table.shape == (3, 4)
+    assert "4 questions of “few” (all) searched among 5 passages" in texts(app).replace("All", "all")
+    assert f"**{np.nanmax(table.iloc[:, 1:].to_numpy()):.1f}** (95%" in texts(app)
+    app.query_params["layers_by"] = "people"
+    run(app)
+    assert app.button(key="measure_layers")
+
+
+def test_a_set_without_questions_cannot_judge(model: str) -> None:
+    data = keep_questions(QuestionSet("alone", answered().passages, ()))
+    app = opened(page, network=model, inside="layers", layers_by="questions", data=data.key)
+    assert "“alone” has no questions" in texts(app)
+
+
+def test_the_best_way_is_tested_against_the_mean_of_the_last_layer() -> None:
+    """By hand: what is 1 for all questions against what is 0 for all, and a copy of the usual."""
+    values = np.zeros((2, 3, 30))
+    values[0, 0] = 1.0
+    values[0, 1] = np.nan
+    questions = tuple(Question(f"q{place}", "?", (), (f"p{place}",)) for place in range(30))
+    searched = QuestionSet("many", [Passage(f"p{place}", f"text {place}") for place in range(30)], questions)
+    findings = LayerFindings.of(LayerSearch(values, searched))
+    assert (1, Pooling.MEAN) not in findings.tests
+    assert (0, Pooling.CLS) not in findings.intervals
+    best = findings.tests[0, Pooling.MEAN]
+    assert best.sure
+    assert (best.difference, best.wins) == (1.0, 30)
+    assert not findings.tests[1, Pooling.MAX].sure
+    table = table_of(findings).set_index(["layer", "pooling"])
+    assert table["ndcg@10"].to_dict() == {(0, "mean"): 1, (0, "max"): 0, (1, "mean"): 0, (1, "cls"): 0, (1, "max"): 0}
+    assert np.isnan(table["difference"][1, "mean"])
+
+
+def test_work_is_stopped_by_a_click() -> None:
+    def working() -> None:
+        import streamlit as st
+
+        from mrc_workbench.labs.language.pages.inside import asked, watched
+
+        if asked("work", "this", "Work"):
+            with watched("work", "this") as tell:
+                tell(0.5)
+                st.stop()  # in the middle
+
+    app = opened(working)
+    assert [one.label for one in app.button] == ["Work"]
+    press(app, "work")
+    press(app, "stop_work")
+    assert [one.label for one in app.button] == ["Work"]
+
+
+def test_a_model_that_is_nowhere_is_told() -> None:
+    app = opened(page, network="no/such/model/at/all")
+    assert "No folder, finished training or hub model is called “no/such/model/at/all”" in texts(app)

@@ -1,0 +1,160 @@
+"""A lab is one folder: adding it adds a page, a command, stored results, tables, a chart and a report."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.labs.copies import copy_program, run_command, run_python
+
+LAB = {
+    "__init__.py": '"""How long the passages of a dataset are."""\n',
+    "lab.toml": 'summary = "Measure how long passages are."\nicon = "straighten"\n',
+    "words.en.toml": '[page]\nlengths = "Passage lengths"\n[lengths]\npurpose = "How long are the passages?"\n',
+    "words.ko.toml": '[page]\nlengths = "문단 길이"\n[lengths]\npurpose = "문단은 얼마나 길까요?"\n',
+    "study.py": '''"""How long the passages of a dataset are: a histogram in equal steps."""
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, Field
+
+from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.store import find
+from mrc_workbench.data.studies.results import Array
+from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies.tables import Chart, Column, Table, Unit
+
+
+class LengthSpec(BaseModel):
+    """A dataset and the number of bars."""
+
+    data: str = Field(description="dataset: a path, or a name or key of the catalog or the workspace")
+    bars: int = Field(4, ge=1, le=50, description="number of bars")
+
+
+class Lengths(BaseModel):
+    """Counts `(n_bars,)` and the upper ends `(n_bars,)` in characters."""
+
+    model_config = {"arbitrary_types_allowed": True}
+    name: str
+    counts: Array
+    ends: Array
+
+
+def measure(spec: LengthSpec, progress: Progress) -> Lengths:
+    """Count passages by length."""
+    data = find(spec.data)
+    progress("counting", 0.5)
+    lengths = [len(text) for text in data.passages.texts]
+    counts, edges = np.histogram(lengths, bins=spec.bars)
+    return Lengths(name=data.name, counts=counts, ends=edges[1:])
+
+
+def frame(result: Lengths) -> pd.DataFrame:
+    share = result.counts / result.counts.sum()
+    return pd.DataFrame({"upto": result.ends, "passages": result.counts, "share": share})
+
+
+STUDY = Study(
+    name="lengths",
+    summary="Measure how long passages are.",
+    version=1,
+    spec=LengthSpec,
+    result=Lengths,
+    run=measure,
+    inputs=lambda spec: (find(spec.data).fingerprint,),
+    tables=(
+        Table(
+            "histogram",
+            frame,
+            (Column("upto", Unit.COUNT), Column("passages", Unit.COUNT), Column("share", Unit.FRACTION, 1)),
+            Chart("bars", "upto", "passages"),
+        ),
+    ),
+)
+''',
+}
+PAGE = """
+import json, time
+from streamlit.testing.v1 import AppTest
+
+def page():
+    from mrc_workbench.workbench.views.navigation import PAGES
+    from mrc_workbench.workbench.views.resources.sets import require_set
+    require_set()
+    import streamlit as st
+    page = next(page for page in PAGES if page.name == "lengths")
+    st.caption(page.title)
+    from importlib import import_module
+    import_module("mrc_workbench.workbench.views.study").draw(page.lab)
+
+app = AppTest.from_function(page, default_timeout=60)
+app.query_params["lang"] = "ko"
+app.run()
+assert not app.exception, app.exception
+app.button[0].click().run()
+until = time.monotonic() + 60
+while not app.dataframe and time.monotonic() < until:
+    time.sleep(0.2)
+    app.run()
+table = app.dataframe[0].value
+print(json.dumps({
+    "title": app.title[0].value, "page": app.caption[0].value, "passages": table["passages"].tolist(),
+    "charts": len(app.get("vega_lite_chart")), "downloads": [button.label for button in app.get("download_button")],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = copy_program(tmp_path_factory.mktemp("program"))
+    (folder / "labs" / "lengths").mkdir()
+    for name, content in LAB.items():
+        (folder / "labs" / "lengths" / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.slow
+def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path: Path) -> None:
+    workspace, out = tmp_path / "workspace", tmp_path / "out"
+    assert "lengths" in run_command(program, "--help", workspace=workspace)
+    assert "number of bars" in run_command(program, "lengths", "run", "--help", workspace=workspace)
+    words = ("lengths", "run", "--data", "sample", "--bars", "2")
+    lines = run_command(program, *words, "--out", str(out), workspace=workspace).splitlines()
+    assert lines[0].split() == ["passages", "share", "(%)"]
+    rows = [line.split() for line in lines[1:3]]
+    counts = [int(row[1].replace(",", "")) for row in rows]
+    assert [float(row[2]) for row in rows] == [round(100 * count / sum(counts), 1) for count in counts]
+    report = (out / "report.md").read_text(encoding="utf-8")
+    assert "- bars: 2" in report
+    assert f"| {counts[0]:,} |" in report
+    assert (out / "histogram.csv").read_text(encoding="utf-8-sig").startswith("upto,passages,share")
+    (stored,) = json.loads(run_command(program, "lengths", "list", "--json", workspace=workspace))
+    again = json.loads(run_command(program, *words, "--json", workspace=workspace))
+    assert again["name"] == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))["name"]
+    run_command(program, "lengths", "rename", stored["key"], "two bars", workspace=workspace)
+    assert "share (%)" in run_command(program, "lengths", "show", "two bars", workspace=workspace)
+    run_command(program, "lengths", "delete", "two bars", workspace=workspace)
+    assert json.loads(run_command(program, "lengths", "list", "--json", workspace=workspace)) == []
+
+
+@pytest.mark.slow
+def test_refused_options_name_the_field(program: Path, tmp_path: Path) -> None:
+    words = ("-m", "mrc_workbench", "lengths", "run", "--data", "sample", "--bars", "0")
+    done = run_python(program, *words, workspace=tmp_path)
+    assert done.returncode == 2
+    assert "bars" in done.stderr
+    assert "greater than or equal to 1" in done.stderr
+
+
+@pytest.mark.slow
+def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, tmp_path: Path) -> None:
+    (program / "page.py").write_text(PAGE, encoding="utf-8")
+    done = run_python(program, "page.py", workspace=tmp_path)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout.splitlines()[-1])
+    assert shown["title"] == "문단은 얼마나 길까요?"
+    assert shown["page"] == "문단 길이"
+    assert len(shown["passages"]) == 4
+    assert shown["charts"] == 1
+    assert shown["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]

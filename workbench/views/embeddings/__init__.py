@@ -1,1 +1,0 @@
-"""The Embeddings page: encoders of sentences, measured and seen."""

@@ -1,1 +1,0 @@
-"""The Language page: how tokenizers cut, how masked language models learn, and what is inside them."""
