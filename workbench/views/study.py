@@ -1,6 +1,7 @@
 """The page of a lab that has none of its own: a form for the spec, its job, and the result's tables and charts."""
 
 from enum import Enum
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -90,9 +91,8 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         st.dataframe(_displayed(table, rows), hide_index=True, column_config=_columns(job.study.name, table))
     with st.container(horizontal=True):
         for table in job.study.tables:
-            tables.draw_csv(
-                "study.table", lambda table=table: table.rows(result), f"{table.name}.csv", f"csv_{table.name}"
-            )
+            content = partial(table.rows, result)
+            tables.draw_csv("study.table", content, f"{table.name}.csv", f"csv_{table.name}")
         tables.draw_file("study.report", partial(report, job), f"{job.study.name}.md", "text/markdown", "study_report")
 
 
