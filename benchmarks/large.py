@@ -19,6 +19,7 @@ from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from time import perf_counter, sleep
+from typing import Any
 
 import numpy as np
 import psutil
@@ -32,10 +33,12 @@ from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import load, stored
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, EvaluationRequest
+from mrc_workbench.labs.embeddings.results import EvaluationRequest
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.language.tokenizer_training import MOST_CHARACTERS, Split, TokenizerKind
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.compare import compare
@@ -152,7 +155,7 @@ def many_sentences() -> list[str]:
         os.environ["MRC_WORKSPACE"] = folder
         pairs = sentence_set("sentences", islice(_sentences(), count))
         request = EvaluationRequest(data=keep_pairs(pairs).key, models=(model,), part=Part.ALL)
-        job = EmbeddingJob.of(request, pairs.fingerprint)
+        job = STUDY.job(request, pairs.fingerprint)
         for name, seconds, memory in (*_encoded(job, request), *_drawn_map(Path(folder), request)):
             lines.append(f"| {name} | {seconds:.1f} | {memory / _GIB:.2f} GiB |")
     return lines
@@ -168,7 +171,7 @@ def _sentences() -> Iterator[str]:
         yield " ".join([*first[: len(first) // 2], *second[len(second) // 2 :]])
 
 
-def _encoded(job: EmbeddingJob, request: EvaluationRequest) -> Iterator[Row]:
+def _encoded(job: StudyJob[Any, Any], request: EvaluationRequest) -> Iterator[Row]:
     """Measure a model, which encodes all; kill the process before its half, and start it again."""
     job.start(request)
     seconds, memory = _followed(job, until=_KILLED_AT)
@@ -178,7 +181,7 @@ def _encoded(job: EmbeddingJob, request: EvaluationRequest) -> Iterator[Row]:
     yield "the rest, and the measures of all", seconds, memory
 
 
-def _followed(job: EmbeddingJob, until: float = 2.0) -> tuple[float, float]:
+def _followed(job: StudyJob[Any, Any], until: float = 2.0) -> tuple[float, float]:
     """Wait until so much is done or all; returns the seconds, and the most memory the process had. Kills it then."""
     began, memory = perf_counter(), 0.0
     process = psutil.Process(job.status().pid)

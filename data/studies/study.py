@@ -5,13 +5,16 @@ from it. `run` computes the result and knows no folder and no page: it is the st
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, TypeAdapter
+import tomli_w
+from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import SCORES, key_of
 from mrc_workbench.data.formats.delimited import csv_bytes
@@ -21,7 +24,7 @@ from mrc_workbench.data.studies.results import ResultFolder
 from mrc_workbench.data.studies.tables import Table
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json, write_text
 
-Spec = TypeVar("Spec", bound=BaseModel)
+Spec = TypeVar("Spec")
 Result = TypeVar("Result")
 _KEY = re.compile("[0-9a-f]{16}")
 _NAME = "name.json"
@@ -37,25 +40,28 @@ class Study(Generic[Spec, Result]):
     """One kind of study.
 
     `name` is its folder in the workspace, its command, its page and the section of its texts. `summary` is the first
-    line of its help. Raise `version` if the same spec gives another result. `inputs` returns what else decides the
-    result, such as the fingerprint of the dataset; it must be JSON-able. `page` is the module with the `draw()` of its
-    own page and `commands` the `module:attribute` of its own commands; if empty, both are made from the spec's fields
-    and the tables.
+    line of its help. `spec` and `result` are types that pydantic reads and writes. Change `versions` if the same spec
+    gives another result. `inputs` returns what else decides the result, such as the fingerprint of the dataset; it
+    must be JSON-able. `save` and `load` replace the typed result folder.
     """
 
     name: str
     summary: str
-    version: int
-    spec: type[Spec]
-    result: type[Result]
+    versions: Sequence[int | str]
+    spec: Any
     run: Callable[[Spec, Progress], Result]
+    result: Any = None
     inputs: Callable[[Spec], Sequence[object]] = _no_inputs
     tables: Sequence[Table[Result]] = ()
-    icon: str = "science"
-    page: str = ""
-    commands: str = ""
+    save: Callable[[Result, Path], None] | None = None
+    load: Callable[[Path], Result] | None = None
+    spec_file: str = "request.json"  # JSON, or TOML if it ends in .toml
 
-    @property
+    @cached_property
+    def spec_type(self) -> TypeAdapter[Spec]:
+        return TypeAdapter(self.spec)
+
+    @cached_property
     def results(self) -> ResultFolder[Result]:
         return ResultFolder(f"result of {self.name}", TypeAdapter(self.result))
 
@@ -63,10 +69,13 @@ class Study(Generic[Spec, Result]):
     def folder(self) -> Path:
         return workspace() / self.name
 
-    def job(self, spec: Spec) -> "StudyJob[Spec, Result]":
-        """Return the job of a spec, which may not have been started: the same spec and inputs give the same job."""
-        key = key_of(self.name, self.version, spec.model_dump(mode="json"), *self.inputs(spec))[:16]
-        return StudyJob(self.folder / key, self)
+    def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
+        """Return the job of a spec, which may not have been started: the same spec and inputs give the same job.
+
+        `inputs` are those that the caller knows already, such as the fingerprint of an open dataset.
+        """
+        parts = [*self.versions, self.spec_type.dump_python(spec, mode="json"), *inputs, *self.inputs(spec)]
+        return StudyJob(self.folder / key_of(*parts)[:16], self)
 
     def stored(self) -> list["StudyJob[Spec, Result]"]:
         """Return the jobs with a finished result, the newest first."""
@@ -88,7 +97,7 @@ class Study(Generic[Spec, Result]):
 
 @dataclass(frozen=True, order=True)
 class StudyJob(Job, Generic[Spec, Result]):
-    """The job of one spec: `spec.json`, and the result that its process leaves."""
+    """The job of one spec: a file with the spec, and the result that its process leaves."""
 
     study: Study[Spec, Result] = field(compare=False)
 
@@ -104,10 +113,18 @@ class StudyJob(Job, Generic[Spec, Result]):
 
     def read_spec(self) -> Spec:
         """Read the spec. Raises `ValueError` if the file is damaged, `OSError` if there is none."""
-        return self.study.spec.model_validate_json((self.folder / "spec.json").read_bytes())
+        path = self.folder / self.study.spec_file
+        if path.suffix == ".toml":
+            return self.study.spec_type.validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
+        return self.study.spec_type.validate_json(path.read_bytes())
 
     def write_spec(self, spec: Spec) -> None:
-        write_text(self.folder / "spec.json", spec.model_dump_json(indent=1))
+        """Write the spec. Raises `OSError`."""
+        path, kind = self.folder / self.study.spec_file, self.study.spec_type
+        if path.suffix == ".toml":
+            write_text(path, tomli_w.dumps(kind.dump_python(spec, mode="json", exclude_none=True)))
+        else:
+            write_text(path, kind.dump_json(spec, indent=1).decode())
 
     def start(self, spec: Spec) -> None:
         """Start its process unless one is running. Raises `LimitError` as `admit` does, and writes nothing then."""
@@ -127,13 +144,17 @@ class StudyJob(Job, Generic[Spec, Result]):
                     on_progress(phase, fraction)
 
             progress("", 0.0)
-            self.study.results.save(self.folder, self.study.run(self.read_spec(), progress))
+            result = self.study.run(self.read_spec(), progress)
+            if self.study.save:
+                self.study.save(result, self.folder)
+            else:
+                self.study.results.save(self.folder, result)
 
         return carried_out_alone(self, work)
 
     def load(self) -> Result:
         """Read the result. Raises `ValueError` if there is no complete one of this version."""
-        return self.study.results.load(self.folder)
+        return self.study.load(self.folder) if self.study.load else self.study.results.load(self.folder)
 
     def rename(self, name: str) -> None:
         write_json(self.folder / _NAME, {"name": " ".join(name.split())})
@@ -154,7 +175,7 @@ def report(job: StudyJob[Spec, Result]) -> str:
     """Return the report of a stored result in Markdown: its spec and its tables."""
     study, result = job.study, job.load()
     parts = [f"# {job.name or study.name}", study.summary, f"Stored {job.made}, key `{job.id}`.", "## Settings"]
-    spec = job.read_spec().model_dump(mode="json")
+    spec = study.spec_type.dump_python(job.read_spec(), mode="json")
     parts.append("\n".join(f"- {name}: {value}" for name, value in spec.items()))
     for table in study.tables:
         parts += [f"## {table.name.replace('_', ' ').capitalize()}", table.markdown(result)]

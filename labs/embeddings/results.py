@@ -3,9 +3,6 @@
 A folder holds `arrays.npz` and, written last, `scores.json`: a folder with scores is whole. None of the published
 figures was measured here; they are of other models, trained elsewhere with other settings: orientation, no test.
 
-What a page requests is a job, in a process of its own: the page that asks imports no torch, and may be closed. The
-process runs `mrc internal embeddings FOLDER`. The folder is named by what decides the result, so what was asked before
-is there already.
 """
 
 import math
@@ -17,8 +14,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from mrc_workbench.data.cache import Arrays, Artifact, load_arrays
-from mrc_workbench.data.jobs.folder import RequestJob
+from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.pairs.records import Label, PairKind
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
@@ -26,7 +22,6 @@ from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED, Difference, Figur
 from mrc_workbench.labs.embeddings.cost import SECONDS
 from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
 from mrc_workbench.labs.embeddings.judgement import Probe
-from mrc_workbench.models.sources import contents
 
 
 @dataclass(frozen=True)
@@ -295,7 +290,7 @@ class CostRequest(_Request):
 
 
 Request = EvaluationRequest | SimilarityRequest | NeighboursRequest | MapRequest | CostRequest
-REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="task")])
+REQUEST_TYPE = Annotated[Request, Field(discriminator="task")]
 
 
 def models_of(request: Request) -> tuple[str, ...]:
@@ -305,24 +300,3 @@ def models_of(request: Request) -> tuple[str, ...]:
     if isinstance(request, CostRequest):
         return request.bi_encoder, request.cross_encoder
     return (request.model,)
-
-
-class EmbeddingJob(RequestJob[Request]):
-    """The job of one request, and what its process leaves."""
-
-    place, form, versions = "embeddings", REQUEST, (4,)
-
-    @classmethod
-    def beside(cls, request: Request) -> tuple[object, ...]:
-        return (contents(models_of(request)),)
-
-    def evaluation(self) -> Evaluation:
-        """Read the result of an evaluation. Raises `ValueError` where there is none."""
-        return load(self.folder)
-
-    def arrays(self) -> Arrays:
-        """Read the arrays of any other result, as the command names them. Raises `ValueError` where there are none."""
-        found = load_arrays(self.folder / "arrays.npz") if self.done else None
-        if found is None:
-            raise ValueError(f"{self.folder} holds no finished result")
-        return found

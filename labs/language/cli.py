@@ -57,7 +57,7 @@ def compare_tokenizers(
         "tokenizers": {one.name: one.as_dict() for one in found},
     }
     tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _table(found))
-    failed = {one.name: one.refusal.failure for one in found if one.refusal}
+    failed = {one.name: one.error for one in found if one.error}
     for name, error in failed.items():
         tell(f"{name} failed: {error}", error=True)
     return int(bool(failed))

@@ -11,21 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from mrc_workbench.data.cache import Arrays, Artifact, is_sound, key_of, sealing
-from mrc_workbench.data.jobs.folder import RequestJob
-from mrc_workbench.data.jobs.work import Progress, request_carried_out
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.cache import is_sound, key_of, sealing
+from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.problems import Failure, failure_dict
+from mrc_workbench.data.studies.results import Array, StoredError
+from mrc_workbench.data.studies.study import Study
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, find_corpus, within
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
-from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.language.tokenizer_training import (
     TRAINED,
     Sample,
@@ -43,7 +43,6 @@ from mrc_workbench.models.sources import contents
 _VERSION = 1  # raise when the same options would come out different, or figures be others
 _FIGURES, _READER = "figures.json", TypeAdapter(Fertility)
 _TOKENIZER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
-_FAILURES = {kind.__name__: kind for kind in (LanguageError, ModelError)}
 TOKENIZERS = "tokenizers"  # the folder of all of them
 COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
 _COMPARING = 0.85  # share of the work before pieces are counted
@@ -78,34 +77,20 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why a tokenizer has no figures: a `Failure` as JSON keeps it, with the name of its class."""
-
-    kind: str
-    told: dict[str, Any]
-
-    @classmethod
-    def of(cls, error: Failure) -> Self:
-        return cls(type(error).__name__, error.as_dict())
-
-    @property
-    def failure(self) -> Failure:
-        return _FAILURES.get(self.kind, Failure).from_dict(self.told)
-
-
-@dataclass(frozen=True)
 class Measured:
     """A tokenizer and its figures, or why it has none. `trained` is empty for one of a model."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
 
     name: str
     trained: dict[str, Any]
     figures: Fertility | None
-    refusal: Refusal | None = None
+    error: StoredError | None = None
 
     def as_dict(self) -> dict[str, Any]:
         if self.figures:
             return {**self.trained, **asdict(self.figures)}
-        return self.refusal.failure.as_dict() if self.refusal else {}
+        return failure_dict(self.error) if self.error else {}
 
 
 def compare(
@@ -201,26 +186,46 @@ def _of_model(reference: str, held: HeldOut) -> Measured:
         tokenizer = find_tokenizer(reference)
         return Measured(reference, tokenizer.trained, fertility(tokenizer, held))
     except Failure as error:
-        return Measured(reference, {}, None, Refusal.of(error))
+        return Measured(reference, {}, None, error)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:300]
-        told = LanguageError("not_loaded", str(error), name=reference[:200], reason=reason)
-        return Measured(reference, {}, None, Refusal.of(told))
+        failure = LanguageError("not_loaded", str(error), name=reference[:200], reason=reason)
+        return Measured(reference, {}, None, failure)
 
 
 @dataclass(frozen=True)
-class _Content:
+class TokenizerRequest:
+    """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
+
+    data: str
+    compared: Request = field(default_factory=Request)
+
+
+@dataclass(frozen=True)
+class TokenizerComparison:
+    """Tokenizers compared on `corpus`. Token counts are over its first `counted` documents.
+
+    `occurrences` has the count of each token `(n_tokens,)` of each tokenizer with figures, by its row.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
     corpus: str
     counted: int
     tokenizers: list[Measured]
+    occurrences: dict[int, Array]
+    # the `PreparedTokenizer` of each row, before the result is stored
+    prepared: Annotated[dict[int, Any], Field(exclude=True)] = field(default_factory=dict)
 
-
-_ARTIFACT = Artifact("comparison of tokenizers", TypeAdapter(_Content), "occurrences.npz")
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """Why tokenizers have no figures, by name."""
+        return {one.name: one.error for one in self.tokenizers if one.error}
 
 
 @dataclass(frozen=True)
-class KeptTokenizer:
-    """A tokenizer that was compared, and how often each piece `(n_pieces,)` occurs in what was counted."""
+class StoredTokenizer:
+    """A tokenizer of a stored comparison, and how often each token `(n_tokens,)` occurs in the counted documents."""
 
     measured: Measured
     figures: Fertility
@@ -236,93 +241,50 @@ class KeptTokenizer:
         return load_tokenizer(self.folder, self.measured.name)
 
 
-@dataclass(frozen=True)
-class KeptComparison:
-    """What was measured on `corpus`; pieces were counted in the first `counted` of its documents.
-
-    `failed` has the reasons of those that have no figures, by name.
-    """
-
-    corpus: str
-    counted: int
-    tokenizers: tuple[KeptTokenizer, ...]
-    failed: dict[str, Failure]
+def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[StoredTokenizer]:
+    """Return the tokenizers with figures of the comparison that is stored in a folder."""
+    return [
+        StoredTokenizer(one, one.figures, folder / TOKENIZERS / folder_name(one, row), comparison.occurrences[row])
+        for row, one in enumerate(comparison.tokenizers)
+        if one.figures
+    ]
 
 
-def folder_of(measured: Measured, place: int) -> str:
-    """Return what the folder of a tokenizer is called, the one at `place` (from 0) of a comparison.
-
-    A trained one is called as `TokenizerOptions.name`; the name of a model may be a path, and is none.
-    """
+def folder_name(measured: Measured, row: int) -> str:
+    """Return the folder name of the tokenizer in this row of a comparison; a model's name may be a path, so is none."""
     trained = measured.trained
-    return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{place}"
+    return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
 
 
-def keep_comparison(
-    folder: Path, corpus: str, found: Sequence[Measured], occurrences: Sequence[np.ndarray], counted: int
-) -> None:
-    """Write what `load_comparison` reads; `occurrences` are of those that have figures. Raises `OSError`."""
-    places = [str(place) for place, one in enumerate(found) if one.figures]
-    content = _Content(corpus=corpus, counted=counted, tokenizers=list(found))
-    _ARTIFACT.write(folder, content, dict(zip(places, occurrences, strict=True)))
+def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
+    """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
+    corpus = find_corpus(request.data)
+    measured = compare(
+        corpus, request.compared, on_progress=lambda name, fraction: progress(name, _COMPARING * fraction)
+    )
+    able = {row: _prepared(one, corpus, request.compared) for row, one in enumerate(measured) if one.figures}
+    counting = within(lambda fraction: progress("", fraction), _COMPARING, 1)
+    counted, occurrences = occurrences_of([*able.values()], corpus, counting)
+    return TokenizerComparison(corpus.name, counted, measured, dict(zip(able, occurrences, strict=True)), able)
 
 
-def load_comparison(folder: Path) -> KeptComparison:
-    """Read a comparison. Raises `ValueError` where the folder holds no whole one of this version."""
-
-    def made(told: _Content, arrays: Arrays) -> KeptComparison:
-        kept = [
-            KeptTokenizer(one, one.figures, folder / TOKENIZERS / folder_of(one, place), arrays[str(place)])
-            for place, one in enumerate(told.tokenizers)
-            if one.figures
-        ]
-        failed = {one.name: one.refusal.failure for one in told.tokenizers if one.refusal}
-        return KeptComparison(told.corpus, told.counted, tuple(kept), failed)
-
-    return _ARTIFACT.read(folder, made)
+def _prepared(measured: Measured, corpus: Corpus, request: Request) -> PreparedTokenizer:
+    options = request.trained().get(measured.name)
+    if options is None:
+        return find_tokenizer(measured.name)
+    return load_tokenizer(_folder_of_trained(corpus, options) / _TOKENIZER, measured.name)
 
 
-@dataclass(frozen=True)
-class TokenizerRequest:
-    """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
-
-    data: str
-    compared: Request = field(default_factory=Request)
-
-
-class TokenizerJob(RequestJob[TokenizerRequest]):
-    """The job of one request, and what `keep_comparison` writes."""
-
-    place, form, versions = "language", TypeAdapter(TokenizerRequest), (2, ANALYZER_VERSION)
-
-    @classmethod
-    def beside(cls, request: TokenizerRequest) -> tuple[object, ...]:
-        return (contents(request.compared.against),)
-
-
-def run_folder(folder: Path, /) -> int:
-    """Carry out what a page asked for."""
-
-    def work(asked: TokenizerRequest, say: Progress) -> None:
-        corpus, out = find_corpus(asked.data), folder / TOKENIZERS
-        found = compare(corpus, asked.compared, out=out, on_progress=lambda name, share: say(name, _COMPARING * share))
-        able = [(one, out / folder_of(one, place)) for place, one in enumerate(found) if one.figures]
-        counting = within(lambda share: say("", share), _COMPARING, 1)
-        counted, occurrences = occurrences_of([_prepared(*one) for one in able], corpus, counting)
-        keep_comparison(folder, corpus.name, found, occurrences, counted)
-
-    return request_carried_out(TokenizerJob(folder), work)
-
-
-def _prepared(measured: Measured, folder: Path) -> PreparedTokenizer:
-    """Return a tokenizer that was compared, as it stands in its folder; that of a model is put there first."""
-    if measured.trained:
-        return load_tokenizer(folder, measured.name)
-    found = find_tokenizer(measured.name)
-    with replacing(folder) as new:  # a model may change or go: what was compared stays
-        new.mkdir()
-        found.tokenizer.save(str(new / "tokenizer.json"))
-    return found
+def save(result: TokenizerComparison, folder: Path) -> None:
+    """Write the tokenizers, since a model may change or go, and the result. Raises `OSError`."""
+    for row, tokenizer in result.prepared.items():
+        with replacing(folder / TOKENIZERS / folder_name(result.tokenizers[row], row)) as new:
+            if tokenizer.folder:
+                shutil.copytree(tokenizer.folder, new)
+            else:
+                new.mkdir()
+                tokenizer.tokenizer.save(str(new / "tokenizer.json"))
+    STUDY.results.save(folder, result)
 
 
 def occurrences_of(
@@ -350,3 +312,15 @@ def occurrences_of(
             numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
             counts[place] += np.bincount(numbers, minlength=len(counts[place]))
     return len(documents), counts
+
+
+STUDY = Study[TokenizerRequest, TokenizerComparison](
+    name="language",
+    summary="Compare tokenizers and import texts.",
+    versions=(3, ANALYZER_VERSION),
+    spec=TokenizerRequest,
+    result=TokenizerComparison,
+    run=run,
+    inputs=lambda request: (contents(request.compared.against),),
+    save=save,
+)

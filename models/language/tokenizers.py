@@ -56,6 +56,7 @@ class PreparedTokenizer:
     name: str
     tokenizer: "Tokenizer"
     trained: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None  # that it was loaded from
 
     @classmethod
     def of(cls, trained: TrainedTokenizer) -> "PreparedTokenizer":
@@ -112,7 +113,7 @@ def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
     except Exception as error:  # the library raises no kind of its own
         raise _no_tokenizer(name) from error
     trained = read_json(folder / "tokenizer_config.json").get(TRAINED)
-    return PreparedTokenizer(name, _whole(tokenizer), trained if isinstance(trained, dict) else {})
+    return PreparedTokenizer(name, _whole(tokenizer), trained if isinstance(trained, dict) else {}, folder)
 
 
 def find_tokenizer(reference: str) -> PreparedTokenizer:

@@ -58,7 +58,7 @@ def frame(result: Lengths) -> pd.DataFrame:
 STUDY = Study(
     name="lengths",
     summary="Measure how long passages are.",
-    version=1,
+    versions=(1,),
     spec=LengthSpec,
     result=Lengths,
     run=measure,

@@ -21,7 +21,8 @@ from mrc_workbench.labs.embeddings.pages.evaluation_view import (
     finished,
     pick_model,
 )
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, NeighboursRequest, SimilarityRequest
+from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityRequest
+from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.drawing import colour_of
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
@@ -184,18 +185,18 @@ def draw_sentences(view: EvaluationView) -> None:
     else:
         request = SimilarityRequest(data=view.data.key, models=models, sentences=tuple(sentences))
         with at_work:
-            job = finished(request, view.data, view.names)
-        if job:
+            result = finished(request, view.data, view.names)
+        if result:
             with right:
-                _draw_matrix(view, job, request, model)
+                _draw_matrix(view, result, request, model)
     st.divider()
     _draw_nearest(view, model)
 
 
-def _draw_matrix(view: EvaluationView, job: EmbeddingJob, request: SimilarityRequest, model: str) -> None:
-    cosines, sentences = job.arrays().get(f"matrix_{request.models.index(model)}"), request.sentences
+def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRequest, model: str) -> None:
+    cosines, sentences = result.arrays.get(f"matrix_{request.models.index(model)}"), request.sentences
     if cosines is None:  # the model could not encode
-        told = job.read("scores.json").get("models", {}).get(model, {})
+        told = result.content.get("models", {}).get(model, {})
         reason = plain(failure_text(Failure.from_dict(told))) if "error" in told else ""
         failed = word("embeddings.model_failed", model=plain(view.names[model]), reason=reason)
         st.error(failed, icon=":material/error:")
@@ -258,10 +259,10 @@ def _draw_nearest(view: EvaluationView, model: str) -> None:
         return
     st.query_params["near"] = asked
     request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(asked,), k=_NEAREST)
-    job = finished(request, view.data, view.names)
-    if job is None:
+    result = finished(request, view.data, view.names)
+    if result is None:
         return
-    arrays, sentences = job.arrays(), distinct_of(view.data.key, view.part).sentences
+    arrays, sentences = result.arrays, distinct_of(view.data.key, view.part).sentences
     nearest = [sentences[row] for row in arrays["rows"][0]]
     table = pd.DataFrame({"cosine": arrays["cosines"][0].astype(float), "sentence": nearest})
     columns = {

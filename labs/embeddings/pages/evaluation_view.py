@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -13,11 +14,13 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.judgement import BANDS
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, Evaluation, ModelResult, Request, load
+from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Request, load
+from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of
@@ -111,24 +114,29 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 
 def finished(
     request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
-) -> EmbeddingJob | None:
-    """Return the job of a request that has its result; else draw how it goes and return None.
+) -> TaskResult | None:
+    """Return the result of a request; if there is none yet, draw the progress of its job and return None.
 
     It starts by itself, once a session, or by a button where it is given the words of one to `start` it.
     """
     try:
-        job = EmbeddingJob.of(request, data.fingerprint)
+        job = STUDY.job(request, data.fingerprint)
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return None
     if job.done:
-        return job
+        return load_task(job.folder)
     draw(job, request, names, start=start)
     return None
 
 
 def draw(
-    job: EmbeddingJob, request: Request, names: Mapping[str, str], *, start: str | None = None, about: str = ""
+    job: StudyJob[Any, Any],
+    request: Request,
+    names: Mapping[str, str],
+    *,
+    start: str | None = None,
+    about: str = "",
 ) -> None:
     """Draw a job's progress or why it failed. Without a `start` label, start it once per session.
 

@@ -110,11 +110,11 @@ def draw_cost(view: EvaluationView) -> None:
         seconds = choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look)
     of, time = view.data.key, float(seconds)
     request = CostRequest(data=of, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=time)
-    job = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
-    if job is None:
+    result = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
+    if result is None:
         return
     try:
-        cost = COST.validate_python(job.read("scores.json"))
+        cost = COST.validate_python(result.content)
     except ValueError:
         st.error(word("embeddings.unreadable"), icon=":material/error:")
         return

@@ -84,11 +84,10 @@ def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | N
     if projection is Projection.PCA:
         return view.evaluation.measured[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
-    job = finished(request, view.data, view.names, start=word("embeddings.start_umap"))
-    if job is None:
+    result = finished(request, view.data, view.names, start=word("embeddings.start_umap"))
+    if result is None:
         return None
-    arrays = job.arrays()
-    return Map(arrays["points"], arrays["explained"])
+    return Map(result.arrays["points"], result.arrays["explained"])
 
 
 def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:

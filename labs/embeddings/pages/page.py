@@ -16,10 +16,12 @@ from mrc_workbench.data.pairs.records import part_to_measure
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.labs.embeddings.encoder import add, added, remove
 from mrc_workbench.labs.embeddings.pages import evaluation_view
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, EvaluationView, measures_of, open_evaluation
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, EvaluationRequest, ModelResult
+from mrc_workbench.labs.embeddings.results import EvaluationRequest, ModelResult
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from mrc_workbench.retrieval.comparison import experiment
@@ -95,7 +97,7 @@ def draw() -> None:
     if not able or part is None:
         return
     request = EvaluationRequest(data=data.key, models=tuple(able), part=part)
-    job = EmbeddingJob.of(request, data.fingerprint)
+    job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with place:
             _draw_again(job, request)
@@ -111,7 +113,7 @@ def draw() -> None:
         evaluation_view.draw(job, request, models.names, start=word("embeddings.start"), about=explanation)
 
 
-def _draw_again(job: EmbeddingJob, request: EvaluationRequest) -> None:
+def _draw_again(job: StudyJob[Any, Any], request: EvaluationRequest) -> None:
     label, icon = word("embeddings.again"), ":material/replay:"
     if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
         job.start(request)

@@ -20,7 +20,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.comparison import KeptComparison, KeptTokenizer, Request, TokenizerRequest
+from mrc_workbench.labs.language.comparison import Request, StoredTokenizer, TokenizerComparison, TokenizerRequest
 from mrc_workbench.labs.language.pages.resources import CutPiece, cut_text, steps_of
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, UNKNOWN, TokenizerKind
 from mrc_workbench.models.language.tokenizers import Step
@@ -44,13 +44,14 @@ MOST_UNKNOWN = 0.05  # share of words with an unknown piece: above it, few piece
 
 @dataclass(frozen=True)
 class TokenizersView:
-    """A comparison as it is shown: what was asked for, what came out, and what models are called."""
+    """A comparison on the page: its request, its result, and display names of models."""
 
     request: TokenizerRequest
-    kept: KeptComparison
+    comparison: TokenizerComparison
+    tokenizers: Sequence[StoredTokenizer]
     models: Mapping[str, str]
 
-    def name(self, one: KeptTokenizer) -> str:
+    def name(self, one: StoredTokenizer) -> str:
         """Return what a tokenizer is called: not Markdown, a person may have named it."""
         if not one.is_trained:
             return self.models.get(one.measured.name, one.measured.name)
@@ -64,13 +65,13 @@ def called_by(kind: str, split: str, vocabulary: int, asked: Request) -> str:
 
 
 def pick_tokenizer(
-    view: TokenizersView, of: Mapping[str, KeptTokenizer], name: str, label: str, **look: Any
-) -> KeptTokenizer:
+    view: TokenizersView, of: Mapping[str, StoredTokenizer], name: str, label: str, **look: Any
+) -> StoredTokenizer:
     names = {one: view.name(kept) for one, kept in of.items()}
     return of[choose_named(name, label, names, next(iter(of)), **look)]
 
 
-def known_enough(one: KeptTokenizer) -> bool:
+def known_enough(one: StoredTokenizer) -> bool:
     """Whether a tokenizer knows so many words that its pieces may be counted against those of others."""
     return one.figures.unknown_words <= MOST_UNKNOWN
 
@@ -88,7 +89,7 @@ def draw_figures(view: TokenizersView) -> None:
 def figure_table(view: TokenizersView) -> pd.DataFrame:
     """One row a tokenizer, in the order of the comparison; `able` are those that know enough words."""
     rows = []
-    for one in view.kept.tokenizers:
+    for one in view.tokenizers:
         trained, figures = one.measured.trained, asdict(one.figures)
         told = {name: figures[name] for name in (*SHARES, *MEASURES, "pieces")}
         names = {"name": view.name(one), "kind": view.name(one), "split": ""}
@@ -140,14 +141,14 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
     short = [
-        view.name(one) for one in view.kept.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
+        view.name(one) for one in view.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
     ]
     if short:
         st.caption(word("tokenizers.fewer_pieces", names=", ".join(map(plain, short))))
 
 
 def _draw_downloads(view: TokenizersView) -> None:
-    trained = {one.folder.name: one for one in view.kept.tokenizers if one.is_trained}
+    trained = {one.folder.name: one for one in view.tokenizers if one.is_trained}
     if trained:
         with st.container(horizontal=True, vertical_alignment="bottom"):
             label, explained = word("tokenizers.take"), word("tokenizers.take_help")
@@ -252,7 +253,7 @@ def draw_pieces(view: TokenizersView) -> None:
         answer.info(word("tokenizers.type_sentence"), icon=":material/info:")
         return
     found: list[tuple[str, Sequence[CutPiece]]] = []
-    for one in view.kept.tokenizers:
+    for one in view.tokenizers:
         try:
             if pieces := cut_text(one, text):
                 found.append((view.name(one), pieces))
@@ -265,7 +266,7 @@ def draw_pieces(view: TokenizersView) -> None:
     st.html(_STYLE)
     frames = [cut_html(name, word("tokenizers.pieces_count", count=len(cut)), cut) for name, cut in found]
     st.html("".join(frames))
-    st.caption(word("tokenizers.marks", documents=f"{view.kept.counted:,}"))
+    st.caption(word("tokenizers.marks", documents=f"{view.comparison.counted:,}"))
     _draw_cuts(found)
 
 
@@ -297,7 +298,7 @@ def _draw_cuts(found: Cuts) -> None:
 
 def draw_merges(view: TokenizersView) -> None:
     answer = st.container()
-    able = {one.folder.name: one for one in view.kept.tokenizers if one.measured.trained.get("kind") in _OF_MERGES}
+    able = {one.folder.name: one for one in view.tokenizers if one.measured.trained.get("kind") in _OF_MERGES}
     if not able:
         answer.info(word("tokenizers.no_bpe"), icon=":material/info:")
         return

@@ -12,7 +12,7 @@ import numpy as np
 
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.comparison import KeptComparison, KeptTokenizer, load_comparison
+from mrc_workbench.labs.language.comparison import STUDY, StoredTokenizer, TokenizerComparison
 from mrc_workbench.labs.language.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
 from mrc_workbench.labs.language.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
 from mrc_workbench.labs.language.network import (
@@ -74,11 +74,11 @@ class CutPiece:
     occurrences: int
 
 
-def open_tokenizers(folder: Path) -> KeptComparison | None:
-    return opened(load_comparison, folder)
+def open_tokenizers(folder: Path) -> TokenizerComparison | None:
+    return opened(STUDY.results.load, folder)
 
 
-def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
+def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
     tokenizer, counts = _tokenizer(one), one.occurrences
     in_bytes = is_of_bytes(tokenizer)
@@ -91,19 +91,19 @@ def cut_text(one: KeptTokenizer, text: str) -> Sequence[CutPiece]:
     return found
 
 
-def _file(one: KeptTokenizer) -> tuple[str, str, float]:
+def _file(one: StoredTokenizer) -> tuple[str, str, float]:
     file = one.folder / "tokenizer.json"
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
 
 
-@cached(max_entries=64, hash_funcs={KeptTokenizer: _file})
-def steps_of(one: KeptTokenizer, text: str) -> list[Step]:
+@cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
+def steps_of(one: StoredTokenizer, text: str) -> list[Step]:
     """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
     return steps(text, _tokenizer(one))
 
 
-@cached(max_entries=32, hash_funcs={KeptTokenizer: _file})
-def _tokenizer(one: KeptTokenizer) -> PreparedTokenizer:
+@cached(max_entries=32, hash_funcs={StoredTokenizer: _file})
+def _tokenizer(one: StoredTokenizer) -> PreparedTokenizer:
     return load_tokenizer(one.folder, one.measured.name)
 
 

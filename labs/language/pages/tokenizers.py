@@ -9,7 +9,8 @@ from typing import Any
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.labs.language.comparison import KeptTokenizer, Request, TokenizerJob, TokenizerRequest
+from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.labs.language.comparison import STUDY, Request, StoredTokenizer, TokenizerRequest, stored_tokenizers
 from mrc_workbench.labs.language.pages.pieces import (
     MOST_UNKNOWN,
     TokenizersView,
@@ -54,27 +55,27 @@ def draw() -> None:
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
         return
-    job = TokenizerJob.of(request, learned.fingerprint)
-    kept = open_tokenizers(job.folder) if job.done else None
-    if kept is None:
+    job = STUDY.job(request, learned.fingerprint)
+    comparison = open_tokenizers(job.folder) if job.done else None
+    if comparison is None:
         with answer:
             _draw_job(job, request, learned)
         return
-    view = TokenizersView(request, kept, models)
+    view = TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
     with answer:
         _draw_answer(view)
-        for model, reason in kept.failed.items():
+        for model, reason in comparison.errors.items():
             told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
             st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
-        if kept.failed and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+        if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
             begin(partial(job.start, request))
-    if kept.tokenizers:
+    if view.tokenizers:
         name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in VIEWS})
         with place:
             VIEWS[name](view)
 
 
-def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) -> None:
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: Learned) -> None:
     asked = request.compared
     ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
 
@@ -99,7 +100,7 @@ def _draw_job(job: TokenizerJob, request: TokenizerRequest, learned: Learned) ->
 
 def _draw_answer(view: TokenizersView) -> None:
     """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
-    every = view.kept.tokenizers
+    every = view.tokenizers
     if not every:
         return
     able = [one for one in every if known_enough(one)]
@@ -110,12 +111,12 @@ def _draw_answer(view: TokenizersView) -> None:
     st.markdown(" ".join(said))
     figures = every[0].figures
     counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
-    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.kept.corpus)))]
+    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.comparison.corpus)))]
     limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
     st.caption(" ".join(limits))
 
 
-def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+def _fewest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
     ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
     best, worst = ranked[0], ranked[-1]
     told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
@@ -127,7 +128,7 @@ def _fewest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
     return word("tokenizers.answer", **told, **others, count=len(ranked))
 
 
-def _nearest(view: TokenizersView, of: Sequence[KeptTokenizer]) -> str:
+def _nearest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
     judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
     if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
         return ""

@@ -12,21 +12,21 @@ from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.labs.embeddings.cli import carry, sentences_of
 from mrc_workbench.labs.embeddings.encoder import encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import Projection, neighbours, project, similarity
 from mrc_workbench.labs.embeddings.results import (
-    REQUEST,
     CostRequest,
-    EmbeddingJob,
     EvaluationRequest,
     MapRequest,
     NeighboursRequest,
     Request,
     SimilarityRequest,
+    load,
 )
+from mrc_workbench.labs.embeddings.study import STUDY, load_task, run, save, sentences_of
 from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import scored_pairs
 
@@ -42,13 +42,13 @@ REQUESTS: tuple[Request, ...] = (
 
 
 def done(request: Request, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
-    carry(request, PAIRS, folder, lambda *_: None)
+    save(run(request, PAIRS, lambda *_: None), folder)
     return load_arrays(folder / "arrays.npz") or {}, read_json(folder / "scores.json")
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.task)
 def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
-    assert REQUEST.validate_json(request_.model_dump_json()) == request_
+    assert STUDY.spec_type.validate_json(request_.model_dump_json()) == request_
 
 
 def test_a_request_that_nobody_can_carry_out_is_refused() -> None:
@@ -59,21 +59,21 @@ def test_a_request_that_nobody_can_carry_out_is_refused() -> None:
         {"task": "dance", "data": "counted"},
     ):
         with pytest.raises(ValidationError):
-            REQUEST.validate_json(json.dumps(wrong))
+            STUDY.spec_type.validate_json(json.dumps(wrong))
 
 
 def test_what_was_asked_before_is_the_same_job() -> None:
     one, other = REQUESTS[0], EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
-    assert EmbeddingJob.of(one, "a") == EmbeddingJob.of(one, "a")
-    assert len({EmbeddingJob.of(one, "a"), EmbeddingJob.of(one, "b"), EmbeddingJob.of(other, "a")}) == 3
+    assert STUDY.job(one, "a") == STUDY.job(one, "a")
+    assert len({STUDY.job(one, "a"), STUDY.job(one, "b"), STUDY.job(other, "a")}) == 3
 
 
 def test_a_model_that_took_the_place_of_another_is_another_job(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     request = MapRequest(data="counted", model=str(tmp_path))
-    before = EmbeddingJob.of(request, "a")
+    before = STUDY.job(request, "a")
     (tmp_path / "config.json").write_text('{"changed": true}', encoding="utf-8")
-    assert EmbeddingJob.of(request, "a") != before
+    assert STUDY.job(request, "a") != before
 
 
 @pytest.mark.slow
@@ -103,13 +103,13 @@ def test_neighbours_and_a_map_are_in_the_order_of_the_sentences(tmp_path: Path) 
 def test_a_job_gives_what_the_function_gives_and_goes_on_by_itself() -> None:
     keep(PAIRS)
     request = REQUESTS[0]
-    job = EmbeddingJob.of(request, PAIRS.fingerprint)
+    job = STUDY.job(request, PAIRS.fingerprint)
     job.start(request)
     until = time.monotonic() + 120
     while job.running and time.monotonic() < until:
         time.sleep(0.1)
     assert job.done, job.log()
-    found, wanted = job.evaluation(), evaluate(PAIRS, ["starter"], Part.TEST)
+    found, wanted = load(job.folder), evaluate(PAIRS, ["starter"], Part.TEST)
     assert found.results[0].figures == wanted.results[0].figures
     assert (found.results[0].cosines == wanted.results[0].cosines).all()
     while job.status().at_work and time.monotonic() < until:
@@ -119,9 +119,9 @@ def test_a_job_gives_what_the_function_gives_and_goes_on_by_itself() -> None:
 
 @pytest.mark.slow
 def test_a_job_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = EmbeddingJob(tmp_path)
+    job = StudyJob(tmp_path, STUDY)
     (tmp_path / "request.json").write_text(REQUESTS[3].model_dump_json(), encoding="utf-8")
     assert main(["internal", "embeddings", str(tmp_path)]) == 2
     assert (job.status().state, job.status().code) == (State.FAILED, "unknown_pairs")
     with pytest.raises(ValueError, match="holds no finished result"):
-        job.arrays()
+        load_task(job.folder)

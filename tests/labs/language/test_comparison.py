@@ -13,14 +13,25 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_out
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.language import comparison
-from mrc_workbench.labs.language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest, compare
+from mrc_workbench.labs.language.comparison import (
+    STUDY,
+    Measured,
+    Request,
+    StoredTokenizer,
+    TokenizerComparison,
+    TokenizerRequest,
+    compare,
+    stored_tokenizers,
+)
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
@@ -125,7 +136,7 @@ def test_progress_tells_what_is_done_and_ends_at_one(trained: list[tuple[str, st
     ],
 )
 def test_why_a_model_has_no_figures_is_a_code_with_its_details(
-    raised: Exception, kind: type, code: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    raised: Exception, kind: type[Failure], code: str, details: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(reference: str) -> None:
         raise raised
@@ -133,10 +144,8 @@ def test_why_a_model_has_no_figures_is_a_code_with_its_details(
     monkeypatch.setattr(comparison, "find_tokenizer", refuse)
     (one,) = compare(CORPUS, Request((), (), (), ("m",)))
     assert one.figures is None
-    assert one.refusal is not None
-    found = one.refusal.failure
-    assert (type(found), found.code, found.details) == (kind, code, details)
-    assert Refusal.of(found) == one.refusal
+    assert isinstance(one.error, kind)
+    assert (one.error.code, one.error.details) == (code, details)
 
 
 GONE = ModelError("model_not_found", "there is none", model="../gone")
@@ -146,7 +155,7 @@ def measured(tokenizer: PreparedTokenizer, figures: Fertility) -> list[Measured]
     without_morphemes = Fertility(**{**asdict(figures), "precision": None, "recall": None, "f1": None})
     return [
         Measured("bpe", tokenizer.trained, figures),
-        Measured("../gone", {}, None, Refusal.of(GONE)),
+        Measured("../gone", {}, None, GONE),
         Measured("some/model", {}, without_morphemes),
     ]
 
@@ -159,22 +168,25 @@ def tokenizer() -> PreparedTokenizer:
 @pytest.fixture
 def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
     found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
-    for place in (0, 2):
-        own = tmp_path / comparison.TOKENIZERS / comparison.folder_of(found[place], place)
-        own.mkdir(parents=True)
-        tokenizer.tokenizer.save(str(own / "tokenizer.json"))
-    comparison.keep_comparison(tmp_path, "documents", found, [np.array([3, 0, 5]), np.array([1])], 7)
+    counts = {0: np.array([3, 0, 5]), 2: np.array([1])}
+    result = TokenizerComparison("documents", 7, found, counts, dict.fromkeys(counts, tokenizer))
+    comparison.save(result, tmp_path)
     return tmp_path
+
+
+def reopened(folder: Path) -> tuple[TokenizerComparison, list[StoredTokenizer]]:
+    result = STUDY.results.load(folder)
+    return result, stored_tokenizers(result, folder)
 
 
 def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
     expected = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
-    kept = comparison.load_comparison(folder)
-    assert (kept.corpus, kept.counted, [*kept.failed]) == ("documents", 7, ["../gone"])
-    reason = kept.failed["../gone"]
-    assert (type(reason), reason.code, str(reason)) == (ModelError, "model_not_found", "there is none")
+    result, (first, last) = reopened(folder)
+    assert (result.corpus, result.counted, [*result.errors]) == ("documents", 7, ["../gone"])
+    reason = result.errors["../gone"]
+    assert isinstance(reason, ModelError)
+    assert (reason.code, str(reason)) == ("model_not_found", "there is none")
     assert reason.details == {"model": "../gone"}
-    first, last = kept.tokenizers
     assert (first.is_trained, last.is_trained) == (True, False)
     assert asdict(first.measured) == asdict(expected[0]) | {"figures": asdict(first.figures)}
     changing = {"tokens_per_second": 0.0}
@@ -186,18 +198,18 @@ def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
 
 
 def test_the_name_of_a_model_is_no_path(folder: Path) -> None:
-    first, last = comparison.load_comparison(folder).tokenizers
+    _, (first, last) = reopened(folder)
     assert [first.folder, last.folder] == [folder / "tokenizers" / name for name in ("bpe-words-1000", "model-2")]
 
 
-@pytest.mark.parametrize("name", ["scores.json", "occurrences.npz"])
+@pytest.mark.parametrize("name", ["scores.json", "arrays.npz"])
 def test_a_damaged_or_half_written_folder_is_told_as_such(folder: Path, name: str) -> None:
     (folder / name).write_bytes(b'{"tokenizers": 3')
     with pytest.raises(ValueError, match=folder.name):
-        comparison.load_comparison(folder)
+        reopened(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=folder.name):
-        comparison.load_comparison(folder)
+        reopened(folder)
 
 
 def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
@@ -205,7 +217,7 @@ def test_figures_of_another_version_are_told_as_such(folder: Path) -> None:
     del told["tokenizers"][0]["figures"]["f1"]
     write_json(folder / "scores.json", told)
     with pytest.raises(ValueError, match="of this version"):
-        comparison.load_comparison(folder)
+        reopened(folder)
 
 
 @pytest.fixture
@@ -221,23 +233,23 @@ def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) 
     return name
 
 
-def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) -> TokenizerJob:
+def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) -> StudyJob[Any, Any]:
     """Carry a job out in this process."""
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
+    monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(data.key, asked)
-    job = TokenizerJob.of(request, data.fingerprint)
+    job = STUDY.job(request, data.fingerprint)
     job.start(request)
     return job
 
 
 def test_the_folder_is_that_of_what_was_asked_and_of_nothing_else(data: StoredSet) -> None:
     request = TokenizerRequest(data.key, ASKED)
-    one = TokenizerJob.of(request, data.fingerprint)
-    assert one == TokenizerJob.of(TokenizerRequest(data.key, ASKED), data.fingerprint)
+    one = STUDY.job(request, data.fingerprint)
+    assert one == STUDY.job(TokenizerRequest(data.key, ASKED), data.fingerprint)
     others = [
-        TokenizerJob.of(request, "other"),
-        TokenizerJob.of(TokenizerRequest(data.key), data.fingerprint),
-        TokenizerJob.of(TokenizerRequest("other", ASKED), data.fingerprint),
+        STUDY.job(request, "other"),
+        STUDY.job(TokenizerRequest(data.key), data.fingerprint),
+        STUDY.job(TokenizerRequest("other", ASKED), data.fingerprint),
     ]
     assert len({one, *others}) == 4
     assert one.folder.parent == workspace() / "language"
@@ -245,11 +257,11 @@ def test_the_folder_is_that_of_what_was_asked_and_of_nothing_else(data: StoredSe
 
 def test_a_model_that_took_the_place_of_another_is_another(data: StoredSet) -> None:
     request = TokenizerRequest(data.key, Request(against=(folder_of_a_model("mine"),)))
-    before = TokenizerJob.of(request, data.fingerprint)
+    before = STUDY.job(request, data.fingerprint)
     folder_of_a_model("mine", TokenizerKind.UNIGRAM)
-    assert TokenizerJob.of(request, data.fingerprint) != before
+    assert STUDY.job(request, data.fingerprint) != before
     with refused("model_not_found", ModelError):
-        TokenizerJob.of(TokenizerRequest(data.key, Request(against=("no/such/model",))), data.fingerprint)
+        STUDY.job(TokenizerRequest(data.key, Request(against=("no/such/model",))), data.fingerprint)
 
 
 @pytest.mark.slow
@@ -257,14 +269,14 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
     asked = replace(ASKED, against=(folder_of_a_model("mine"),))
     job = started(monkeypatch, data, asked)
     assert (job.status().state, job.done) == (State.DONE, True)
-    assert TokenizerJob.of(job.request(), data.fingerprint) == job
-    kept = comparison.load_comparison(job.folder)
-    assert [one.measured.name for one in kept.tokenizers] == ["bpe-words", "bpe-morphemes", "mine"]
-    assert (kept.corpus, kept.counted, kept.failed) == ("sentences", len(TEXTS), {})
+    assert STUDY.job(job.read_spec(), data.fingerprint) == job
+    result, stored = reopened(job.folder)
+    assert [one.measured.name for one in stored] == ["bpe-words", "bpe-morphemes", "mine"]
+    assert (result.corpus, result.counted, result.errors) == ("sentences", len(TEXTS), {})
     documents = sum(held_out(text, 0.1, 0) for text in TEXTS)
-    assert {one.figures.documents for one in kept.tokenizers} == {documents}
-    assert [one.load().marks_morphemes for one in kept.tokenizers] == [False, True, False]
-    for one in kept.tokenizers:
+    assert {one.figures.documents for one in stored} == {documents}
+    assert [one.load().marks_morphemes for one in stored] == [False, True, False]
+    for one in stored:
         tokenizer = one.load()
         found = Counter(piece.name for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS)))
         names = {tokenizer.tokenizer.id_to_token(row): int(times) for row, times in enumerate(one.occurrences) if times}
@@ -288,30 +300,31 @@ def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
     name = folder_of_a_model("torn")
     (workspace() / "runs" / name / "model" / "tokenizer.json").write_text("{", encoding="utf-8")
     job = started(monkeypatch, data, replace(ONE, against=(name,)))
-    kept = comparison.load_comparison(job.folder)
-    assert [one.measured.name for one in kept.tokenizers] == ["bpe"]
-    reason = kept.failed["torn"]
-    assert (type(reason), reason.code, reason.details) == (LanguageError, "no_tokenizer", {"name": "torn"})
+    result, stored = reopened(job.folder)
+    assert [one.measured.name for one in stored] == ["bpe"]
+    reason = result.errors["torn"]
+    assert isinstance(reason, LanguageError)
+    assert (reason.code, reason.details) == ("no_tokenizer", {"name": "torn"})
     assert "no tokenizer that can be read" in str(reason)
 
 
 def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
+    monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(text.reference, ONE)
-    job = TokenizerJob.of(request, text.fingerprint)
+    job = STUDY.job(request, text.fingerprint)
     job.start(request)
-    kept = comparison.load_comparison(job.folder)
-    assert (kept.corpus, kept.counted) == ("문장들", len(TEXTS))
-    assert [one.measured.trained["fingerprint"] for one in kept.tokenizers] == [text.fingerprint]
+    result, stored = reopened(job.folder)
+    assert (result.corpus, result.counted) == ("문장들", len(TEXTS))
+    assert [one.measured.trained["fingerprint"] for one in stored] == [text.fingerprint]
 
 
 def test_a_text_that_is_gone_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
-    monkeypatch.setattr(TokenizerJob, "launch", lambda _, *words: main([*map(str, words)]))
+    monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     request = TokenizerRequest(text.reference, ASKED)
-    job = TokenizerJob.of(request, text.fingerprint)
+    job = STUDY.job(request, text.fingerprint)
     job.start(request)
     assert (job.status().code, job.failed) == ("unknown_text", True)
 
@@ -323,17 +336,17 @@ def test_what_cannot_be_learned_from_is_told_by_its_code(monkeypatch: pytest.Mon
 
 
 def test_a_request_that_somebody_changed_is_none(data: StoredSet, tmp_path: Path) -> None:
-    job = TokenizerJob(tmp_path)
+    job = StudyJob(tmp_path, STUDY)
 
     def written(**compared: Any) -> None:
         (tmp_path / "request.json").write_text(json.dumps({"data": data.key, "compared": compared}), encoding="utf-8")
 
     written(kinds=["bpe"], splits=["morphemes"], vocabularies=[2000])
-    found = job.request().compared
+    found = job.read_spec().compared
     assert [*found.kinds, *found.splits, *found.vocabularies] == [TokenizerKind.BPE, Split.MORPHEMES, 2_000]
     written(kinds=["letters"])
     with pytest.raises(ValueError, match="letters"):
-        job.request()
+        job.read_spec()
     written(sample={"held_out": 2.0})
     with refused("held_out"):
-        job.request()
+        job.read_spec()

@@ -2,11 +2,12 @@
 
 import pytest
 
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, Request
+from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.labs.embeddings.results import Request
 
 
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     asked: list[Request] = []
-    monkeypatch.setattr(EmbeddingJob, "start", lambda _, request: asked.append(request))
+    monkeypatch.setattr(StudyJob, "start", lambda _, request: asked.append(request))
     return asked

@@ -19,12 +19,12 @@ from mrc_workbench.labs.embeddings.pages import cosines, further, measures
 from mrc_workbench.labs.embeddings.pages import map as map_view
 from mrc_workbench.labs.embeddings.results import (
     CostRequest,
-    EmbeddingJob,
     MapRequest,
     NeighboursRequest,
     Request,
     SimilarityRequest,
 )
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.retrieval.report.drawing import colour_of
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.embeddings.pages.worlds import (
@@ -56,7 +56,7 @@ def look(data: StoredPairs, view: str, **address: str) -> AppTest:
 
 
 def done(request: Request, data: StoredPairs, arrays: Arrays, content: dict[str, object]) -> None:
-    folder = EmbeddingJob.of(request, data.fingerprint).folder
+    folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     save_arrays(folder / "arrays.npz", arrays)
     write_json(folder / "scores.json", content)
@@ -199,7 +199,7 @@ def test_cost_waits_to_be_asked_and_then_tells_what_is_measured_and_what_compute
     app = look(data, "cost")
     assert started == []
     request = CostRequest(data=data.key, bi_encoder=HUB, cross_encoder="starter", seconds=10)
-    app.button(key=f"start_{EmbeddingJob.of(request, data.fingerprint).id}").click().run()
+    app.button(key=f"start_{STUDY.job(request, data.fingerprint).id}").click().run()
     assert started == [request]
     points = tuple(
         Point(method, size, size * factor, size < 100)

@@ -12,7 +12,8 @@ from mrc_workbench.labs.embeddings import results as store
 from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.geometry import Map
 from mrc_workbench.labs.embeddings.judgement import correlate
-from mrc_workbench.labs.embeddings.results import EmbeddingJob, Evaluation, EvaluationRequest, ModelResult
+from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult
+from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
@@ -71,7 +72,7 @@ def kept(pairs: PairSet, *results: ModelResult, part: Part = Part.TEST) -> Store
     """Keep the set, and the evaluation that the page asks for where these models are picked; returns the set."""
     data = keep(pairs)
     request = EvaluationRequest(data=data.key, models=tuple(one.model for one in results), part=part)
-    folder = EmbeddingJob.of(request, data.fingerprint).folder
+    folder = STUDY.job(request, data.fingerprint).folder
     folder.mkdir(parents=True)
     store.keep(evaluated(pairs, *results, part=part), folder)
     return data

@@ -20,11 +20,19 @@ from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.language import comparison
-from mrc_workbench.labs.language.comparison import Measured, Refusal, Request, TokenizerJob, TokenizerRequest
+from mrc_workbench.labs.language.comparison import (
+    STUDY,
+    Measured,
+    Request,
+    TokenizerComparison,
+    TokenizerRequest,
+    stored_tokenizers,
+)
 from mrc_workbench.labs.language.fertility import HeldOut, fertility
 from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
 from mrc_workbench.labs.language.pages.resources import CutPiece
@@ -54,7 +62,7 @@ def page() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[TokenizerRequest]:
     """What the page would train is not the subject here, and would outlive the test."""
     found: list[TokenizerRequest] = []
-    monkeypatch.setattr(TokenizerJob, "start", lambda _, request: found.append(request))
+    monkeypatch.setattr(StudyJob, "start", lambda _, request: found.append(request))
     return found
 
 
@@ -69,14 +77,14 @@ def small(kind: TokenizerKind) -> tuple[TrainedTokenizer, Measured]:
     return trained(kind), Measured(f"{kind}", prepared(kind).trained, figures)
 
 
-def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> TokenizerJob:
+def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> StudyJob[Any, Any]:
     """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
     against = (failed,) if failed else ()
     request = TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
-    return fill(TokenizerJob.of(request, data.fingerprint), data.name, unknown_words, *against)
+    return fill(STUDY.job(request, data.fingerprint), data.name, unknown_words, *against)
 
 
-def fill(job: TokenizerJob, corpus: str, unknown_words: float = 0.0, *failed: str) -> TokenizerJob:
+def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *failed: str) -> StudyJob[Any, Any]:
     """Keep a comparison of `KINDS` as the job's result."""
     made, found = zip(*map(small, KINDS), strict=True)
     figures = [replace(one.figures, unknown_words=0.0) for one in found if one.figures]
@@ -84,10 +92,11 @@ def fill(job: TokenizerJob, corpus: str, unknown_words: float = 0.0, *failed: st
     figures[1] = replace(figures[1], tokens_per_word=2.25)
     told = [replace(one, figures=own) for one, own in zip(found, figures, strict=True)]
     for name in failed:
-        told.append(Measured(name, {}, None, Refusal.of(LanguageError("no_tokenizer", "it has none", name=name))))
+        told.append(Measured(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
     for one in made:
         one.save(job.folder / comparison.TOKENIZERS / one.options.name)
-    comparison.keep_comparison(job.folder, corpus, told, [np.arange(2_000)] * len(KINDS), len(TEXTS))
+    counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
+    STUDY.results.save(job.folder, TokenizerComparison(corpus, len(TEXTS), told, counts))
     return job
 
 
@@ -143,9 +152,10 @@ def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pie
 
 def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     job = kept(data)
-    found = comparison.load_comparison(job.folder).tokenizers
-    same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in found]
-    comparison.keep_comparison(job.folder, data.name, same, [one.occurrences for one in found], len(TEXTS))
+    result = STUDY.results.load(job.folder)
+    stored = stored_tokenizers(result, job.folder)
+    same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in stored]
+    STUDY.results.save(job.folder, replace(result, tokenizers=same))
     told = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in told
     assert "morphemes" not in told
@@ -219,10 +229,11 @@ def test_a_word_is_built_by_merges(data: StoredSet) -> None:
 
 
 def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
-    only = TokenizerJob.of(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
+    only = STUDY.job(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
     kept(data).folder.rename(only.folder)
-    first = comparison.load_comparison(only.folder).tokenizers[0]
-    comparison.keep_comparison(only.folder, data.name, [first.measured], [first.occurrences], len(TEXTS))
+    result = STUDY.results.load(only.folder)
+    first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
+    STUDY.results.save(only.folder, first)
     app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
     assert EN["tokenizers.no_bpe"] in texts(app)
 
@@ -271,7 +282,7 @@ def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[Tok
     run(app)
     request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
     assert asked == [request]
-    fill(TokenizerJob.of(request, text.fingerprint), text.name)
+    fill(STUDY.job(request, text.fingerprint), text.name)
     app = opened(page, corpus=text.reference, **ADDRESS)
     told = texts(app)
     assert "Measured on 10 held-out documents of “문장들”" in told
@@ -283,7 +294,7 @@ def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[Tok
 def test_a_text_that_is_gone_or_changed_is_told_by_its_name() -> None:
     text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
-    job = TokenizerJob.of(request, text.fingerprint)
+    job = STUDY.job(request, text.fingerprint)
     job.folder.mkdir(parents=True)
     job.write_status(Status(State.FAILED, code="broken_text", message="told"))
     told = texts(opened(page, corpus=text.reference, **ADDRESS))
@@ -323,12 +334,13 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
 def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
     both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
-    view = TokenizersView(both, comparison.load_comparison(job.folder), {})
+    result = STUDY.results.load(job.folder)
+    view = TokenizersView(both, result, stored_tokenizers(result, job.folder), {})
 
     def named() -> None:
         import streamlit as st
 
-        st.text(st.session_state["view"].name(st.session_state["view"].kept.tokenizers[0]))
+        st.text(st.session_state["view"].name(st.session_state["view"].tokenizers[0]))
 
     app = AppTest.from_function(named)
     app.query_params["lang"] = "en"
