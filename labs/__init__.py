@@ -23,8 +23,7 @@ class Lab:
     """What `lab.toml` says. Modules are named from the lab's folder.
 
     `page` is the module with the `draw()` of the lab's own page, `commands` the `module:attribute` of its own commands;
-    if empty, they are made from `study.py`. `jobs` is the command that runs a job. `page_name` is the page's name in
-    addresses. Pages `in_menu` share one menu.
+    if empty, they are made from `study`. `page_name` is the page's name in addresses. Pages `in_menu` share one menu.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Lab:
     page: str = ""
     page_name: str = ""
     commands: str = ""
-    jobs: str = ""
     study: str = "study:STUDY"
     in_menu: bool = True
     order: int = 100

@@ -60,7 +60,7 @@ COMMANDS = {
 _INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
     "takeaways": "retrieval.takeaway.job:carry_out_job",
-    **{lab.name: lab.target(lab.jobs) if lab.jobs else f"labs.commands:run_{lab.name}" for lab in labs()},
+    **{lab.name: f"labs.commands:run_{lab.name}" for lab in labs()},
     "runs": "training.run_commands:run_folder",
     "runs-worker": "training.run_commands:work",
     "dry-run": "training.run_commands:dry_run",

@@ -9,11 +9,9 @@ import pandas as pd
 from cyclopts import Parameter
 
 from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
-from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
-from mrc_workbench.labs.reading import results
-from mrc_workbench.labs.reading.evaluate import ReadingExperiment, ReadingJob, ReadingResult, evaluate, read_experiment
+from mrc_workbench.labs.reading.evaluate import ReadingResult, evaluate, read_experiment
 from mrc_workbench.labs.reading.labels import Property
 from mrc_workbench.labs.reading.results import as_dict, save
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
@@ -144,12 +142,3 @@ def table(result: ReadingResult) -> str:
 
 def _cell(shares: dict[str, float], overlap: str) -> str:
     return f"{100 * shares['em']:.2f} / {100 * shares[overlap]:.2f}"
-
-
-def run_folder(folder: Path, /) -> int:
-    """Evaluate as the job in this folder."""
-
-    def work(experiment: ReadingExperiment, say: Progress) -> None:
-        results.keep(evaluate(experiment, find(experiment.data), on_progress=say), folder)
-
-    return request_carried_out(ReadingJob(folder), work)

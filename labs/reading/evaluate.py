@@ -1,8 +1,7 @@
 """Answers from what retrievers find: every reader over the first K passages of every retriever, for every K.
 
-The experiment file is that of a comparison, and who reads what its retrievers find. The page that asks for an
-evaluation imports no torch, and may be closed: a process runs `mrc internal reading FOLDER`. What it has read lies in
-the cache, so that one that was ended goes on.
+The experiment file is that of a comparison, with readers. Answers lie in the cache, so an evaluation that was stopped
+continues.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +10,11 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from mrc_workbench.data.extras import with_extra
-from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
-from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.labs.reading.extractive import (
     ByDepth,
     Candidates,
@@ -33,10 +29,9 @@ from mrc_workbench.labs.reading.generate import GeneratorResult, generated
 from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
 from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.models.reader import SpanReader
-from mrc_workbench.models.sources import contents, find_model
+from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_as, write_experiment
-from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_as
 from mrc_workbench.retrieval.rankings import Rankings
 
 DEFAULT_DEPTHS = (1, 2, 3, 5, 10, 20)
@@ -75,26 +70,6 @@ class ReadingExperiment(Experiment):
 def read_experiment(path: Path) -> ReadingExperiment:
     """Read an experiment file (TOML). Raises `ExperimentError`."""
     return read_as(ReadingExperiment, path)
-
-
-class ReadingJob(RequestJob[ReadingExperiment]):
-    """The job of one experiment: `experiment.toml`, and what `results.keep` writes."""
-
-    place, file = "reading", "experiment.toml"
-    form = TypeAdapter(ReadingExperiment)
-    versions = (1, RETRIEVAL_VERSION, ANALYZER_VERSION, LANGUAGES_VERSION)
-
-    @classmethod
-    def beside(cls, request: ReadingExperiment) -> tuple[object, ...]:
-        return (contents(one.model for one in request.reader),)
-
-    @classmethod
-    def written(cls, request: ReadingExperiment) -> str:
-        return write_experiment(request)
-
-    def request(self) -> ReadingExperiment:
-        """Raises `ExperimentError`."""
-        return read_experiment(self.folder / self.file)
 
 
 Tell = Callable[[str, float], None]

@@ -16,14 +16,20 @@ from pydantic import TypeAdapter, ValidationError
 from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.store import find
+from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, write_json
-from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult, ReadingExperiment, ReadingResult
+from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult, ReadingExperiment, ReadingResult, evaluate
 from mrc_workbench.labs.reading.extractive import ByDepth, Candidates, Fate
 from mrc_workbench.labs.reading.generate import Generated
 from mrc_workbench.labs.reading.rules import write_predictions
 from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.models.sources import contents
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
 from mrc_workbench.retrieval.evaluation.significance import (
     Pair,
     PairTest,
@@ -239,3 +245,15 @@ def _reader_result(
             told["units"][name][retriever],
         )
     return ReaderResult(name, answered, arrays[f"{number}_oracle"])
+
+
+STUDY = Study[ReadingExperiment, ReadingResult](
+    name="reading",
+    summary="Evaluate readers and score answers.",
+    versions=(1, RETRIEVAL_VERSION, ANALYZER_VERSION, LANGUAGES_VERSION),
+    spec=ReadingExperiment,
+    spec_file="experiment.toml",
+    run=lambda experiment, progress: evaluate(experiment, find(experiment.data), on_progress=progress),
+    inputs=lambda experiment: (contents(reader.model for reader in experiment.reader),),
+    save=keep,
+)

@@ -15,10 +15,11 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
+from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.pages.evaluation import ReadingView, difference_table, long_table, open_reading
 from mrc_workbench.labs.reading.pages.page import Readers, pick_k, pick_reader, pick_retrievers
-from mrc_workbench.labs.reading.results import file_name
+from mrc_workbench.labs.reading.results import STUDY, file_name
 from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.labs.reading.scores import EXACT
 from mrc_workbench.models.hub import ModelError
@@ -63,7 +64,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
         reader=(spec,),
     )
     try:
-        job = ReadingJob.of(experiment, data.fingerprint)
+        job = STUDY.job(experiment, data.fingerprint)
     except ModelError as error:
         answer.error(plain(failure_text(error)), icon=":material/error:")
         return
@@ -84,7 +85,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
             begin(lambda: job.start(experiment))
 
 
-def _draw_job(job: ReadingJob, experiment: ReadingExperiment, data: StoredSet) -> None:
+def _draw_job(job: StudyJob[ReadingExperiment, Any], experiment: ReadingExperiment, data: StoredSet) -> None:
     """Draw how far the job is, or the button that starts it and how many pairs are to be read at most."""
 
     def at_work(status: Status) -> str:

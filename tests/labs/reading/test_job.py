@@ -11,10 +11,11 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import results
-from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingJob, ReadingResult, evaluate
-from mrc_workbench.labs.reading.results import KeptReading
+from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate
+from mrc_workbench.labs.reading.results import STUDY, KeptReading
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
@@ -50,14 +51,14 @@ def folder_of_a_model(name: str, content: str = "{}") -> str:
 def carried_out(data: StoredSet, *models: str, **more: object) -> tuple[ReadingResult, Path]:
     experiment = experiment_of(data, *models, **more)
     result = evaluate(experiment, SET)
-    folder = ReadingJob.of(experiment, data.fingerprint).folder
+    folder = STUDY.job(experiment, data.fingerprint).folder
     results.keep(result, folder)
     return result, folder
 
 
-def start_here(monkeypatch: pytest.MonkeyPatch, job: ReadingJob, experiment: ReadingExperiment) -> None:
+def start_here(monkeypatch: pytest.MonkeyPatch, job: StudyJob[Any, Any], experiment: ReadingExperiment) -> None:
     """Carry a job out in this process."""
-    monkeypatch.setattr(ReadingJob, "launch", lambda _, *words: main([*map(str, words)]))
+    monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
     job.start(experiment)
 
 
@@ -122,24 +123,24 @@ def test_the_answers_of_other_questions_are_not_shown_for_these(data: StoredSet)
 def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet) -> None:
     folder_of_a_model("reads")
     experiment = experiment_of(data, "reads")
-    folder = ReadingJob.of(experiment, data.fingerprint).folder
+    folder = STUDY.job(experiment, data.fingerprint).folder
     assert folder.parent == workspace() / "reading"
-    assert ReadingJob.of(experiment, data.fingerprint).folder == folder
-    assert ReadingJob.of(experiment, "0" * 64).folder != folder
-    assert ReadingJob.of(experiment_of(data, "reads", rules="squad"), data.fingerprint).folder != folder
-    assert ReadingJob.of(experiment_of(data, "reads", depths_read=(1, 2)), data.fingerprint).folder != folder
+    assert STUDY.job(experiment, data.fingerprint).folder == folder
+    assert STUDY.job(experiment, "0" * 64).folder != folder
+    assert STUDY.job(experiment_of(data, "reads", rules="squad"), data.fingerprint).folder != folder
+    assert STUDY.job(experiment_of(data, "reads", depths_read=(1, 2)), data.fingerprint).folder != folder
     folder_of_a_model("reads", '{"another": "one"}')
-    assert ReadingJob.of(experiment, data.fingerprint).folder != folder
+    assert STUDY.job(experiment, data.fingerprint).folder != folder
     with pytest.raises(ModelError):
-        ReadingJob.of(experiment_of(data, "no such model!"), data.fingerprint)
+        STUDY.job(experiment_of(data, "no such model!"), data.fingerprint)
 
 
 @pytest.mark.usefixtures("_next_word")
 def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiment_of(data, folder_of_a_model("reads"))
-    job = ReadingJob.of(experiment, data.fingerprint)
+    job = STUDY.job(experiment, data.fingerprint)
     start_here(monkeypatch, job, experiment)
-    assert job.request() == experiment
+    assert job.read_spec() == experiment
     assert job.done
     assert job.status().state is State.DONE
     assert results.load(job.folder, SET).told["questions"] == len(SET.questions)
@@ -147,7 +148,7 @@ def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monke
 
 def test_what_keeps_it_from_its_end_stands_in_its_status(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiment_of(data, folder_of_a_model("reads"), data="gone")
-    job = ReadingJob.of(experiment, data.fingerprint)
+    job = STUDY.job(experiment, data.fingerprint)
     start_here(monkeypatch, job, experiment)
     assert not job.done
     assert job.failed

@@ -14,8 +14,9 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, ReadingJob
+from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.labs.reading.pages import results
 from mrc_workbench.labs.reading.pages.evaluate import predictions
@@ -28,6 +29,7 @@ from mrc_workbench.labs.reading.pages.evaluation import (
     latest_reading,
     open_reading,
 )
+from mrc_workbench.labs.reading.results import STUDY
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
 from mrc_workbench.retrieval.report.drawing import colour_of
 from mrc_workbench.workbench.views.choices import choices_for
@@ -49,7 +51,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[ReadingExperiment]:
     """What the page asks for; a process would outlive the test."""
     read_by_next_word(monkeypatch)
     asked: list[ReadingExperiment] = []
-    monkeypatch.setattr(ReadingJob, "start", lambda _, experiment: asked.append(experiment))
+    monkeypatch.setattr(StudyJob, "start", lambda _, experiment: asked.append(experiment))
     return asked
 
 
@@ -66,7 +68,7 @@ def view(data: StoredSet) -> ReadingView:
     """That, carried out."""
     experiment = experiment_of(data)
     carried_out(experiment, data)
-    folder = ReadingJob.of(experiment, data.fingerprint).folder
+    folder = STUDY.job(experiment, data.fingerprint).folder
     kept = open_reading(data.key, folder)
     assert kept
     return ReadingView(data, folder, kept, BOTH.split("|"), BOTH.split("|"), "em", 5)

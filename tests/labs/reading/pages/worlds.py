@@ -8,7 +8,8 @@ import pytest
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.labs.reading import results
-from mrc_workbench.labs.reading.evaluate import ReadingExperiment, ReadingJob, evaluate
+from mrc_workbench.labs.reading.evaluate import ReadingExperiment, evaluate
+from mrc_workbench.labs.reading.results import STUDY
 from mrc_workbench.training.options.questions import READER, ReaderOptions
 from mrc_workbench.training.runs.runs import Run, create_run, new_plan
 from tests.labs.reading.doubles import SET, NextWord
@@ -49,5 +50,5 @@ def read_by_next_word(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
 
 def carried_out(experiment: ReadingExperiment, data: StoredSet) -> None:
     """Leave what the job's process leaves."""
-    folder = ReadingJob.of(experiment, data.fingerprint).folder
+    folder = STUDY.job(experiment, data.fingerprint).folder
     results.keep(evaluate(experiment, DISPUTED), folder)
