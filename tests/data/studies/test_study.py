@@ -1,0 +1,167 @@
+"""A study's results are stored by type, found by key or name, exported and removed; its tables show every unit."""
+
+import json
+import math
+from dataclasses import field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import BaseModel, ConfigDict
+from pydantic.dataclasses import dataclass
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.studies.results import Array, Number, StoredError
+from mrc_workbench.data.studies.study import Study, StudyJob, report
+from mrc_workbench.data.studies.tables import Column, Table, Unit
+
+
+class CountError(Failure):
+    """A failure of a class of its own."""
+
+
+class Spec(BaseModel):
+    size: int = 3
+
+
+@dataclass(config=ConfigDict(arbitrary_types_allowed=True))
+class Result:
+    values: Array
+    parts: dict[str, Array]
+    bound: Number = math.inf
+    errors: list[StoredError] = field(default_factory=list)
+
+
+def run(spec: Spec, progress: Progress) -> Result:
+    progress("counting", 0.5)
+    if spec.size < 0:
+        raise CountError("negative", "size must be 0 or more", size=spec.size)
+    parts = {"a|b": np.arange(spec.size, dtype=np.int32)}
+    return Result(np.linspace(0, 1, spec.size), parts, -math.inf, [CountError("few", "too few", size=1), KeyError("x")])
+
+
+def frame(result: Result) -> pd.DataFrame:
+    rows = {"name": ["a|b", "c"], "count": [1234, 5], "share": [0.5, math.nan], "bytes": [10, 20], "seconds": [1.25, 2]}
+    return pd.DataFrame(rows | {"unused": [0, 0]})
+
+
+COLUMNS = (
+    Column("name", Unit.TEXT),
+    Column("count", Unit.COUNT),
+    Column("share", Unit.FRACTION, 1),
+    Column("bytes", Unit.BYTES),
+    Column("seconds", Unit.SECONDS),
+)
+STUDY = Study(
+    name="counts",
+    summary="Count.",
+    versions=(1,),
+    spec=Spec,
+    result=Result,
+    run=run,
+    tables=(Table("all_rows", frame, COLUMNS),),
+)
+
+
+def finished(size: int = 3) -> StudyJob[Spec, Result]:
+    job = STUDY.job(Spec(size=size))
+    job.folder.mkdir(parents=True, exist_ok=True)
+    job.write_spec(Spec(size=size))
+    assert job.run() == 0
+    return job
+
+
+def test_result_is_stored_and_loaded_by_type() -> None:
+    job = finished()
+    assert job.read_spec() == Spec(size=3)
+    assert job.status().state is State.DONE
+    result = job.load()
+    assert result.values.tolist() == [0, 0.5, 1]
+    assert (result.parts["a|b"].dtype, result.parts["a|b"].tolist()) == (np.int32, [0, 1, 2])
+    assert result.bound == -math.inf
+    first, second = result.errors
+    assert isinstance(first, CountError)
+    assert (first.code, first.details, str(first)) == ("few", {"size": 1}, "too few")
+    assert "x" in str(second)
+    stored = json.loads((job.folder / "scores.json").read_text(encoding="utf-8"))
+    assert stored["values"] == {"array": "array_0"}
+
+
+def test_without_a_folder_arrays_are_json_lists() -> None:
+    content = json.loads(STUDY.results.kind.dump_json(run(Spec(), lambda *_: None)))
+    assert content["values"] == [0, 0.5, 1]
+    assert STUDY.results.kind.validate_python(content).values.tolist() == [0, 0.5, 1]
+
+
+@pytest.mark.parametrize("name", ["scores.json", "arrays.npz"])
+def test_damaged_or_missing_file_is_no_result(name: str) -> None:
+    job = finished()
+    (job.folder / name).write_bytes(b'{"values": {"array": "array_7"}}')
+    with pytest.raises(ValueError, match=job.id):
+        job.load()
+    (job.folder / name).unlink()
+    with pytest.raises(ValueError, match="holds no finished result of counts"):
+        job.load()
+
+
+def test_failed_run_has_its_code_and_no_result() -> None:
+    job = STUDY.job(Spec(size=-1))
+    job.folder.mkdir(parents=True)
+    job.write_spec(Spec(size=-1))
+    assert job.run() == 2
+    assert (job.status().state, job.status().code) == (State.FAILED, "negative")
+    assert STUDY.stored() == []
+
+
+def test_key_depends_on_spec_version_and_inputs() -> None:
+    other = Study(name="counts", summary="", versions=(2,), spec=Spec, result=Result, run=run)
+    inputs = Study(
+        name="counts", summary="", versions=(1,), spec=Spec, result=Result, run=run, inputs=lambda spec: (spec.size,)
+    )
+    jobs = [
+        STUDY.job(Spec()),
+        STUDY.job(Spec(size=4)),
+        STUDY.job(Spec(), "data"),
+        other.job(Spec()),
+        inputs.job(Spec()),
+    ]
+    assert len({job.folder for job in jobs}) == 5
+    assert STUDY.job(Spec()) == STUDY.job(Spec(size=3))
+
+
+def test_results_are_listed_named_and_deleted() -> None:
+    first, second = finished(1), finished(2)
+    (STUDY.folder / "no key").mkdir()
+    assert {job.id for job in STUDY.stored()} == {first.id, second.id}
+    second.rename("  two \n rows ")
+    assert STUDY.find("two rows") == second
+    assert STUDY.find(first.id) == first
+    with pytest.raises(KeyError, match="nothing"):
+        STUDY.find("nothing")
+    first.delete()
+    assert STUDY.stored() == [second]
+
+
+def test_tables_show_units_in_terminal_markdown_csv_and_report(tmp_path: Path) -> None:
+    job = finished()
+    (table,) = STUDY.tables
+    lines = table.lines(job.load())
+    assert lines[0].split() == ["count", "share", "(%)", "bytes", "seconds"]
+    assert [line.split() for line in lines[1:]] == [
+        ["a|b", "1,234", "50.0", "10", "1.25"],
+        ["c", "5", "-", "20", "2.00"],
+    ]
+    assert "| a\\|b | 1,234 | 50.0 | 10 | 1.25 |" in table.markdown(job.load())
+    job.export(tmp_path)
+    assert (tmp_path / "all_rows.csv").read_text(encoding="utf-8-sig").splitlines() == [
+        "name,count,share,bytes,seconds",
+        "a|b,1234,0.5,10,1.25",
+        "c,5,,20,2.0",
+    ]
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert text == report(job)
+    assert "## Settings\n\n- size: 3\n" in text
+    assert "## All rows" in text
