@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from mrc_workbench.data.formats.columns import guess_columns, is_known
-from mrc_workbench.data.formats.headers import find_header, title_problems, without_notes
+from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import MAX_COLUMNS, MOST_CHARACTERS, RawRow, Table, column_names
 from mrc_workbench.data.formats.text import EncodedText, check_size, lines_of
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode

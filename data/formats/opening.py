@@ -16,7 +16,6 @@ from mrc_workbench.data.formats.columnar.arrow import arrow_table, is_arrow
 from mrc_workbench.data.formats.columnar.binary import parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.delimited import delimited_tables, find_table
-from mrc_workbench.data.formats.documents import OLE, ZIP, refuse_document
 from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
 from mrc_workbench.data.formats.json_rows import (
     holds_json_text,
@@ -27,7 +26,15 @@ from mrc_workbench.data.formats.json_rows import (
     parse_json,
     squad_articles,
 )
-from mrc_workbench.data.formats.refusals import refuse_lines, refuse_pointer, refuse_structure, refuse_web_page
+from mrc_workbench.data.formats.refusals import (
+    OLE,
+    ZIP,
+    refuse_document,
+    refuse_lines,
+    refuse_pointer,
+    refuse_structure,
+    refuse_web_page,
+)
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, mend, shown
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
 from mrc_workbench.data.formats.workbooks import is_workbook, open_workbook

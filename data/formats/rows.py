@@ -1,30 +1,35 @@
-"""The cells of one row by role, as text that can be kept, and the rows that are left out."""
+"""The cells of one row by role, as text that can be kept, the rows that are left out, and reports for commands."""
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from itertools import chain, islice
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
-from mrc_workbench.data.formats.answers import MOST_ANSWERS, NOWHERE, answers_in, with_starts
-from mrc_workbench.data.formats.marks import says_empty
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import (
+    MOST_ANSWERS,
     MOST_CHARACTERS,
+    NOWHERE,
     REPLACEMENT,
     CellError,
     RawRow,
+    answers_in,
     as_text,
     column_names,
     is_collection,
     is_fit,
     kind_of,
     mend,
+    says_empty,
     shown,
+    with_starts,
 )
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
@@ -308,3 +313,72 @@ def understood(
         "row_count": row_count,
         "rejected": rejection.table(),
     }
+
+
+_SHOWN_PROBLEMS = 10
+
+
+def problem_lines(reading: FileReading, of: str = "") -> list[str]:
+    """Return the number of problems and the first of them; `of` names the file, as in " in dev.tsv"."""
+    if not reading.problems:
+        return [f"Problems{of}: none"]
+    shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
+    more = reading.problem_count - len(shown)
+    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
+    return [*lines, f"  and {more:,} more"] if more else lines
+
+
+def column_lines(reading: FileReading, roles: Any, of: str = "") -> list[str]:
+    """Return the columns by use, without the used ones among `roles`; `of` names the file, as for `problem_lines`."""
+    listed = set(asdict(roles).values()) if roles is not None else set()
+    lists = {
+        "Used columns": [name for name in reading.used_columns if name not in listed],
+        "Metadata columns": reading.metadata_columns,
+        "Unused columns": reading.unused_columns,
+    }
+    return [f"{title}{of}: {', '.join(names)}" for title, names in lists.items() if names]
+
+
+def column_words(columns: Any) -> str:
+    """Return the columns of a dataclass of names by role, such as "question <- 질문, context <- 지문"."""
+    return ", ".join(f"{role} <- {name}" for role, name in asdict(columns).items() if name is not None)
+
+
+def spread(lengths: np.ndarray) -> str:
+    """Return the median and the range of lengths."""
+    return f"median {np.median(lengths):,.0f}, {lengths.min():,} to {lengths.max():,}" if len(lengths) else "none"
+
+
+def count_words(counts: Mapping[Any, int]) -> str:
+    """Return counts by name, such as "train 8, test 2"."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def reading_as_json(reading: FileReading, columns: Any) -> dict[str, Any]:
+    """Return what was understood of a file; `columns` is a dataclass of names by role, or None."""
+    return {
+        "format": reading.format,
+        "encoding": reading.encoding,
+        "columns": asdict(columns) if columns else None,
+        "available_columns": reading.available_columns,
+        "row_count": reading.row_count,
+        "rows_left_out": reading.left_out,
+        "problem_count": reading.problem_count,
+        "problems": [{"code": one.code, "row": one.row, "message": one.message} for one in reading.problems],
+    }
+
+
+def columns_as_json(reading: FileReading) -> dict[str, tuple[str, ...]]:
+    """Return the columns by use."""
+    return {use: getattr(reading, use) for use in ("used_columns", "metadata_columns", "unused_columns")}
+
+
+def value_as_json(value: object) -> object:
+    """Return a dataclass as a dict, an array as its minimum, median, mean and maximum, and NaN as None."""
+    if isinstance(value, np.ndarray):
+        numbers = value[~np.isnan(value)]
+        names = ("min", "median", "mean", "max") if len(numbers) else ()
+        return {name: float(getattr(np, name)(numbers)) for name in names} or None
+    if is_dataclass(value):
+        return {field.name: value_as_json(getattr(value, field.name)) for field in fields(value)}
+    return None if isinstance(value, float) and math.isnan(value) else value

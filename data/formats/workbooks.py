@@ -13,8 +13,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
-from mrc_workbench.data.formats.columns import guess_columns, is_known
-from mrc_workbench.data.formats.headers import find_header, title_problems, without_notes
+from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
 from mrc_workbench.data.formats.text import check_size
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode

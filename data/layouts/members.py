@@ -20,9 +20,9 @@ from mrc_workbench.data.formats.compression import (
     is_tar,
     tar_files,
 )
-from mrc_workbench.data.formats.documents import document_kind
 from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Proposal, file_content
+from mrc_workbench.data.formats.refusals import document_kind
 from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import Content, check_size, encodings_to_choose
 from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mrc_workbench.data.formats.answers import NOWHERE
 from mrc_workbench.data.formats.rows import RowReader
+from mrc_workbench.data.formats.tables import NOWHERE
 from mrc_workbench.data.layouts.columns.cells import NOT_RELEVANT, QuestionMetadata
 from mrc_workbench.data.layouts.columns.ids import NumberIds, canonical_id
 from mrc_workbench.data.layouts.columns.references import (

@@ -13,7 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mrc_workbench.data.formats.answers import OTHER_IDS
+from mrc_workbench.data.formats.tables import OTHER_IDS
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.texts import Script, script_of

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.formats.report import (
+from mrc_workbench.data.formats.rows import (
     column_lines,
     column_words,
     columns_as_json,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.report import (
+from mrc_workbench.data.formats.rows import (
     column_lines,
     column_words,
     columns_as_json,

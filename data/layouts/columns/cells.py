@@ -7,10 +7,20 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mrc_workbench.data.formats.answers import MOST_ANSWERS, metadata_in, parsed
-from mrc_workbench.data.formats.marks import is_missing
 from mrc_workbench.data.formats.rows import RowReader
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, as_text, is_blank, is_collection, is_fit, kind_of, shown
+from mrc_workbench.data.formats.tables import (
+    MOST_ANSWERS,
+    MOST_CHARACTERS,
+    as_text,
+    is_blank,
+    is_collection,
+    is_fit,
+    is_missing,
+    kind_of,
+    metadata_in,
+    parsed,
+    shown,
+)
 from mrc_workbench.data.layouts.nested.passage_lists import ListedPassage, is_marked, passages_in
 from mrc_workbench.data.layouts.programs.lines import WHOLE
 from mrc_workbench.data.problems import ProblemCode

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mrc_workbench.data.formats.answers import parsed
 from mrc_workbench.data.formats.columns import plain_name
-from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, parsed
 from mrc_workbench.data.layouts.columns.cells import list_items
 from mrc_workbench.data.layouts.columns.roles import assign_columns
 from mrc_workbench.data.layouts.columns.values import holds_texts

@@ -16,8 +16,7 @@ from mrc_workbench.data.formats.columns import (
     roles_by_name,
     wanted_names,
 )
-from mrc_workbench.data.formats.marks import is_missing
-from mrc_workbench.data.formats.tables import as_text, is_collection, shown
+from mrc_workbench.data.formats.tables import as_text, is_collection, is_missing, shown
 from mrc_workbench.data.layouts.columns.cells import list_items
 from mrc_workbench.data.layouts.columns.values import (
     Sample,

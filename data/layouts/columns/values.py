@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from mrc_workbench.data.formats.marks import is_missing
-from mrc_workbench.data.formats.tables import as_text, is_collection
+from mrc_workbench.data.formats.tables import as_text, is_collection, is_missing
 from mrc_workbench.data.layouts.columns.cells import list_items
 from mrc_workbench.data.layouts.nested.passage_lists import is_marked, passages_in
 from mrc_workbench.data.layouts.programs.lines import WHOLE

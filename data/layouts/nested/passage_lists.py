@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mrc_workbench.data.formats.answers import parsed
 from mrc_workbench.data.formats.columns import plain_name
-from mrc_workbench.data.formats.tables import CellError, as_text, is_blank, is_collection
+from mrc_workbench.data.formats.tables import CellError, as_text, is_blank, is_collection, parsed
 
 
 class ListedPassage(NamedTuple):

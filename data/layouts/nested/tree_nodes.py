@@ -4,10 +4,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from mrc_workbench.data.formats.answers import parsed
 from mrc_workbench.data.formats.columns import NAMES
 from mrc_workbench.data.formats.columns import plain_name as _uncached_plain_name
-from mrc_workbench.data.formats.tables import as_text, is_blank
+from mrc_workbench.data.formats.tables import as_text, is_blank, parsed
 from mrc_workbench.data.layouts.nested.passage_lists import TITLE_NAMES, plain_value
 
 PARAGRAPH_ID = "paragraph_id"

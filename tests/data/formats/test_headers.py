@@ -2,8 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.formats.columns import is_known
-from mrc_workbench.data.formats.headers import find_header
+from mrc_workbench.data.formats.columns import find_header, is_known
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import workbook

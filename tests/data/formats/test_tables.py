@@ -8,9 +8,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mrc_workbench.data.formats.answers import MOST_ANSWERS, answers_in
 from mrc_workbench.data.formats.columns import PAIR_NAMES, PairColumns, is_pair_column, wanted_names
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, CellError, as_text, is_fit, mend, shown
+from mrc_workbench.data.formats.tables import (
+    MOST_ANSWERS,
+    MOST_CHARACTERS,
+    CellError,
+    answers_in,
+    as_text,
+    is_fit,
+    mend,
+    shown,
+)
 from mrc_workbench.data.pairs.reading import assign_pair_columns
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
