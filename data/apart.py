@@ -33,7 +33,7 @@ from pydantic import TypeAdapter
 from mrc_workbench.data.files.limits import TIMES_AS_LONG, Limits
 from mrc_workbench.data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
 from mrc_workbench.data.files.temporary import remove_leftovers_of, temporary_folder
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content

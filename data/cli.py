@@ -10,7 +10,7 @@ from cyclopts import CoercionError, Parameter
 from mrc_workbench.data.apart import File as SourceFile
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, tell_kept
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.encodings.detection import ENCODINGS
+from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.generate.cli import generate
 from mrc_workbench.data.layouts.reading import Layout

@@ -12,11 +12,10 @@ from pathlib import Path, PurePath
 from stat import S_ISREG
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from mrc_workbench.data.formats.columnar.arrow import arrow_table, is_arrow
-from mrc_workbench.data.formats.columnar.binary import parquet_table
+from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
 from mrc_workbench.data.formats.delimited import delimited_tables, find_table
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.json_rows import (
     holds_json_text,
     is_jsonl,

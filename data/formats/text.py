@@ -8,7 +8,7 @@ from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from mrc_workbench.data.formats.encodings.detection import (
+from mrc_workbench.data.formats.encodings import (
     ENCODING_PROBLEMS,
     Encoding,
     EncodingCandidate,

@@ -20,7 +20,7 @@ from mrc_workbench.data.formats.compression import (
     is_tar,
     tar_files,
 )
-from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
+from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Proposal, file_content
 from mrc_workbench.data.formats.refusals import document_kind
 from mrc_workbench.data.formats.tables import mend, shown

@@ -10,7 +10,7 @@ from cyclopts import CoercionError, Parameter, Token
 
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, tell_kept
 from mrc_workbench.data.formats.columns import PairColumns
-from mrc_workbench.data.formats.encodings.detection import ENCODINGS
+from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.pairs import report
 from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs_apart
 from mrc_workbench.data.pairs.records import PairKind, audit_pairs, split_pairs

@@ -19,7 +19,7 @@ from mrc_workbench.data import apart
 from mrc_workbench.data.apart import UnusableFileError, make_ready
 from mrc_workbench.data.files.limits import Limits
 from mrc_workbench.data.formats.columns import Columns, PairColumns
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs import reading as pair_reading

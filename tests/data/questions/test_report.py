@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import read

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.workbench.views.ui.headings import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 

@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import shown as shown_text
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs.builder import Scale

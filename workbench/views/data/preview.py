@@ -12,7 +12,7 @@ from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.collection import display_name
 from mrc_workbench.data.files.progress import Report
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import shown as shortened
 from mrc_workbench.data.formats.text import Content, encodings_to_choose
 from mrc_workbench.data.layouts.members import with_distinct_names

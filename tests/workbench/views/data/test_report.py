@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.audit import audit

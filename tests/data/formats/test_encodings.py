@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.apart import File, UnusableFileError
-from mrc_workbench.data.formats.encodings.detection import (
+from mrc_workbench.data.formats.encodings import (
     ENCODING_PROBLEMS,
     ENCODINGS,
     detect_encoding,

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mrc_workbench.data.formats.columnar import binary
-from mrc_workbench.data.formats.columnar.binary import parquet_table
+from mrc_workbench.data.formats import columnar
+from mrc_workbench.data.formats.columnar import parquet_table
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
@@ -57,7 +57,7 @@ def test_a_small_file_of_one_long_text_many_times_is_refused() -> None:
 
 
 def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binary, "MAX_VALUES", 1_000_000)
+    monkeypatch.setattr(columnar, "MAX_VALUES", 1_000_000)
     nothing = pa.nulls(1_000_001)
     column = pa.ListArray.from_arrays(pa.array([0, len(nothing)], pa.int32()), nothing)
     with pytest.raises(DataError, match=r"claims 1,000,003 values; at most 1,000,000 are read"):
@@ -182,13 +182,13 @@ def test_an_odd_value_in_an_unused_column_refuses_nothing(name: str) -> None:
 
 def test_columns_that_no_reader_uses_are_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     converted = []
-    values = binary._values
+    values = columnar._values
 
     def counted(column: pa.Array) -> list[object]:
         converted.append(column.type)
         return values(column)
 
-    monkeypatch.setattr(binary, "_values", counted)
+    monkeypatch.setattr(columnar, "_values", counted)
     rows = list(parquet_table(Content(parquet_with(vector=pa.array([[1.0, 2.0]] * 2)))).rows)
     assert [row.cells.get("question") for row in rows] == ["누가?", "무엇?"]
     assert converted == [pa.string()]

@@ -19,7 +19,8 @@ from mrc_workbench.data.formats.tables import REPLACEMENT, shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
-    from mrc_workbench.data.formats.encodings.languages import Rating
+    from mrc_workbench.data.formats.encoding_ratings import Rating
+
 
 # by the name that people know: Python's codec
 _CODECS = {
@@ -230,7 +231,7 @@ def _wide_without_mark(content: bytes) -> str | None:
 
 def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
-    from mrc_workbench.data.formats.encodings.languages import rate_encodings  # only text that is not Unicode needs it
+    from mrc_workbench.data.formats.encoding_ratings import rate_encodings  # only text that is not Unicode needs it
 
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
@@ -304,7 +305,7 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
 
     If none can, because some bytes are broken, these are all encodings.
     """
-    from mrc_workbench.data.formats.encodings.languages import rate_encodings
+    from mrc_workbench.data.formats.encoding_ratings import rate_encodings
 
     ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     texts: dict[str, str] = {}  # by codec
@@ -325,7 +326,7 @@ def _mended_texts(content: Bytes) -> dict[str, str]:
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
-    from mrc_workbench.data.formats.encodings.languages import rate_encodings
+    from mrc_workbench.data.formats.encoding_ratings import rate_encodings
 
     for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
         try:

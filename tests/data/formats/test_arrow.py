@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, List, Value
 from datasets import Image as ImageFeature
 
-from mrc_workbench.data.formats.columnar import arrow
+from mrc_workbench.data.formats import columnar
 from mrc_workbench.data.formats.opening import Format, recognise, table_opener
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -110,11 +110,11 @@ def test_a_cut_file_is_refused() -> None:
 
 
 def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "MAX_UNPACKED_BYTES_OF_COLUMNS", 10_000)
+    monkeypatch.setattr(columnar, "MAX_UNPACKED_BYTES_OF_COLUMNS", 10_000)
     rows = pa.table({"text": pa.array(["글" * 1000] * 20).dictionary_encode()})
     with pytest.raises(DataError, match="unpacked bytes"):
         cells(stream(rows))
-    monkeypatch.setattr(arrow, "MAX_ROWS", 1)
+    monkeypatch.setattr(columnar, "MAX_ROWS", 1)
     with pytest.raises(DataError, match="2 rows"):
         cells(stream(table()))
 

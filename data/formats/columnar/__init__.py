@@ -1,1 +1,0 @@
-"""Tables that are stored column by column."""

@@ -1,1 +1,0 @@
-"""How bytes become text."""
