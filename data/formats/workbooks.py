@@ -15,12 +15,9 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from mrc_workbench.data.formats.columns import find_header, guess_columns, is_known, title_problems, without_notes
 from mrc_workbench.data.formats.tables import CellError, RawRow, Table, broken_told, column_names, is_blank, shown
-from mrc_workbench.data.formats.text import check_size
+from mrc_workbench.data.formats.text import check_size, unpacked_limit
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
-MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
-_UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
-_ALWAYS_UNPACKED = 2**25
 _MAX_SHEET_ROWS = 2**20  # Excel's own limit; a file may claim more
 _MAX_SHEET_COLUMNS = 256
 _MAX_SHEETS = 100
@@ -69,11 +66,6 @@ class Workbook:
     def table(self) -> Table:
         rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
         return Table(self.names, without_notes(rows, self.names))
-
-
-def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:
-    """Return to how many bytes an archive of this size may unpack, where so many are `left`."""
-    return min(left, max(_ALWAYS_UNPACKED, _UNPACKED_TIMES * size))
 
 
 def is_workbook(content: bytes, name: str = "") -> bool:

@@ -11,21 +11,25 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.compression import (
-    Unreadable,
-    ZipMember,
-    broken_archive,
-    decompressed,
-    is_compressed,
-    is_tar,
-    tar_files,
-)
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Proposal, file_content
 from mrc_workbench.data.formats.refusals import document_kind
 from mrc_workbench.data.formats.tables import mend, shown
-from mrc_workbench.data.formats.text import Content, check_size, encodings_to_choose
-from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
+from mrc_workbench.data.formats.text import (
+    MAX_UNPACKED_BYTES,
+    Content,
+    Unreadable,
+    ZipMember,
+    broken_archive,
+    check_size,
+    decompressed,
+    encodings_to_choose,
+    is_compressed,
+    is_tar,
+    tar_files,
+    unpacked_limit,
+)
+from mrc_workbench.data.formats.workbooks import is_workbook
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 MOST_FILES = 10_000
