@@ -3,8 +3,7 @@
 import streamlit as st
 from starlette.middleware import Middleware
 
-from mrc_workbench.data.startup import let_idle_threads_sleep
-from mrc_workbench.data.terminal import quiet
+from mrc_workbench.data.terminal import let_idle_threads_sleep, quiet
 from mrc_workbench.workbench.views import access
 from mrc_workbench.workbench.views.access import Gate, serving
 from mrc_workbench.workbench.views.navigation import FIRST, PAGES

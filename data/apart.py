@@ -5,8 +5,7 @@ the folder in which they meet: it holds `request.json`, and the bytes that lie i
 reading writes them, and, written last, `reading.json`, or `failure.json`. Where neither is there, the process came to
 an end that nobody told. What reading may take is told in advance, and held to by the system.
 
-`python -m mrc_workbench.data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders.
-"""
+`python -m mrc_workbench.data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders."""
 
 import errno
 import gc
@@ -18,11 +17,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from math import ceil
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -30,15 +30,110 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 import psutil
 from pydantic import TypeAdapter
 
-from mrc_workbench.data.files.limits import TIMES_AS_LONG, Limits
-from mrc_workbench.data.files.progress import SECONDS_BETWEEN_LOOKS, Report, report_from, report_into
-from mrc_workbench.data.files.temporary import remove_leftovers_of, temporary_folder
+from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.workspace import IMPORT_ROOT, read_json, workspace, write_json, write_text
+
+TIMES_AS_LONG = 10  # by the clock: others may be at work, too
+_MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
+_SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
+_SECONDS_A_FILE = 0.02  # after the first
+# texts are a tenth of their size in a workbook, another archive, Parquet or a document
+_PACKED, _PACKED_TIMES = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"%PDF-", bytes.fromhex("D0CF11E0")), 10
+_SHARE_OF_FREE_MEMORY = 0.8
+
+_promised: list[int] = []  # bytes, of the readings at work
+_changed = threading.Condition()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading a file may take: bytes of memory, and seconds of a processor."""
+
+    memory: int
+    seconds: int
+
+    @classmethod
+    def of(cls, *contents: Content) -> "Limits":
+        """Return those for some files: they grow with them, and never beyond the memory that is free."""
+        size = sum(one.size * (_PACKED_TIMES if one.mark.startswith(_PACKED) else 1) for one in contents)
+        memory = min(_MEMORY + _MEMORY_TIMES * size, max(_MEMORY, _memory_to_use()))
+        return cls(memory, ceil(_SECONDS + size / _BYTES_A_SECOND + _SECONDS_A_FILE * (len(contents) - 1)))
+
+    @contextmanager
+    def held_free(self) -> Iterator[None]:
+        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
+
+        Many large files at once would each be promised the same free memory; small ones go on beside them.
+        """
+        with _changed:
+            _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
+            _promised.append(self.memory)
+        try:
+            yield
+        finally:
+            with _changed:
+                _promised.remove(self.memory)
+                _changed.notify_all()
+
+    def exceeded(self, code: ProblemCode) -> DataError:
+        """Return the error for a file that needs more time or memory, or whose process ended without a word."""
+        if code is ProblemCode.NEEDS_TIME:
+            return DataError.of(code, seconds=self.seconds)
+        return DataError.of(code, memory=f"{self.memory / 2**30:.1f} GiB")
+
+    def hold(self) -> None:
+        """Let the system end this process where it takes too much, also when nobody is left to watch it."""
+        if sys.platform == "win32":
+            return
+        import resource
+
+        signal.alarm(self.seconds * TIMES_AS_LONG + 1)
+        spent = ceil(time.process_time())
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
+        if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
+            told = Path("/proc/self/status").read_text(encoding="utf-8")
+            own = int(told.partition("VmData:")[2].split()[0]) * 1024  # bytes, as the limit counts them
+            most = own + self.memory
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory_to_use() -> int:
+    return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
+
+
+SECONDS_BETWEEN_LOOKS = 0.05
+_PROGRESS = "progress.txt"  # in the folder in which both meet
+
+Report = Callable[[int, int], None]  # files read, of how many
+_progress_file: list[Path] = []  # of the reading that this process carries out
+_reported = [0.0]  # when, by the monotonic clock
+
+
+def report_into(folder: Path) -> None:
+    """Let this process tell in a folder what it has read."""
+    _progress_file[:] = [folder / _PROGRESS]
+
+
+def report_files_read(read: int, total: int) -> None:
+    """Tell the process that waits for this one how many files are read; nothing if no process waits."""
+    if _progress_file and (read == total or time.monotonic() - _reported[0] >= SECONDS_BETWEEN_LOOKS):
+        _reported[0] = time.monotonic()
+        with suppress(OSError):
+            _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
+
+
+def report_from(folder: Path, report: Report) -> None:
+    """Report what the reading process has written, unless it is writing right now."""
+    with suppress(OSError, ValueError):
+        read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
+        report(read, total)
+
 
 logger = logging.getLogger(__name__)
 
@@ -333,9 +428,14 @@ def _serve() -> None:
         sys.stdout.flush()
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "--serve":
+def main(word: str) -> None:
+    """Read what the folder of this name asks for, or serve (`--serve`)."""
+    if word == "--serve":
         _serve()
     else:
-        _limits_of(Path(sys.argv[1])).hold()
-        carry_out(Path(sys.argv[1]))
+        _limits_of(Path(word)).hold()
+        carry_out(Path(word))
+
+
+if __name__ == "__main__":
+    import_module("mrc_workbench.data.apart").main(sys.argv[1])  # not this copy: readings import that one

@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, CoercionError, CycloptsError, Parameter, Token, UnknownCommandError
 from cyclopts.help import HelpPanel, PlainFormatter
 
-from mrc_workbench.data.extras import naming_extras
-from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.startup import let_idle_threads_sleep, raise_on_ctrl_c
-from mrc_workbench.data.terminal import ClosedOutputError, ProgressMode, end_progress_line, quiet, show_progress, tell
+from mrc_workbench.data.problems import Failure, naming_extras
+from mrc_workbench.data.terminal import (
+    ClosedOutputError,
+    ProgressMode,
+    end_progress_line,
+    let_idle_threads_sleep,
+    quiet,
+    raise_on_ctrl_c,
+    show_progress,
+    tell,
+)
 from mrc_workbench.data.workspace import error_message
 
 if TYPE_CHECKING:

@@ -1,13 +1,14 @@
-"""Words for a terminal: our own alone, unless somebody asks for what the libraries say, and none that command it.
+"""What a process sets before it imports libraries, and what it writes to a terminal. Imports nothing that takes time.
 
-Texts of a person's files and of others reach a terminal. Libraries draw bars there, tables of weights and hints for who
-writes programs: a command shows them with `--verbose`; a job, or the app, where `MRC_VERBOSE` is set.
-"""
+Texts of a person's files and of others reach a terminal, so characters that command it are escaped. Libraries draw bars
+there, tables of weights and hints for who writes programs: a command shows them with `--verbose`; a job, or the app,
+where `MRC_VERBOSE` is set."""
 
 import json
 import logging
 import os
 import re
+import signal
 import sys
 import time
 import warnings
@@ -15,6 +16,35 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import TextIO
+
+_STOPPED = 128 + signal.SIGINT
+
+
+def end_on_ctrl_c() -> None:
+    """End the process on Ctrl-C with one line: nothing has begun yet. A background job goes on ignoring Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def raise_on_ctrl_c() -> None:
+    """Let Ctrl-C raise `KeyboardInterrupt` again: the work says what is kept."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def let_idle_threads_sleep() -> None:
+    """Let OpenMP threads sleep at a barrier instead of spinning, unless the environment says otherwise.
+
+    Spinning threads take the processor from the thread they wait for as soon as anything else runs on the machine: a
+    training step then takes up to ten times as long. Call this before torch is imported: it is read once.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"Stopped.\n")
+    os._exit(_STOPPED)
+
 
 VERBOSE = "MRC_VERBOSE"
 _LIBRARIES = (

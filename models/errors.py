@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mrc_workbench.data.extras import naming_extras
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.workspace import is_of_the_disk
 from mrc_workbench.models.hub import ModelError
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.extras import require
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, require
 from mrc_workbench.data.workspace import shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0

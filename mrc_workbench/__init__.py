@@ -59,7 +59,7 @@ def __getattr__(name: str) -> Any:
         return project_version()
     if name not in _TOPIC_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mrc_workbench.data.extras import naming_extras
+    from mrc_workbench.data.problems import naming_extras
 
     with naming_extras(f"mrc_workbench.{name}"):
         value = getattr(import_module(f"{__name__}.api.{_TOPIC_OF[name]}"), name)

@@ -2,7 +2,7 @@
 
 import sys
 
-from mrc_workbench.data.startup import end_on_ctrl_c, raise_on_ctrl_c
+from mrc_workbench.data.terminal import end_on_ctrl_c, raise_on_ctrl_c
 
 end_on_ctrl_c()  # before libraries are imported
 

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mrc_workbench.data.extras import EXTRAS, MISSING_EXTRA, MissingExtraError, naming_extras, require, with_extra
+from mrc_workbench.data.problems import EXTRAS, MISSING_EXTRA, MissingExtraError, naming_extras, require, with_extra
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.errors import loading
 from mrc_workbench.models.hub import ModelError, hub_revision
@@ -194,7 +194,7 @@ def test_a_cause_names_the_extra() -> None:
 
 def test_require_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     require("streamlit")
-    monkeypatch.setattr("mrc_workbench.data.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.data.problems.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match="`mrc app` needs streamlit"):
         require("streamlit", "`mrc app`")
 
@@ -207,7 +207,7 @@ def test_a_model_that_misses_a_library_names_its_extra() -> None:
 
 
 def test_a_hub_model_names_the_extra_and_costs_no_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.data.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.data.problems.find_spec", lambda _: None)
     message = r"the hub model 'a/model' needs huggingface_hub: pip install 'mrc-workbench\[models\]'"
     with pytest.raises(MissingExtraError, match=message):
         hub_revision("a/model")

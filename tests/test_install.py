@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.extras import EXTRAS
+from mrc_workbench.data.problems import EXTRAS
 from mrc_workbench.data.workspace import PROJECT
 from tests.environments import environment_with
 from tests.programs import free_port, wait_for
@@ -53,7 +53,7 @@ MISSING = """
 import json, pkgutil
 from importlib import import_module
 import mrc_workbench
-from mrc_workbench.data.extras import with_extra
+from mrc_workbench.data.problems import with_extra
 needed = {}
 for module in pkgutil.walk_packages(mrc_workbench.__path__, "mrc_workbench."):
     if module.name.startswith("mrc_workbench.app") or module.name.startswith(SCRIPTS[0]):

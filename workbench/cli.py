@@ -12,8 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 from cyclopts import App, Group, Parameter
 
 from mrc_workbench.data.commands import carry_out, commands_of
-from mrc_workbench.data.extras import require
-from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.problems import DataError, require
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import PROJECT, project_version
 from mrc_workbench.labs import labs

@@ -66,7 +66,7 @@ class Format(StrEnum):
     TEXT = "text"  # passages without columns
     SGML = "sgml"  # TREC's topics and documents, read with their fellows (data.layouts)
     ARROW = "arrow"
-    # documents, whose passages `data.documents` reads
+    # documents, whose passages `data.formats.documents` reads
     MARKDOWN = "markdown"
     HTML = "html"
     PDF = "pdf"

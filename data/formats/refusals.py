@@ -1,8 +1,8 @@
 """Files that hold no rows and say how to save them instead: documents, pointers to files, web pages, other structures.
 
-A document (Word, PowerPoint, Hangul, PDF) is recognised by content, then by name. The text of most becomes passages
-(`data.documents`). Where rows are needed, and for the kinds that no library here reads, the error says in which format
-to save them."""
+A document (Word, PowerPoint, Hangul, PDF) is recognised by content, then by name. The text of most becomes passages:
+see `data.formats.documents`. Where rows are needed, and for the kinds that no library here reads, the error says in
+which format to save them."""
 
 import re
 import struct

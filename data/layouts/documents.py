@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.documents.reading import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
 from mrc_workbench.data.formats.refusals import document_kind, refuse_document
 from mrc_workbench.data.formats.tables import as_text

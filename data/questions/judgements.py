@@ -18,7 +18,7 @@ import pandas as pd
 from filelock import FileLock
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from mrc_workbench.data.files.user_files import damaged_copies, read_user_file, set_aside
+from mrc_workbench.data.files import damaged_copies, read_user_file, set_aside
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, QuestionSet, composed
 from mrc_workbench.data.workspace import workspace, write_json
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import InstanceOf, TypeAdapter
 
-from mrc_workbench.data.apart import File, Work, carried_out
-from mrc_workbench.data.files.progress import Report, report_files_read
+from mrc_workbench.data.apart import File, Report, Work, carried_out, report_files_read
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.opening import Format, Proposal, collector_paused, recognise, told_of
 from mrc_workbench.data.formats.rows import FileReading, understood

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.extras import with_extra
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.workspace import number_in, require_room, workspace, write_json
 from mrc_workbench.labs.reading.generator import (
     GeneratedAnswer,

@@ -16,7 +16,7 @@ from mrc_workbench.api.names import Items
 from mrc_workbench.api.progress import progress_bar
 from mrc_workbench.api.retrievers import requested
 from mrc_workbench.api.scores import ScoredRankings
-from mrc_workbench.data.extras import naming_extras
+from mrc_workbench.data.problems import naming_extras
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find

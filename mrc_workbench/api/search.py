@@ -9,7 +9,7 @@ from mrc_workbench.api.errors import ApiError
 from mrc_workbench.api.names import Item
 from mrc_workbench.api.progress import progress_bar
 from mrc_workbench.api.retrievers import requested
-from mrc_workbench.data.extras import naming_extras
+from mrc_workbench.data.problems import naming_extras
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 

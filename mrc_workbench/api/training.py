@@ -16,9 +16,8 @@ from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.display import html_table
 from mrc_workbench.api.errors import ApiError, is_number, is_whole_number, unknown_name
 from mrc_workbench.api.progress import progress_bar
-from mrc_workbench.data.extras import naming_extras
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training.planning import plan_training

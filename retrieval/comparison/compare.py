@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.extras import with_extra
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
 from mrc_workbench.data.workspace import error_message

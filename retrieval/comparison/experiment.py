@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json

@@ -17,7 +17,7 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
-from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.jobs.detached import read_on
 from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.jobs.machine import commit, hardware, versions

@@ -12,12 +12,11 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.cache import SCORES
-from mrc_workbench.data.folders import replacing_folder
 from mrc_workbench.data.formats.delimited import csv_bytes
 from mrc_workbench.data.layouts.writing import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.workspace import replacing, write_json, write_text
+from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
 from mrc_workbench.retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.store import keep, provenance

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.folders import replacing_folder
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.writing import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.dictionary import written as written_dictionary
-from mrc_workbench.data.workspace import replacing, write_json, write_text
+from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.compare import Comparison, materials_of
 from mrc_workbench.retrieval.comparison.experiment import write_experiment

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.files import temporary_folder
 from mrc_workbench.data.questions.read import read
 from tests.browser.conftest import running_app
 from tests.browser.driving import settled
-from tests.data.documents.written import pdf
 from tests.data.formats.test_documents import DOCX, HWPX, PDF
+from tests.data.formats.written_documents import pdf
 from tests.programs import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -16,8 +16,7 @@ import psutil
 import pytest
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.apart import UnusableFileError, make_ready
-from mrc_workbench.data.files.limits import Limits
+from mrc_workbench.data.apart import Limits, UnusableFileError, make_ready
 from mrc_workbench.data.formats.columns import Columns, PairColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.folders import MANIFEST, replacing_folder
+from mrc_workbench.data.workspace import MANIFEST, replacing_folder
 
 
 def write(folder: Path, **files: str) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mrc_workbench.data.startup import let_idle_threads_sleep
+from mrc_workbench.data.terminal import let_idle_threads_sleep
 from mrc_workbench.workbench.cli import main
 
 NAME = "OMP_WAIT_POLICY"

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.files.limits import Limits
+from mrc_workbench.data.apart import Limits
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import read

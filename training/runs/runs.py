@@ -24,9 +24,9 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
-from mrc_workbench.data.extras import require
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.problems import require
 from mrc_workbench.data.questions.judgements import remarks_of
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import shelf, workspace, write_text

@@ -29,7 +29,7 @@ from streamlit.web.server.server_util import get_cookie_secret, get_display_addr
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
-from mrc_workbench.data.files.temporary import remove_leftovers
+from mrc_workbench.data.files import remove_leftovers
 from mrc_workbench.data.jobs.detached import make_ready
 from mrc_workbench.data.workspace import (
     MEGABYTE,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.files.temporary import remove_leftovers, temporary_folder
+from mrc_workbench.data.files import remove_leftovers, temporary_folder
 from mrc_workbench.data.questions.read import read_paths_apart
 from mrc_workbench.data.workspace import PROJECT, replacing, workspace
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the system has 
 _HOLDS = """
 import sys, time
 from pathlib import Path
-from mrc_workbench.data.files.temporary import temporary_folder
+from mrc_workbench.data.files import temporary_folder
 from mrc_workbench.data.workspace import replacing
 
 with temporary_folder(".reading.", Path(sys.argv[1])) as folder, replacing(Path(sys.argv[1], "a.json")) as new:

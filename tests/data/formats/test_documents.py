@@ -1,141 +1,138 @@
-"""Documents are recognised by content; where rows are needed, they are refused with a sentence that says what to do."""
+"""Each kind of document becomes passages; what cannot be read says why."""
 
-import struct
+import random
+import unicodedata
+from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.opening import Format, recognise
-from mrc_workbench.data.formats.refusals import document_kind
+from mrc_workbench.data.formats.documents import document_table, file_of_passage
+from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.pairs.reading import read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import File, read_files
-from mrc_workbench.data.questions.report import refusal_lines
+from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import zipped
-from tests.data.sample_files import ROWS, as_csv, as_excel
 
-OLE = bytes.fromhex("D0CF11E0A1B11AE1")
-DOCX = zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": b"<w:document/>"})
-PPTX = zipped({"[Content_Types].xml": b"<Types/>", "ppt/presentation.xml": b"<p:presentation/>"})
-HWPX = zipped({"mimetype": b"application/hwp+zip", "Contents/content.hpf": b"<opf/>"})
-PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< >>\nendobj\n"
-
-
-def ole_file(*streams: str) -> bytes:
-    """The header of an OLE file, and the directory that it points to: entries of 128 bytes, each begun by a name."""
-    header = bytearray(512)
-    header[:8] = OLE
-    struct.pack_into("<H", header, 30, 9)  # sectors of 512 bytes
-    struct.pack_into("<I", header, 48, 3)  # the directory is in the fourth
-    entries = b"".join(name.encode("utf-16-le").ljust(128, b"\0") for name in ("Root Entry", *streams))
-    return bytes(header) + bytes(3 * 512) + entries
-
-
-DOCUMENTS = [
-    ("manual.docx", DOCX, ProblemCode.WORD_DOCUMENT),
-    ("manual.doc", ole_file("WordDocument"), ProblemCode.WORD_DOCUMENT),
-    ("manual.rtf", b"{\\rtf1\\ansi text}", ProblemCode.UNREAD_DOCUMENT),
-    ("slides.pptx", PPTX, ProblemCode.PRESENTATION),
-    ("slides.ppt", ole_file("PowerPoint Document"), ProblemCode.PRESENTATION),
-    ("manual.hwpx", HWPX, ProblemCode.HANGUL_DOCUMENT),
-    ("manual.hwp", ole_file("FileHeader", "\x05HwpSummaryInformation"), ProblemCode.HANGUL_DOCUMENT),
-    ("old.hwp", b"HWP Document File V3.00 \x1a\1\2\3\4\5" + bytes(100), ProblemCode.UNREAD_DOCUMENT),
-    ("paper.pdf", PDF, ProblemCode.PDF_DOCUMENT),
-    ("table.xls", ole_file("EncryptedPackage"), ProblemCode.OLD_WORKBOOK),
-]
-NEVER_READ = (ProblemCode.UNREAD_DOCUMENT, ProblemCode.OLD_WORKBOOK, ProblemCode.BROKEN_WORKBOOK)
-
-
-@pytest.mark.parametrize(("name", "content", "code"), DOCUMENTS)
-@pytest.mark.parametrize("is_renamed", [False, True])
-def test_recognises_documents_by_content(name: str, content: bytes, code: ProblemCode, is_renamed: bool) -> None:
-    given = File(Content(content), "data.csv" if is_renamed else name)
-    assert document_kind(given.content, given.name) is (None if code is ProblemCode.BROKEN_WORKBOOK else code)
-    with pytest.raises(DataError) as error:
-        read_pairs([(given.content, given.name)])
-    assert error.value.problem.code is code
-    with pytest.raises(DataError) as error:
-        read_files([given], Columns(context="text"))
-    assert error.value.problem.code is code
-    with pytest.raises(DataError) as error:
-        read_files([given])
-    broken = (ProblemCode.BROKEN_DOCUMENT, ProblemCode.DOCUMENT_WITHOUT_TEXT)
-    assert error.value.problem.code in ([code] if code in NEVER_READ else broken)
-
-
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [
-        ("locked.docx", ProblemCode.WORD_DOCUMENT),
-        ("locked.hwp", ProblemCode.HANGUL_DOCUMENT),
-        ("locked.xlsx", ProblemCode.OLD_WORKBOOK),
-        ("locked", ProblemCode.OLD_WORKBOOK),
-    ],
+WORD = word(
+    ("여름 휴가", 1), ("닷새를 쉰다.", 0), ("신청", 2), ("한 달 전에 한다.", 0), table=[["이름", "날"], ["김", "3"]]
 )
-def test_the_name_decides_where_an_office_file_is_encrypted(name: str, code: ProblemCode) -> None:
-    assert document_kind(Content(ole_file("EncryptedPackage", "EncryptionInfo")), name) is code
-
-
-def test_the_name_decides_where_binary_content_is_unknown() -> None:
-    assert document_kind(Content(bytes(range(256)) * 20), "scan.pdf") is ProblemCode.PDF_DOCUMENT
-    assert document_kind(Content(bytes(range(256)) * 20), "scan.bin") is None
-
-
-def test_data_under_the_name_of_a_document_is_read() -> None:
-    csv = as_csv(ROWS).encode()
-    assert document_kind(Content(csv), "table.doc") is None
-    assert document_kind(Content(as_excel(ROWS)), "table.xls") is None, "a new workbook under the old suffix"
-    assert recognise(as_excel(ROWS), name="table.xls").format is Format.EXCEL
-
-
-def test_a_document_beside_a_table_is_named_and_not_read() -> None:
-    reading = read_files([File(Content(DOCX), "notes.docx"), File(Content(as_csv(ROWS).encode()), "faq.csv")])
-    assert len(reading.question_set.questions) > 0
-    (gap,) = reading.gaps
-    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.docx")
-
-
-def test_documents_alone_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"a\.docx: The document cannot be read \(") as error:
-        read_files([File(Content(DOCX), "a.docx"), File(Content(PDF), "b.pdf")])
-    assert error.value.problem.code is ProblemCode.BROKEN_DOCUMENT
-    assert [one.details["file"] for one in error.value.others] == ["a.docx", "b.pdf"]
-
-
-BROKEN_JSON = b'{"data": ['
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"a.json": BROKEN_JSON, "b.json": BROKEN_JSON},
-        {"a.json": BROKEN_JSON, "b.docx": DOCX},
-        {"a.json": BROKEN_JSON, "b.docx": DOCX, "c.pdf": PDF},
-        {"a.csv": b" ", "b.json": BROKEN_JSON, "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n"},
-    ],
-)
-def test_each_of_several_refused_files_is_named_with_its_reason(files: dict[str, bytes]) -> None:
-    with pytest.raises(DataError) as error:
-        read_files([File(Content(content), name) for name, content in files.items()])
-    lines = refusal_lines(error.value)
-    named = sorted(line.partition(":")[0] for line in lines)
-    assert named == sorted(files.keys() - {"qrels.tsv"}), lines
-
-
-def test_a_file_that_is_not_read_does_not_name_the_dataset() -> None:
-    files = {
-        "corpus.jsonl": b'{"_id": "d1", "title": "t", "text": "The otter hunts at night."}\n',
-        "queries.jsonl": b'{"_id": "q1", "text": "When does the otter hunt?"}\n',
-        "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+HWPX_SECTION = """<?xml version="1.0" encoding="UTF-8"?>
+<hs:sec xmlns:hs="http://www.hancom.co.kr/hwpml/2011/section" xmlns:hp="http://www.hancom.co.kr/hwpml/2011/paragraph">
+<hp:p id="0" paraPrIDRef="0" styleIDRef="0"><hp:run charPrIDRef="0"><hp:t>수달은 강에 산다.</hp:t></hp:run></hp:p>
+<hp:p id="1" paraPrIDRef="0" styleIDRef="0"><hp:run charPrIDRef="0"><hp:t>물고기를 먹는다.</hp:t></hp:run></hp:p>
+</hs:sec>"""
+HWPX = zipped(
+    {
+        "mimetype": b"application/hwp+zip",
+        "Contents/content.hpf": b'<?xml version="1.0"?><opf:package xmlns:opf="http://www.idpf.org/2007/opf/"/>',
+        "Contents/section0.xml": HWPX_SECTION.encode(),
     }
-    kept = [File(Content(content), name) for name, content in files.items()]
-    for name, content in (("manual.docx", DOCX), ("notes.txt", b"A line.\n"), ("odd.json", BROKEN_JSON)):
-        reading = read_files([File(Content(content), name), *kept])
-        assert reading.question_set.name == read_files(kept).question_set.name
+)
 
 
-@pytest.mark.parametrize("content", [OLE, OLE + b"\xff" * 60, b"PK\x03\x04", DOCX[:60]], ids=range(4))
-def test_a_cut_document_is_refused_without_a_crash(content: bytes) -> None:
+def passages(content: bytes | Path, format_: Format, name: str = "규정.docx") -> list[tuple[object, ...]]:
+    rows = document_table(Content(content), format_, name).rows
+    return [tuple(row.cells.values()) for row in rows if row.problem is None]
+
+
+def test_word_document(tmp_path: Path) -> None:
+    expected = [("규정.docx", "여름 휴가", "닷새를 쉰다.\n신청\n한 달 전에 한다.\n이름\t날\n김\t3")]
+    assert passages(WORD, Format.WORD) == expected
+    path = tmp_path / "any name"
+    path.write_bytes(WORD)
+    assert passages(path, Format.WORD) == expected
+
+
+def test_hangul_document() -> None:
+    assert passages(HWPX, Format.HANGUL, "수달.hwpx") == [("수달.hwpx", "수달", "수달은 강에 산다.\n물고기를 먹는다.")]
+
+
+def test_pdf_with_korean_text() -> None:
+    content = pdf(["수달은 강에 산다.\n둘째 줄 English", "물고기를 먹는다."])
+    assert passages(content, Format.PDF, "수달.pdf") == [
+        ("수달.pdf", "수달", "수달은 강에 산다.\n둘째 줄 English\n물고기를 먹는다.")
+    ]
+
+
+def test_long_pdf_has_a_passage_a_page() -> None:
+    pages = ["\n".join(f"{page}쪽 {line}번째 줄이다." * 3 for line in range(60)) for page in (1, 2)]
+    found = passages(pdf(pages), Format.PDF, "책.pdf")
+    assert [id_ for id_, _, _ in found] == ["책.pdf#page-1", "책.pdf#page-2"]
+    assert file_of_passage("책.pdf#page-1") == file_of_passage("책.pdf") == "책.pdf"
+
+
+def test_pages_without_text_are_reported() -> None:
+    rows = list(document_table(Content(pdf(["수달", "", ""])), Format.PDF, "a.pdf").rows)
+    problems = [row.problem for row in rows if row.problem]
+    assert [(one.code, one.details) for one in problems] == [(ProblemCode.PAGES_WITHOUT_TEXT, {"pages": 2})]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "format_", "code"),
+    [
+        (pdf([""]), Format.PDF, ProblemCode.SCANNED_DOCUMENT),
+        (pdf(["비밀"], is_encrypted=True), Format.PDF, ProblemCode.ENCRYPTED_DOCUMENT),
+        (pdf(["수달"])[:300], Format.PDF, ProblemCode.BROKEN_DOCUMENT),
+        (WORD[:2000], Format.WORD, ProblemCode.BROKEN_DOCUMENT),
+        (word(), Format.WORD, ProblemCode.DOCUMENT_WITHOUT_TEXT),
+        (b" \n ", Format.TEXT, ProblemCode.DOCUMENT_WITHOUT_TEXT),
+        (b"<html><script>x</script></html>", Format.HTML, ProblemCode.DOCUMENT_WITHOUT_TEXT),
+        (bytes.fromhex("D0CF11E0A1B11AE1") + "EncryptedPackage".encode("utf-16-le"), Format.WORD,
+         ProblemCode.ENCRYPTED_DOCUMENT),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_why(content: bytes, format_: Format, code: ProblemCode) -> None:
+    with pytest.raises(DataError) as error:
+        passages(content, format_)
+    assert error.value.problem.code is code
+
+
+def test_entities_of_xml_are_not_expanded() -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "하하"><!ENTITY b "&a;&a;&a;"><!ENTITY f SYSTEM "file:///etc/passwd">]>'
+    document = f"{bomb}<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body>"
+    document += "<w:p><w:r><w:t>&b;&f;</w:t></w:r></w:p></w:body></w:document>"
+    content = zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": document.encode()})
+    with pytest.raises(DataError) as error:
+        passages(content, Format.WORD)
+    assert "root:" not in str(error.value)
+
+
+def test_a_word_document_that_unpacks_to_too_much_is_refused() -> None:
+    text = b"<w:p><w:r><w:t>" + b" " * 300_000_000 + b"</w:t></w:r></w:p>"
     with pytest.raises(DataError):
-        read_files([File(Content(content), "cut.docx")])
+        passages(zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": text}), Format.WORD)
+
+
+def test_a_web_page_in_the_encoding_that_it_names() -> None:
+    page = (
+        "<html><head><meta charset='shift_jis'><title>川</title></head><body><p>カワウソは川にすむ。</p></body></html>"
+    )
+    assert passages(page.encode("shift_jis"), Format.HTML, "a.html") == [("a.html", "川", "カワウソは川にすむ。")]
+
+
+def test_ids_are_composed() -> None:
+    decomposed = unicodedata.normalize("NFD", "수달.md")
+    assert passages("수달은 강에 산다.".encode(), Format.MARKDOWN, decomposed)[0][:2] == ("수달.md", "수달")
+
+
+@pytest.mark.parametrize("name", ["word", "hwpx", "pdf"])
+def test_mutated_documents_never_crash(name: str) -> None:
+    contents = {
+        "word": (WORD, Format.WORD),
+        "hwpx": (HWPX, Format.HANGUL),
+        "pdf": (pdf(["수달은 강에 산다."]), Format.PDF),
+    }
+    content, format_ = contents[name]
+    generator = random.Random(7)
+    refused = 0
+    for _ in range(200):
+        mutated = bytearray(content)
+        for _ in range(generator.randint(1, 20)):
+            mutated[generator.randrange(len(mutated))] = generator.randrange(256)
+        end = generator.choice((len(mutated), generator.randrange(1, len(mutated))))
+        try:
+            assert passages(bytes(mutated[:end]), format_)
+        except DataError:
+            refused += 1
+    assert refused > 50

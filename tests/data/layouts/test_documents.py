@@ -10,7 +10,7 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import File, Reading, read, read_file, read_files
-from tests.data.documents.written import pdf, word
+from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import jsonl, zipped
 
 LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 60

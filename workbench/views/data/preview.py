@@ -8,9 +8,8 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.apart import File, Report, UnusableFileError
 from mrc_workbench.data.collection import display_name
-from mrc_workbench.data.files.progress import Report
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import shown as shortened

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mrc_workbench.data.files.progress import Report
+from mrc_workbench.data.apart import Report
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.store import CATALOG, CatalogEntry, Progress, obtain
 from mrc_workbench.workbench.views.data import preview

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import streamlit as st
 
-from mrc_workbench.data.extras import MISSING_EXTRA
 from mrc_workbench.data.jobs.folder import Job, State, Status
+from mrc_workbench.data.problems import MISSING_EXTRA
 from mrc_workbench.models.llm.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
 from mrc_workbench.workbench.views.ui.problems import errors_told, search_failure_text
 from mrc_workbench.workbench.views.ui.words import duration, plain, word

@@ -6,9 +6,16 @@ from contextlib import contextmanager
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.extras import MISSING_EXTRA, MissingExtraError, with_extra
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
-from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode
+from mrc_workbench.data.problems import (
+    MISSING_EXTRA,
+    DataError,
+    Failure,
+    MissingExtraError,
+    Problem,
+    ProblemCode,
+    with_extra,
+)
 from mrc_workbench.data.questions.judgements import damaged_files
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError

@@ -9,9 +9,8 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict
+from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict, with_extra
 from mrc_workbench.data.store import keep, stored
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.documents.sections import WHOLE_CHARACTERS, Block, Section, split_document
+from mrc_workbench.data.formats.sections import WHOLE_CHARACTERS, Block, Section, split_document
 
 LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 characters
 

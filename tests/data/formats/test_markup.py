@@ -1,7 +1,7 @@
 """Text, Markdown and web pages give their headings and paragraphs, without what a reader does not see."""
 
-from mrc_workbench.data.documents.markup import html_blocks, html_title, markdown_blocks, text_blocks
-from mrc_workbench.data.documents.sections import Block
+from mrc_workbench.data.formats.documents import html_blocks, html_title, markdown_blocks, text_blocks
+from mrc_workbench.data.formats.sections import Block
 
 
 def filled(blocks: object) -> list[tuple[str, int]]:

@@ -1,9 +1,10 @@
-"""Temporary folders in the workspace that a killed process cannot leave behind for good.
+"""Temporary folders that a killed process cannot leave behind for good, and JSON files that users edit.
 
-A process holds a lock in each of its folders while it lives. A folder whose lock nobody holds is a leftover: its
-process was killed before it could remove it.
-"""
+A process holds a lock in each of its temporary folders while it lives. A folder whose lock nobody holds is a leftover:
+its process was killed before it could remove it. A damaged JSON file is set aside before a new one takes its place."""
 
+import json
+import logging
 import os
 import re
 import shutil
@@ -11,8 +12,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 _LOCK = ".in-use"
 _NAME = re.compile(r"\..+\.[a-z0-9_]{8}")  # what `TemporaryDirectory` makes of a prefix such as ".reading."
@@ -98,3 +101,38 @@ def _is_abandoned(folder: Path) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+logger = logging.getLogger(__name__)
+_ENDING = ".damaged"
+
+
+def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
+    """Return the object that a file holds, empty where there is none, and whether the file is damaged.
+
+    Raises `OSError` where the file is there and the system cannot read it: nothing is known of its content then.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, False
+    except (ValueError, RecursionError):  # the last where it is nested thousands deep
+        return {}, True
+    return (content, False) if isinstance(content, dict) else ({}, True)
+
+
+def set_aside(path: Path) -> Path:
+    """Copy a damaged file to a name of its own beside it: `NAME.damaged`, then `NAME.damaged-2`.
+
+    Raises `OSError` where that fails: the file must not be overwritten then.
+    """
+    names = (path.with_name(f"{path.name}{_ENDING}{f'-{number}' if number > 1 else ''}") for number in count(1))
+    copy = next(name for name in names if not name.exists())
+    shutil.copy2(path, copy)
+    logger.warning("%s is damaged; it is kept as %s", path, copy.name)
+    return copy
+
+
+def damaged_copies(path: Path) -> list[Path]:
+    """Return the files that `set_aside` made of a file."""
+    return sorted(path.parent.glob(f"{path.name}{_ENDING}*"))
