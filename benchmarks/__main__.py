@@ -35,7 +35,7 @@ from benchmarks.speed.reading import reading
 from benchmarks.speed.stems import stem_speed
 from benchmarks.speed.training import laptop_training, training_estimate
 from benchmarks.speed.whole_job import cold_and_warm, whole_job
-from mrc_workbench.data.jobs.machine import hardware
+from mrc_workbench.data.jobs.processes import hardware
 
 _ALL = {
     one.__name__: one

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from mrc_workbench.data.cache import is_sound, sealing
-from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.errors import loading, other_weights
 from mrc_workbench.models.files import require_possible_modules, require_safetensors, require_sealed_content

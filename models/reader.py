@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.models.errors import loading
 from mrc_workbench.models.hub import ModelError

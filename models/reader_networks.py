@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from mrc_workbench.data.jobs.machine import give_back_large_blocks
+from mrc_workbench.data.jobs.processes import give_back_large_blocks
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.errors import loading
 from mrc_workbench.models.hub import ModelError

@@ -10,8 +10,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from mrc_workbench.data.cache import forget_shipped
-from mrc_workbench.data.jobs.detached import PROGRAM, handed_over
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status
+from mrc_workbench.data.jobs.processes import PROGRAM, handed_over
 from mrc_workbench.data.jobs.work import carried_out_alone, progress_writer
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry

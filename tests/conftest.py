@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.jobs.detached import FORKS, read_on, start_fork_server
+from mrc_workbench.data.jobs.processes import FORKS, read_on, start_fork_server
 from mrc_workbench.data.terminal import quiet
 from mrc_workbench.models.packaged import PackagedBase
 

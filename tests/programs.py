@@ -17,8 +17,8 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.detached import FORKS, detached, handed_over, read_on, start_fork_server
 from mrc_workbench.data.jobs.fork_server import LIBRARIES
+from mrc_workbench.data.jobs.processes import FORKS, detached, handed_over, read_on, start_fork_server
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
 

@@ -35,11 +35,11 @@ print(*(name for name in sys.modules if name.startswith("mrc_workbench.")))
 DETACHED = """
 import sys, time
 from pathlib import Path
-from mrc_workbench.data.jobs import detached
+from mrc_workbench.data.jobs import processes
 from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-detached.FORKS = FORKED and detached.FORKS
+processes.FORKS = FORKED and processes.FORKS
 experiment = read_experiment(Path("experiment.toml"))
 job = ComparisonJob.of(experiment, find(experiment.data).fingerprint)
 job.start(experiment)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
 
 pytestmark = pytest.mark.slow

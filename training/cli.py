@@ -12,7 +12,7 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 from mrc_workbench.data.commands import commands_of
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned
 from mrc_workbench.training.recipe import RECIPES
@@ -130,7 +130,7 @@ def _estimated(plan: Plan) -> Estimate:
 
 
 def _print_estimate(plan: Plan) -> int:
-    from mrc_workbench.data.jobs.machine import hold_freed_memory
+    from mrc_workbench.data.jobs.processes import hold_freed_memory
     from mrc_workbench.training.estimate import estimate
 
     hold_freed_memory()  # as a training does

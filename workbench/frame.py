@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from mrc_workbench.data.jobs.detached import make_ready
+from mrc_workbench.data.jobs.processes import make_ready
 
 make_ready()  # while the page is made
 

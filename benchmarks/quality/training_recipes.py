@@ -129,7 +129,7 @@ def _in_fresh_process(name: str, recipe: str) -> dict[str, Any]:
 def _train(name: str, recipe: str) -> dict[str, Any]:
     """Train in this process; returns what the run measured."""
     from mrc_workbench.data.jobs.folder import State
-    from mrc_workbench.data.jobs.machine import hold_freed_memory
+    from mrc_workbench.data.jobs.processes import hold_freed_memory
     from mrc_workbench.data.store import find
     from mrc_workbench.training.runs.runs import create_run, new_plan
     from mrc_workbench.training.train import train

@@ -14,17 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from mrc_workbench.data.formats.columnar import arrow_table, is_arrow, parquet_table
 from mrc_workbench.data.formats.columns import is_known
-from mrc_workbench.data.formats.delimited import delimited_tables, find_table
 from mrc_workbench.data.formats.encodings import EncodingCandidate
-from mrc_workbench.data.formats.json_rows import (
-    holds_json_text,
-    is_jsonl,
-    json_table,
-    jsonl_opener,
-    leading_object,
-    parse_json,
-    squad_articles,
-)
 from mrc_workbench.data.formats.refusals import (
     OLE,
     ZIP,
@@ -36,6 +26,17 @@ from mrc_workbench.data.formats.refusals import (
 )
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, mend, shown
 from mrc_workbench.data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from mrc_workbench.data.formats.text_tables import (
+    delimited_tables,
+    find_table,
+    holds_json_text,
+    is_jsonl,
+    json_table,
+    jsonl_opener,
+    leading_object,
+    parse_json,
+    squad_articles,
+)
 from mrc_workbench.data.formats.workbooks import is_workbook, open_workbook
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 

@@ -19,8 +19,7 @@ from filelock import FileLock
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.detached import PROGRAM, detached
-from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached
 from mrc_workbench.data.workspace import (
     are_limited,
     number_in,

@@ -10,7 +10,6 @@ of whoever else works, a first page among them: what is heavy is read when someb
 """
 
 import gc
-import json
 import os
 import runpy
 import select
@@ -25,7 +24,15 @@ from typing import Any
 
 from setproctitle import setproctitle
 
-from mrc_workbench.data.jobs.machine import Process, hold_freed_memory, process_of, this_process
+from mrc_workbench.data.jobs.processes import (
+    READ_ON,
+    Process,
+    hold_freed_memory,
+    process_of,
+    received,
+    send,
+    this_process,
+)
 
 LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
 LIBRARIES = (
@@ -47,7 +54,6 @@ _LOOKED_UP_ONCE = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
     *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
 )
-READ_ON = "read on"  # what a server is told that waits with what is heavy
 _Asked = tuple[dict[str, Any], socket.socket]  # a request, and where it came from
 _SECONDS_WITHOUT_WORK = 900.0
 _SECONDS_HELD = 8.0
@@ -101,20 +107,6 @@ def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, 
         asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
     os.close(tied if is_second else tie)
     return asked
-
-
-def send(connection: socket.socket, content: object) -> None:
-    """Write one message: a line of JSON."""
-    connection.sendall(json.dumps(content).encode() + b"\n")
-
-
-def received(connection: socket.socket) -> Any:
-    """Read one message. Raises `OSError` where the other side is gone, `ValueError` where it is no JSON."""
-    with connection.makefile("rb") as file:
-        line = file.readline()
-    if not line:
-        raise ConnectionError("the other side is gone")
-    return json.loads(line)
 
 
 def _serve(

@@ -19,9 +19,8 @@ from typing import Generic, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import TypeAdapter, ValidationError
 
-from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import RESUMABLE, Job, State
-from mrc_workbench.data.jobs.machine import Process, this_process
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached, this_process
 from mrc_workbench.data.workspace import read_json, require_place, require_room, workspace, write_json
 
 _SECONDS_BETWEEN_TRIES = 0.3

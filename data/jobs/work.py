@@ -9,7 +9,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Job, RequestJob, State, Status
-from mrc_workbench.data.jobs.machine import hold_freed_memory, this_process
+from mrc_workbench.data.jobs.processes import hold_freed_memory, this_process
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.terminal import tell
 

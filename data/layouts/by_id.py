@@ -9,9 +9,9 @@ from typing import Any
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.json_rows import json_table
 from mrc_workbench.data.formats.opening import told_of
 from mrc_workbench.data.formats.tables import answers_in, as_text, is_collection
+from mrc_workbench.data.formats.text_tables import json_table
 from mrc_workbench.data.layouts.columns.cells import list_items
 from mrc_workbench.data.layouts.columns.references import file_key
 from mrc_workbench.data.layouts.columns.roles import assign_columns

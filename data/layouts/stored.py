@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.json_rows import parse_json
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.layouts.members import describes_data
 from mrc_workbench.data.layouts.tallies import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode

@@ -19,9 +19,17 @@ import regex
 from mrc_workbench.data import cache
 from mrc_workbench.data.cache import cached_arrays, key_of
 from mrc_workbench.data.text import languages
-from mrc_workbench.data.text.analyzers import LANGUAGE_OF, PLAIN_PART, VERSION, Analyzer, Compounds, choose, morphemes
+from mrc_workbench.data.text.analyzers import (
+    LANGUAGE_OF,
+    PLAIN_PART,
+    VERSION,
+    Analyzer,
+    Compounds,
+    choose,
+    kanji_and_runs,
+    morphemes,
+)
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
-from mrc_workbench.data.text.japanese import kanji_and_runs
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")

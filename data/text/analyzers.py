@@ -1,6 +1,7 @@
 """The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
 
-`JAPANESE` needs no dictionary: character bigrams, single kanji, and runs of one script, which are often words.
+`JAPANESE` needs no dictionary: character bigrams, single kanji, which carry a meaning that a bigram halves, and runs of
+one script, which are often words. They found more on JaQuAD than segmenters did (docs/quality.md).
 
 The analyzers of languages are named as Elasticsearch and Lucene name theirs. Each stems the words of its language, see
 `data.text.languages`.
@@ -271,3 +272,16 @@ def _stem_of(tokens: Sequence[Any]) -> tuple[str, bool] | None:
     if any(not token.tag.startswith(_ENDINGS) for token in endings):
         return None
     return name_of(stem.form), stem.tag.startswith("V")
+
+
+RUN = "/"
+KANJI = "|"
+_HAN = regex.compile(r"\p{Han}")
+_RUNS = regex.compile(r"\p{Han}+|\p{Katakana}[\p{Katakana}ー]*|\p{Latin}+|\p{N}+")
+
+
+def kanji_and_runs(text: str) -> Iterator[LocatedToken]:
+    """Yield the kanji, then the runs of a text in lower case, marked, with their characters; hiragana is left out."""
+    marked = ((match, mark) for pattern, mark in ((_HAN, KANJI), (_RUNS, RUN)) for match in pattern.finditer(text))
+    for match, mark in marked:
+        yield LocatedToken(match.group() + mark, match.span())

@@ -18,9 +18,8 @@ from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter,
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
 from mrc_workbench.data.files import read_user_file, set_aside
-from mrc_workbench.data.jobs.detached import read_on
 from mrc_workbench.data.jobs.folder import RequestJob
-from mrc_workbench.data.jobs.machine import commit, hardware, versions
+from mrc_workbench.data.jobs.processes import commit, hardware, read_on, versions
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, split
 from mrc_workbench.data.statistics import LEVEL, RESAMPLES

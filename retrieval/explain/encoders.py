@@ -19,8 +19,14 @@ import numpy as np
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer, Span
-from mrc_workbench.data.text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
-from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.data.text.marking import (
+    IndexedText,
+    TokenKind,
+    indexed_text,
+    reading,
+    sentence_spans,
+    spans_by_token,
+)
 from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders.protocols import Encoder, WindowEncoder
 from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.text.dictionary import Dictionary, name_of
-from mrc_workbench.data.text.located import TokenKind
+from mrc_workbench.data.text.marking import TokenKind
 from mrc_workbench.retrieval.explain.bm25 import BM25Explanation, TermContribution
 from mrc_workbench.retrieval.explain.encoders import SparseExplanation, StaticExplanation
 from mrc_workbench.retrieval.hybrid import Fusion, min_max, normalised

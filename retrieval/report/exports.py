@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.cache import SCORES
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.layouts.writing import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part

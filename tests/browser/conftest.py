@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from mrc_workbench.data.jobs.detached import start_fork_server
+from mrc_workbench.data.jobs.processes import start_fork_server
 from mrc_workbench.data.workspace import PROJECT
 from tests.programs import end_all_in, free_port, wait_for
 

@@ -14,7 +14,7 @@ import pytest
 from cyclopts import App, Parameter
 
 from mrc_workbench.data.commands import AsJson, carry_out, columns_of, commands_of, one_of, several_of, takes
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.terminal import QUIET, VERBOSE, harmless, quiet, tell
 
 

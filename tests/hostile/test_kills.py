@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import Job, State
-from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached
 from mrc_workbench.data.store import CATALOG, damaged, load, stored
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons

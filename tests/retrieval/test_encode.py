@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import PROGRAM, detached
+from mrc_workbench.data.jobs.processes import PROGRAM, detached
 from mrc_workbench.data.store import find
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.precision import Precision

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.store import find, keep, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.comparison.compare import Result

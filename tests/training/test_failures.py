@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, remove

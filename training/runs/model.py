@@ -16,7 +16,7 @@ from io import BufferedReader
 from typing import Any, TypeVar
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.jobs.machine import hardware, versions
+from mrc_workbench.data.jobs.processes import hardware, versions
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Maker
 from mrc_workbench.data.text.languages import language_of

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from mrc_workbench.data.jobs.folder import Job, State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.problems import require
 from mrc_workbench.data.questions.judgements import remarks_of
 from mrc_workbench.data.split import SplitOptions

@@ -30,7 +30,7 @@ from streamlit.web.server.starlette.starlette_app_utils import decode_signed_val
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from mrc_workbench.data.files import remove_leftovers
-from mrc_workbench.data.jobs.detached import make_ready
+from mrc_workbench.data.jobs.processes import make_ready
 from mrc_workbench.data.workspace import (
     MEGABYTE,
     LimitError,

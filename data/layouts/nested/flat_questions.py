@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from mrc_workbench.data.formats.json_rows import item_opener
 from mrc_workbench.data.formats.tables import Table
+from mrc_workbench.data.formats.text_tables import item_opener
 from mrc_workbench.data.layouts.nested.passage_lists import passages_in
 from mrc_workbench.data.layouts.nested.tree_nodes import (
     SPLIT,

@@ -6,9 +6,9 @@ from itertools import islice
 from typing import Any
 
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_json
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import Table, shown
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines, parse_json
 from mrc_workbench.data.layouts.nested.passage_lists import TEXT_NAMES, name_of
 from mrc_workbench.data.layouts.parts import part_of_word
 from mrc_workbench.data.problems import DataError, Problem

@@ -10,9 +10,9 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.json_rows import json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, kind_of, shown
+from mrc_workbench.data.formats.text_tables import json_lines
 from mrc_workbench.data.layouts.nested.tree_nodes import (
     IMPOSSIBLE,
     PARAGRAPH_ID,

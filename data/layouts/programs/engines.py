@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeGuard
 
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.problems import Problem, ProblemCode
 
 _ACTIONS = ("index", "create", "update", "delete")

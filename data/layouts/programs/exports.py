@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mrc_workbench.data.formats.columns import guess_columns, is_known
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import Table
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given

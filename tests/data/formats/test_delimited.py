@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mrc_workbench.data.formats import delimited
-from mrc_workbench.data.formats.delimited import delimited_tables, find_table
+from mrc_workbench.data.formats import text_tables
+from mrc_workbench.data.formats.text_tables import delimited_tables, find_table
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 
@@ -115,7 +115,7 @@ def test_a_field_may_be_very_long() -> None:
 
 
 def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_LONGEST_RECORD", 100)
+    monkeypatch.setattr(text_tables, "_LONGEST_RECORD", 100)
     text = 'question,context\n"a?,b\n' + "".join(f"q{row}?,c{row}\n" for row in range(50))
     table = delimited_tables(text, ",")()
     rows = list(table.rows)
@@ -133,7 +133,7 @@ def test_a_broken_quotation_mark_a_line_costs_as_much_a_line_however_many() -> N
             taken += 1
             yield 'q?\t"abc\n'
 
-    rereadable = delimited._Rereadable(lines())
+    rereadable = text_tables._Rereadable(lines())
     for _ in range(10_000):
         rereadable.begin_record()
         next(rereadable), next(rereadable)

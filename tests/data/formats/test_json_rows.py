@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.formats.json_rows import is_jsonl, json_table, jsonl_opener, parse_json
 from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.text_tables import is_jsonl, json_table, jsonl_opener, parse_json
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.formats.delimited import DELIMITERS
+from mrc_workbench.data.formats.text_tables import DELIMITERS
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet

@@ -15,10 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs import detached as module
-from mrc_workbench.data.jobs.detached import detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs import processes as module
 from mrc_workbench.data.jobs.fork_server import LIBRARIES
-from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.jobs.processes import Process, detached, handed_over, read_on, start_fork_server
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
@@ -106,7 +105,7 @@ def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
 
     wait_until(are_read)
     log = tmp_path / "of a job.txt"
-    code = "from pathlib import Path; from mrc_workbench.data.jobs.detached import detached"
+    code = "from pathlib import Path; from mrc_workbench.data.jobs.processes import detached"
     code += f"; detached('timeit', '-n1', '-r1', {check!r}, log=Path({str(log)!r})).wait(60)"
     run(tmp_path / "job.txt", code).wait(60)
     assert log.read_text().startswith("[]"), "jobs of a job find them read, too"
@@ -190,7 +189,7 @@ def test_a_program_s_words_and_status() -> None:
 FAULTS = """
 import resource, sys
 import numpy as np
-from mrc_workbench.data.jobs.machine import give_back_large_blocks, hold_freed_memory
+from mrc_workbench.data.jobs.processes import give_back_large_blocks, hold_freed_memory
 
 if sys.argv[1] != "plain":
     hold_freed_memory()

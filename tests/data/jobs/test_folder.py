@@ -12,9 +12,8 @@ import pytest
 from filelock import FileLock
 
 from mrc_workbench.data.jobs import work as module
-from mrc_workbench.data.jobs.detached import detached
 from mrc_workbench.data.jobs.folder import DAMAGED, AskedToStop, Job, State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.jobs.work import carried_out_alone, carry_out, progress_writer
 from mrc_workbench.data.problems import Failure

@@ -14,7 +14,7 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, VERSION, Analyzer, Compounds, choose
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError, read_dictionary
-from mrc_workbench.data.text.located import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
+from mrc_workbench.data.text.marking import TokenKind, indexed_text, located, reading, spans_by_token, weighted_pieces
 from mrc_workbench.data.texts import fingerprint_of
 
 NAMED = [analyzer for analyzer in Analyzer if analyzer is not Analyzer.AUTO]

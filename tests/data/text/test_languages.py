@@ -14,7 +14,7 @@ from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of, words
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, OF_LANGUAGE, Analyzer, choose
 from mrc_workbench.data.text.dictionary import DictionaryError, read_dictionary
 from mrc_workbench.data.text.languages import STEMMED, detected, foreign_language, language_of, lower, stems, stop_words
-from mrc_workbench.data.text.located import TokenKind, located, reading
+from mrc_workbench.data.text.marking import TokenKind, located, reading
 from tests.data.text.test_analysis import LETTERS, STEMMING
 
 SENTENCES: dict[str, list[str]] = tomllib.loads((Path(__file__).parent / "sentences.toml").read_text(encoding="utf-8"))

@@ -15,8 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.detached import detached
-from mrc_workbench.data.jobs.machine import Process
+from mrc_workbench.data.jobs.processes import Process, detached
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading.generate import Batch, generate

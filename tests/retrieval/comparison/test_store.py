@@ -360,7 +360,7 @@ def test_versions_machine_and_tests() -> None:
 
 
 def test_the_commit_is_never_required(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("mrc_workbench.data.jobs.machine.PROJECT", tmp_path)
+    monkeypatch.setattr("mrc_workbench.data.jobs.processes.PROJECT", tmp_path)
     assert made_of(*SPECS)["commit"] == ""
     (tmp_path / ".git").mkdir()
     assert made_of(*SPECS)["commit"] == ""

@@ -15,7 +15,7 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.text.located import weighted_pieces
+from mrc_workbench.data.text.marking import weighted_pieces
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer

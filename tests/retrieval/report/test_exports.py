@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from beir.datasets.data_loader import GenericDataLoader
 
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.evidence import evidence

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.jobs.detached import FORKS
+from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.takeaway.fusion import Engine
 from mrc_workbench.retrieval.takeaway.lucene import is_weighted

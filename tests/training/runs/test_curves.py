@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.options.questions import READER
 from mrc_workbench.training.options.rankers import BI_ENCODER

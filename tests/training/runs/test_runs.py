@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
@@ -50,7 +50,7 @@ DATA = ("0123456789abcdef", "세트", "f" * 64)
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.folder import State, Status
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.detached import PROGRAM, detached
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import process_of
+from mrc_workbench.data.jobs.processes import PROGRAM, detached, process_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, keep

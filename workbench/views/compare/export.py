@@ -9,7 +9,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.store import origin_of, scores_content

@@ -9,8 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.text.located import Piece
-from mrc_workbench.data.text.marking import MarkedText
+from mrc_workbench.data.text.marking import MarkedText, Piece
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.encoders import LateExplanation
 from mrc_workbench.retrieval.rankings import Findings

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import process_of
+from mrc_workbench.data.jobs.processes import process_of
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep, remove
 from mrc_workbench.data.workspace import workspace, write_json

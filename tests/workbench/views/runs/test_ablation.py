@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs

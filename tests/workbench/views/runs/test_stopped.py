@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.runs.best import BestModelJob, made_id
 from mrc_workbench.training.runs.jobs import all_jobs

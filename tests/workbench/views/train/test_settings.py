@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.models.sources import STARTER

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
 from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.machine import this_process
+from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet, keep

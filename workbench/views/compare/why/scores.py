@@ -10,7 +10,7 @@ import streamlit as st
 
 from mrc_workbench.data.text.analyzers import Compounds
 from mrc_workbench.data.text.dictionary import DictionaryError
-from mrc_workbench.data.text.located import TokenKind, weighted_pieces
+from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
 from mrc_workbench.retrieval.comparison.experiment import Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec

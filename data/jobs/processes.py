@@ -1,23 +1,147 @@
-"""A process that outlives whoever starts it: the page may be closed, the server may end."""
+"""Processes of jobs: they outlive whoever starts them, since the page may be closed and the server may end.
 
+A process is known by its number and start time, since the number may be given to another one later. Also here: the
+memory that a process holds, and with what machine and which versions something was computed."""
+
+import ctypes
+import gc
+import json
 import os
+import platform
+import re
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from mrc_workbench.data.jobs.fork_server import READ_ON, received, send
-from mrc_workbench.data.jobs.machine import Process, process_of
-from mrc_workbench.data.workspace import IMPORT_ROOT, USER, shared_workspace, user
+import psutil
+
+from mrc_workbench.data.workspace import IMPORT_ROOT, PROJECT, USER, shared_workspace, user
+
+
+class Process(NamedTuple):
+    """A process by its number and start time (seconds since 1970)."""
+
+    pid: int
+    started: float
+
+    @property
+    def lives(self) -> bool:
+        try:
+            process = psutil.Process(self.pid)
+            return bool(process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE)
+        except psutil.Error:
+            return False
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until it has ended. Raises `psutil.TimeoutExpired`."""
+        if self.lives:
+            psutil.Process(self.pid).wait(seconds)
+
+
+def this_process() -> Process:
+    """Return the process that asks."""
+    return process_of(os.getpid())
+
+
+def process_of(pid: int) -> Process:
+    """Return the process that has this number now; one that has ended has no start time."""
+    try:
+        return Process(pid, float(psutil.Process(pid).create_time()))
+    except psutil.NoSuchProcess:
+        return Process(pid, 0.0)
+
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mallopt(3)
+
+
+def hold_freed_memory() -> None:
+    """Keep what is freed until this process ends. Does nothing where the C library is not glibc."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch asks for large pages; read with its first tensor
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_MAX, 0)  # no block of its own for a large tensor
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(_TOP_PAD, 2**26)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Within the block nobody looks for garbage: libraries and models that are being read are none.
+
+    A million objects come with them, and to look through all of them again and again takes a third of the time.
+    """
+    looks = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if looks:
+            gc.enable()
+
+
+def give_back_large_blocks() -> None:
+    """Of what is freed from now on, give back each block of 32 MiB and more, whatever `hold_freed_memory` said.
+
+    For blocks that have another size every time, as the logits of a large vocabulary: the gaps that they leave fit
+    nothing, and what is held would grow to several times of what is in use.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, 2**25)  # the most that glibc lets it be
+        mallopt(_MMAP_MAX, 2**16)
+
+
+def versions(libraries: tuple[str, ...]) -> dict[str, str]:
+    """Return the versions of Python and of those of the libraries that are installed."""
+    found = {"python": platform.python_version()}
+    for library in libraries:
+        with suppress(PackageNotFoundError):
+            found[library] = version(library)
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """Return what this machine computes with. GPUs are those torch sees, none where nothing needed torch."""
+    torch = sys.modules.get("torch")
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux
+        told = ""
+    named = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)
+    return {
+        "system": platform.platform(),
+        "processor": named[1].strip() if named else platform.processor() or platform.machine(),
+        "physical_cores": psutil.cpu_count(logical=False),
+        "logical_cores": psutil.cpu_count(),
+        "memory": psutil.virtual_memory().total,  # bytes
+        "gpus": [torch.cuda.get_device_name(gpu) for gpu in range(torch.cuda.device_count())] if torch else [],
+    }
+
+
+def commit() -> str:
+    """Return this project's git commit, with `-dirty` where files differ from it; empty where it is no checkout."""
+    if not (PROJECT / ".git").exists():
+        return ""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return told.stdout.strip()
+
 
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
 PROGRAM = "mrc_workbench"  # `python -m mrc_workbench` runs the commands of the project
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
 _PLACE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
+READ_ON = "read on"  # what a server is told that waits with what is heavy
 _LIGHT = "light"  # the second server's socket, beside the first one's
 _SECONDS_TO_BE_READY = 1.0  # it may just be reading a library; a page does not wait for that
 _SECONDS_TO_BE_LIGHT = 5.0  # until the few libraries of light jobs are read
@@ -131,3 +255,17 @@ def _answer(request: dict[str, Any], patience: float, *, light: bool) -> Process
         send(connection, request)
         answer = received(connection)
     return Process(*answer) if answer else None
+
+
+def send(connection: socket.socket, content: object) -> None:
+    """Write one message: a line of JSON."""
+    connection.sendall(json.dumps(content).encode() + b"\n")
+
+
+def received(connection: socket.socket) -> Any:
+    """Read one message. Raises `OSError` where the other side is gone, `ValueError` where it is no JSON."""
+    with connection.makefile("rb") as file:
+        line = file.readline()
+    if not line:
+        raise ConnectionError("the other side is gone")
+    return json.loads(line)
