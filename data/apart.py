@@ -20,25 +20,48 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 from importlib import import_module
 from math import ceil
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TextIO, TypeVar, cast
 
 import psutil
 from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
-from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.workspace import IMPORT_ROOT, read_json, workspace, write_json, write_text
 
-TIMES_AS_LONG = 10  # by the clock: others may be at work, too
+logger = logging.getLogger(__name__)
+
+_WORKS = {
+    "questions": "mrc_workbench.data.questions.read",
+    "pairs": "mrc_workbench.data.pairs.reading",
+}  # each has a `WORK`
+_FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
+_POLITE = 10  # pages are drawn first
+_FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
+_LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
+_COMMAND = (sys.executable, "-m", "mrc_workbench.data.apart")
+
+_asking = threading.Lock()
+_server: list["subprocess.Popen[str]"] = []  # none or one
+
+R = TypeVar("R")
+
+_SECONDS_BETWEEN_LOOKS = 0.05
+_PROGRESS = "progress.txt"  # in the folder in which both meet
+
+Report = Callable[[int, int], None]  # files read, of how many
+_progress_file: list[Path] = []  # of the reading that this process carries out
+_reported = [0.0]  # when, by the monotonic clock
+
+_TIMES_AS_LONG = 10  # by the clock: others may be at work, too
 _MEMORY, _MEMORY_TIMES = 2**29, 8  # bytes, and how often the size of the text
 _SECONDS, _BYTES_A_SECOND = 10.0, 5_000_000  # a tenth of the pace at which rows are read
 _SECONDS_A_FILE = 0.02  # after the first
@@ -92,7 +115,7 @@ class Limits:
             return
         import resource
 
-        signal.alarm(self.seconds * TIMES_AS_LONG + 1)
+        signal.alarm(self.seconds * _TIMES_AS_LONG + 1)
         spent = ceil(time.process_time())
         resource.setrlimit(resource.RLIMIT_CPU, (spent + self.seconds + 1, spent + self.seconds + 2))
         if sys.platform == "linux":  # elsewhere the system does not hold to it, and whoever watches does
@@ -107,51 +130,12 @@ def _memory_to_use() -> int:
     return int(_SHARE_OF_FREE_MEMORY * psutil.virtual_memory().available)
 
 
-SECONDS_BETWEEN_LOOKS = 0.05
-_PROGRESS = "progress.txt"  # in the folder in which both meet
-
-Report = Callable[[int, int], None]  # files read, of how many
-_progress_file: list[Path] = []  # of the reading that this process carries out
-_reported = [0.0]  # when, by the monotonic clock
-
-
-def report_into(folder: Path) -> None:
-    """Let this process tell in a folder what it has read."""
-    _progress_file[:] = [folder / _PROGRESS]
-
-
 def report_files_read(read: int, total: int) -> None:
     """Tell the process that waits for this one how many files are read; nothing if no process waits."""
-    if _progress_file and (read == total or time.monotonic() - _reported[0] >= SECONDS_BETWEEN_LOOKS):
+    if _progress_file and (read == total or time.monotonic() - _reported[0] >= _SECONDS_BETWEEN_LOOKS):
         _reported[0] = time.monotonic()
         with suppress(OSError):
             _progress_file[0].write_text(f"{read} {total}", encoding="ascii")
-
-
-def report_from(folder: Path, report: Report) -> None:
-    """Report what the reading process has written, unless it is writing right now."""
-    with suppress(OSError, ValueError):
-        read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
-        report(read, total)
-
-
-logger = logging.getLogger(__name__)
-
-_WORKS = {
-    "questions": "mrc_workbench.data.questions.read",
-    "pairs": "mrc_workbench.data.pairs.reading",
-}  # each has a `WORK`
-_PROBLEM, _PROBLEMS = TypeAdapter(Problem), TypeAdapter(list[Problem])
-_FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
-_POLITE = 10  # pages are drawn first
-_FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
-_LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
-_COMMAND = (sys.executable, "-m", "mrc_workbench.data.apart")
-
-_asking = threading.Lock()
-_server: list["subprocess.Popen[str]"] = []
-
-R = TypeVar("R")
 
 
 class File(NamedTuple):
@@ -195,24 +179,24 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
     Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
     disk is full.
     """
-    limits, place = Limits.of(*(file.content for file in files)), _parent_folder()
-    remove_leftovers_of(_FOLDER, place)
+    limits, parent = Limits.of(*(file.content for file in files)), _parent_folder()
+    remove_leftovers_of(_FOLDER, parent)
     # what is mapped stays until it is not needed
-    with limits.held_free(), temporary_folder(_FOLDER, place) as folder:
-        asked = []
+    with limits.held_free(), temporary_folder(_FOLDER, parent) as folder:
+        listed = []
         for number, (content, name) in enumerate(files):
             path = folder / f"content {number}"
             if isinstance(content.source, Path):
                 path = content.source.absolute()
             else:
                 path.write_bytes(content.whole)
-            asked.append({"path": str(path), "name": name, "encoding": content.named_encoding})
-        request = {"work": work.name, "files": asked, "options": dict(options), "limits": asdict(limits)}
+            listed.append({"path": str(path), "name": name, "encoding": content.named_encoding})
+        request = {"work": work.name, "files": listed, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
         if pid is not None:
             try:
-                _watch(pid, limits, partial(report_from, folder, report) if report else None)
+                _watch(pid, limits, folder, report)
             except DataError as error:
                 raise UnusableFileError(error, Proposal(work.columns())) from error
         return _outcome(folder, work, limits)
@@ -220,32 +204,39 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
 
 def _parent_folder() -> Path:
     """Return the workspace, or the system's temporary folder, which may be memory, if the workspace is read-only."""
-    place = workspace()
+    folder = workspace()
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         return Path(gettempdir())
-    return place if os.access(place, os.W_OK) else Path(gettempdir())
+    return folder if os.access(folder, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits, report_progress: Callable[[], None] | None = None) -> None:
-    """Wait until the process has ended, and end it where it takes too much."""
-    end = time.monotonic() + limits.seconds * TIMES_AS_LONG
+def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> None:
+    """Wait until the process has ended, report its progress, and end it where it takes too much."""
+    end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
         while True:
             with suppress(psutil.TimeoutExpired):
-                process.wait(SECONDS_BETWEEN_LOOKS)
+                process.wait(_SECONDS_BETWEEN_LOOKS)
                 return
-            if report_progress is not None:
-                report_progress()
+            if report is not None:
+                with suppress(OSError, ValueError):  # it has reported nothing yet, or is writing right now
+                    read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
+                    report(read, total)
             if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
-                _end(process, limits.exceeded(ProblemCode.NEEDS_TIME))
-            if process.memory_info().rss - at_first > limits.memory:
-                _end(process, limits.exceeded(ProblemCode.NEEDS_MEMORY))
+                code = ProblemCode.NEEDS_TIME
+            elif process.memory_info().rss - at_first > limits.memory:
+                code = ProblemCode.NEEDS_MEMORY
+            else:
+                continue
+            process.kill()
+            process.wait()
+            raise limits.exceeded(code)
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
 
@@ -255,32 +246,21 @@ def _seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _end(process: psutil.Process, why: DataError) -> NoReturn:
-    process.kill()
-    process.wait()
-    raise why
-
-
 def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
     """Return what was read; raises `UnusableFileError`, and `OSError` where the disk was full."""
-    failure, found = read_json(folder / "failure.json"), read_json(folder / "reading.json")
+    failure = read_json(folder / "failure.json")
     if "errno" in failure:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
     if failure:
-        error = DataError(_PROBLEM.validate_python(failure["problem"]), _PROBLEMS.validate_python(failure["others"]))
-        proposal = Proposal(
-            work.columns(**failure["columns"]),
-            tuple(failure["available"]),
-            tuple(failure["first_rows"]),
-            tuple(work.columns(**columns) for columns in failure["candidates"]),
-            tuple(EncodingCandidate(*candidate) for candidate in failure["encodings"]),
-        )
-        raise UnusableFileError(error, proposal)
-    if not found:
+        problem, *others = TypeAdapter(list[Problem]).validate_python(failure["problems"])
+        proposal = TypeAdapter(Proposal[work.columns]).validate_python(failure["proposal"])  # type: ignore[name-defined]
+        raise UnusableFileError(DataError(problem, others), proposal)
+    reading = read_json(folder / "reading.json")
+    if not reading:
         with suppress(OSError):
             logger.error("reading ended: %s", (folder / "log.txt").read_text(encoding="utf-8", errors="replace"))
         raise UnusableFileError(limits.exceeded(ProblemCode.READING_DIED), Proposal(work.columns()))
-    return work.open(folder, found)
+    return work.open(folder, reading)
 
 
 def make_ready() -> None:
@@ -293,10 +273,7 @@ def make_ready() -> None:
 
 
 def started(folder: Path) -> int | None:
-    """Start a process that carries out what a folder asks; its number, None where all is done already.
-
-    Raises `OSError` where there can be none.
-    """
+    """Start a process that carries out what a folder asks; its number, None where all is done. Raises `OSError`."""
     if not _FORKS:
         return fresh(folder)
     return forked(folder) if threading.active_count() == 1 else served(folder)
@@ -305,10 +282,11 @@ def started(folder: Path) -> int | None:
 def fresh(folder: Path) -> int:
     """Carry it out in a process that reads the libraries anew."""
     with (folder / "log.txt").open("wb") as log:
-        command = [*_COMMAND, str(folder)]
-        return subprocess.Popen(  # noqa: S603 - a list of our own words
-            command, cwd=IMPORT_ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        ).pid
+        return _popen(str(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid
+
+
+def _popen(word: str, **options: Any) -> "subprocess.Popen[str]":
+    return subprocess.Popen([*_COMMAND, word], cwd=IMPORT_ROOT, text=True, **options)  # noqa: S603 - our own words
 
 
 def forked(folder: Path) -> int:
@@ -332,58 +310,52 @@ def forked(folder: Path) -> int:
 def served(folder: Path) -> int:
     """Let the server carry it out in a copy of itself."""
     with _asking:
-        if not _server:
-            _start_server()
         try:
             return _ask(folder)
         except (OSError, ValueError):  # it is gone
             _server.pop().kill()
-            _start_server()
             return _ask(folder)
 
 
 def _start_server() -> None:
     """Start what copies itself for every file. It ends with this process, which holds its input."""
-    server = subprocess.Popen(  # noqa: S603 - a list of our own words
-        [*_COMMAND, "--serve"],
-        cwd=IMPORT_ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    _server.append(server)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    _server.append(_popen("--serve", env=environment, start_new_session=True, **pipes))
 
 
 def _ask(folder: Path) -> int:
-    server = _server[0]
-    if server.stdin is None or server.stdout is None:
-        raise ValueError("the server of readings has no pipes")
-    server.stdin.write(json.dumps(str(folder)) + "\n")
-    server.stdin.flush()
-    return int(server.stdout.readline())
+    if not _server:
+        _start_server()
+    requests, answers = cast("TextIO", _server[0].stdin), cast("TextIO", _server[0].stdout)
+    requests.write(json.dumps(str(folder)) + "\n")
+    requests.flush()
+    return int(answers.readline())
 
 
 def carry_out(folder: Path) -> None:
     """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
-    asked = read_json(folder / "request.json")
-    report_into(folder)
-    work: Work[Any] = import_module(_WORKS[asked["work"]]).WORK
-    files = [File(Content(Path(one["path"]), one["encoding"]), one["name"]) for one in asked["files"]]
+    request = read_json(folder / "request.json")
+    _progress_file[:] = [folder / _PROGRESS]
+    work: Work[Any] = import_module(_WORKS[request["work"]]).WORK
+    files = [File(Content(Path(file["path"]), file["encoding"]), file["name"]) for file in request["files"]]
     try:
-        reading = _read(work, files, asked["options"])
+        reading = _read(work, files, request["options"])
         write_json(folder / "reading.json", work.leave(folder, reading))
     except UnusableFileError as error:
-        _leave_failure(folder, error)
+        _write_failure(folder, error)
     except MemoryError:
         needed = _limits_of(folder).exceeded(ProblemCode.NEEDS_MEMORY)
-        _leave_failure(folder, UnusableFileError(needed, Proposal(work.columns())))
+        _write_failure(folder, UnusableFileError(needed, Proposal(work.columns())))
     except OSError as error:
-        for path in folder.glob("*s.*"):  # the columns, so that there is place for the reason
+        for path in folder.glob("*s.*"):  # the columns, so that there is room for the reason
             path.unlink()
         write_json(folder / "failure.json", {"errno": error.errno})
+
+
+def _write_failure(folder: Path, error: UnusableFileError) -> None:
+    content = {"problems": [error.problem, *error.others], "proposal": error.proposal}
+    write_json(folder / "failure.json", to_jsonable_python(content))
 
 
 def _limits_of(folder: Path) -> Limits:
@@ -391,30 +363,16 @@ def _limits_of(folder: Path) -> Limits:
 
 
 def _read(work: Work[R], files: Sequence[File], options: Mapping[str, Any]) -> R:
+    proposal = Proposal(work.columns())
     try:
         return work.read(files, options)
     except DataError as error:
-        proposal = Proposal(work.columns())
         with suppress(DataError):
             proposal = work.propose(files)
         raise UnusableFileError(error, proposal) from error
     except OSError as error:
         details = {"path": shown(error.filename or ""), "reason": error.strerror or str(error)}
-        unreadable = DataError.of(ProblemCode.UNREADABLE_FILE, **details)
-        raise UnusableFileError(unreadable, Proposal(work.columns())) from error
-
-
-def _leave_failure(folder: Path, error: UnusableFileError) -> None:
-    content = {
-        "problem": asdict(error.problem),
-        "others": [asdict(problem) for problem in error.others],
-        "columns": asdict(error.proposal.columns),
-        "available": error.proposal.available,
-        "first_rows": error.proposal.first_rows,
-        "candidates": [asdict(columns) for columns in error.proposal.candidates],
-        "encodings": error.proposal.encodings,
-    }
-    write_json(folder / "failure.json", content)
+        raise UnusableFileError(DataError.of(ProblemCode.UNREADABLE_FILE, **details), proposal) from error
 
 
 def _serve() -> None:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,28 +38,25 @@ def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
 def remove_leftovers(place: Path) -> int:
     """Remove what killed processes left in a folder and in all folders in it; return how many leftovers there were."""
     removed = 0
-    folders = [place]
-    while folders:
-        for folder in _folders_in(folders.pop()):
-            if not _NAME.fullmatch(folder.name):
-                folders.append(folder)
-            elif _is_abandoned(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-                removed += 1
+    for parent, names, _ in os.walk(place):
+        leftovers = [Path(parent, name) for name in names if _NAME.fullmatch(name)]
+        names[:] = [name for name in names if not _NAME.fullmatch(name)]
+        removed += sum(map(_remove_if_abandoned, leftovers))
     return removed
 
 
 def remove_leftovers_of(prefix: str, parent: Path) -> None:
     """Remove what killed processes left of one kind of temporary folder, directly in `parent`."""
     for folder in parent.glob(f"{prefix}*"):
-        if folder.is_dir() and _NAME.fullmatch(folder.name) and _is_abandoned(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+        if folder.is_dir() and _NAME.fullmatch(folder.name):
+            _remove_if_abandoned(folder)
 
 
-def _folders_in(folder: Path) -> list[Path]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return []
+def _remove_if_abandoned(folder: Path) -> bool:
+    if folder.is_symlink() or not _is_abandoned(folder):
+        return False
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
 def _hold(folder: Path) -> int | None:

@@ -25,9 +25,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EROFS, errno.EACCES, errno.EPERM)
 PROJECT = Path(__file__).parent.parent  # the folder of `app.py`
-IMPORT_ROOT = next(
-    one for one in (PROJECT, PROJECT.parent) if (one / "mrc_workbench").is_dir()
-)  # holds the import root
+IMPORT_ROOT = PROJECT if (PROJECT / "mrc_workbench").is_dir() else PROJECT.parent  # the folder to import from
 USER = "MRC_USER"  # the variable by which a process of a user's knows whose it is
 _USER = re.compile("[0-9a-f]{32}")
 _acting: ContextVar[str | None] = ContextVar("_acting", default=None)
@@ -53,10 +51,7 @@ def project_version() -> str:
 
 
 def workspace() -> Path:
-    """Return the workspace folder: the user's own, or the shared one where nobody signs in.
-
-    Raises `NobodySignedInError`.
-    """
+    """Return the user's workspace folder, or the shared one where nobody signs in. Raises `NobodySignedInError`."""
     name = user()
     return shared_workspace() / "users" / name if name else shared_workspace()
 
@@ -82,8 +77,8 @@ def user() -> str:
     Raises `NobodySignedInError`, and `ValueError` where `MRC_USER` is no such name: a path never is one.
     """
     name = _acting.get()
-    for told in _told_by:
-        name = told() if name is None else name
+    for ask in _told_by:
+        name = ask() if name is None else name
     name = os.environ.get(USER, "") if name is None else name
     if name and not _USER.fullmatch(name):
         raise ValueError(f"{name[:80]!r} is no user: 32 hexadecimal digits are")
@@ -261,30 +256,23 @@ def are_limited() -> bool:
 
 def used_bytes() -> int:
     """Return what the files of the user's workspace hold, in bytes; one that goes away meanwhile counts no more."""
-    held, folders = 0, [workspace()]
-    while folders:
-        try:
-            entries = list(os.scandir(folders.pop()))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(Path(entry.path))
-            else:
-                with suppress(OSError):
-                    held += entry.stat(follow_symlinks=False).st_size
-    return held
+    used = 0
+    for folder, _, names in os.walk(workspace()):
+        for name in names:
+            with suppress(OSError):
+                used += Path(folder, name).lstat().st_size
+    return used
 
 
 def require_room() -> None:
     """Raise `LimitError` (`megabytes`) where the workspace holds more than it may, what is being written included."""
     if not are_limited():
         return
-    used, limit = used_bytes(), limits().megabytes
-    if used > limit * MEGABYTE:
-        told = {"used": f"{used / MEGABYTE:,.0f}", "limit": f"{limit:,}"}
-        message = f"your workspace would hold {told['used']} MB, and may hold {told['limit']}: remove something first"
-        raise LimitError("megabytes", message, **told)
+    bytes_used, megabytes = used_bytes(), limits().megabytes
+    if bytes_used > megabytes * MEGABYTE:
+        used, limit = f"{bytes_used / MEGABYTE:,.0f}", f"{megabytes:,}"
+        message = f"your workspace would hold {used} MB, and may hold {limit}: remove something first"
+        raise LimitError("megabytes", message, used=used, limit=limit)
 
 
 def require_place(others: int, more: int = 1) -> None:
@@ -297,8 +285,8 @@ def require_place(others: int, more: int = 1) -> None:
 def require_few(what: Literal["passages", "pairs"], count: int) -> None:
     """Raise `LimitError` (`what`) where a set of so many is larger than a user may keep."""
     if are_limited() and count > (limit := getattr(limits(), what)):
-        told = {what: f"{count:,}", "limit": f"{limit:,}"}
-        raise LimitError(what, f"the set has {told[what]} {what}, and may have {told['limit']}", **told)
+        details = {what: f"{count:,}", "limit": f"{limit:,}"}
+        raise LimitError(what, f"the set has {count:,} {what}, and may have {limit:,}", **details)
 
 
 MANIFEST = "manifest.json"
@@ -314,7 +302,9 @@ def replacing_folder(folder: Path, *, last: str) -> Iterator[Path]:
     """
     folder = folder.resolve()
     remove_leftovers_of(_NEW, folder)
-    if folder.is_dir() and (_other_files(folder) or _must_keep_its_place(folder)):
+    is_in_use = folder == Path.cwd() or folder in Path.cwd().parents  # a shell may stand in it
+    is_fixed = is_in_use or folder.is_mount() or not os.access(folder.parent, os.W_OK)
+    if folder.is_dir() and (is_fixed or _other_files(folder)):
         yield from _merged(folder, last)
         return
     with replacing(folder) as new:
@@ -363,17 +353,10 @@ def _files(folder: Path) -> list[str]:
 def _remove(folder: Path, name: str) -> None:
     """Remove a file, and the folders that are empty without it."""
     path = folder / name
-    if any(parent.is_symlink() for parent in path.parents if parent.is_relative_to(folder) and parent != folder):
+    parents = [parent for parent in path.parents if parent.is_relative_to(folder) and parent != folder]
+    if any(parent.is_symlink() for parent in parents):
         return
     path.unlink(missing_ok=True)
     with suppress(OSError):
-        for parent in path.parents:
-            if parent == folder:
-                return
+        for parent in parents:
             parent.rmdir()
-
-
-def _must_keep_its_place(folder: Path) -> bool:
-    """Whether the folder cannot be renamed: a shell may stand in it, or its parent is another disk or read-only."""
-    stands_in_it = folder == Path.cwd() or folder in Path.cwd().parents
-    return stands_in_it or folder.is_mount() or not os.access(folder.parent, os.W_OK)

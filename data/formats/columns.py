@@ -175,23 +175,21 @@ def roles_by_name(
     """
     roles = dict(given)
     for find, candidates in steps:
-        for role, wanted in known.items():
+        for role, role_names in known.items():
             if role not in roles:
                 left = [name for name in candidates if name not in roles.values() and fits(role, name, find)]
-                name = find(role, wanted, left)
-                roles |= {} if name is None else {role: name}
+                if (name := find(role, role_names, left)) is not None:
+                    roles[role] = name
     return roles
 
 
 def last_name(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
     """Return a known name, whole or behind its last dot."""
-    if found := known_name(role, wanted, names):
-        return found
     by_last: dict[str, str] = {}
     for name in names:
         by_last.setdefault(name.rpartition(".")[2], name)
-    found = known_name(role, wanted, list(by_last))
-    return None if found is None else by_last[found]
+    last = known_name(role, wanted, list(by_last))
+    return known_name(role, wanted, names) or (by_last[last] if last is not None else None)
 
 
 def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | None:
@@ -199,16 +197,16 @@ def has_word(role: str, wanted: Sequence[str], names: Sequence[str]) -> str | No
     if role not in ("title", "answers", "question", "context"):
         return None
     known = {word for word in wanted if len(word) > 1} - {"sentence"}  # sentence1 and sentence2 are pairs
-    korean = {word for word in known if "가" <= word <= "힣"}
-    found = []
+    korean = tuple(word for word in known if "가" <= word <= "힣")
+    matches = []
     for name in names:
         words = set(re.findall(r"[a-z]+|[가-힣]+", re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()))
         # 정답 문서번호: the passage of the answer
         is_other = role == "answers" and any(word.startswith(_PASSAGE_WORDS) for word in words)
-        last = {word for word in korean if name.endswith(word)}  # Korean writes compounds as one word
-        if (words & known or last) and not words & _NOT_A_TEXT and not is_other:
-            found.append(name)
-    return found[0] if len(found) == 1 else None
+        is_known = words & known or name.endswith(korean)  # Korean writes compounds as one word
+        if is_known and not words & _NOT_A_TEXT and not is_other:
+            matches.append(name)
+    return matches[0] if len(matches) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -282,7 +280,8 @@ def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool
     """
     if not records:
         return 0
-    widths = Counter(_width(record) for record in records)
+    filled_places = ([place for place, cell in enumerate(record, start=1) if not is_blank(cell)] for record in records)
+    widths = Counter(max(places, default=0) for places in filled_places)
     width = max(widths, key=lambda count: (widths[count], count))
     filled = [_filled(record) for record in records]
     known = [sum(map(knows, cells)) for cells in filled[: _MOST_TITLES + 1]]
@@ -303,11 +302,6 @@ def _filled(record: Sequence[object]) -> list[str]:
     return [as_text(cell) for cell in record if not is_collection(cell) and not is_blank(cell)]
 
 
-def _width(record: Sequence[object]) -> int:
-    """Return the number of cells up to the last that is not blank."""
-    return max((place for place, cell in enumerate(record, start=1) if not is_blank(cell)), default=0)
-
-
 def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
     """Return the notice of the lines above a header, none if there are none."""
     if not titles:
@@ -322,27 +316,21 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
     They are the last rows, of which only the first cell is filled while all others have more, and which begin as a
     note does or stand below a blank row.
     """
-    held, before = list[RawRow](), None
+    notes = list[RawRow]()
+    before = None
     may_be_notes = len(names) > 1
     last = names[-1] if names else ""
     for row in _checked(rows, names):
-        if not may_be_notes or row.cells.get(last) or not _is_alone(row):
-            if not held:
-                yield row
-                before = row
-                continue
-            yield from held
-            held = []
-            yield row
-        elif before is not None and len(held) < _MOST_NOTES and (held or _begins_note(row, before)):
-            held.append(row)
-        else:  # rows of one cell are usual here
-            may_be_notes = False
-            yield from held
-            held = []
+        is_alone = may_be_notes and not row.cells.get(last) and _is_first_cell_alone(row)
+        if is_alone and before is not None and len(notes) < _MOST_NOTES and (notes or _begins_note(row, before)):
+            notes.append(row)
+        else:
+            may_be_notes = may_be_notes and not is_alone  # else rows of one cell are usual here
+            yield from notes
+            notes.clear()
             yield row
         before = row
-    for row in held:
+    for row in notes:
         yield row._replace(problem=Problem.of(ProblemCode.NOTE_ROW, row.number))
 
 
@@ -353,19 +341,13 @@ def _checked(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
     """
     for number, row in enumerate(rows):
         is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
-        if is_header or (number == 0 and len(names) > 1 and _names_columns(row)):
-            yield row._replace(problem=Problem.of(ProblemCode.REPEATED_HEADER, row.number))
-        else:
-            yield row
+        if number == 0 and len(names) > 1:
+            cells = [as_text(cell)[:_LONGEST_NAME] for cell in row.cells.values() if not is_collection(cell)]
+            is_header = is_header or (len(cells) > 1 and all(map(is_known, cells)))
+        yield row._replace(problem=Problem.of(ProblemCode.REPEATED_HEADER, row.number)) if is_header else row
 
 
-def _names_columns(row: RawRow) -> bool:
-    cells = [as_text(cell)[:_LONGEST_NAME] for cell in row.cells.values() if not is_collection(cell)]
-    return len(cells) > 1 and all(map(is_known, cells))
-
-
-def _is_alone(row: RawRow) -> bool:
-    """Whether only the first cell is filled."""
+def _is_first_cell_alone(row: RawRow) -> bool:
     cells = iter(row.cells.values())
     return not is_blank(next(cells, None)) and all(map(is_blank, cells))
 

@@ -8,6 +8,7 @@ different texts are about as likely, the file is refused with a line decoded eac
 import codecs
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -24,32 +25,19 @@ if TYPE_CHECKING:
 
 # by the name that people know: Python's codec
 _CODECS = {
-    "UTF-8": "utf-8-sig",
-    "UTF-16": "utf-16",
-    "UTF-32": "utf-32",
-    "CP949": "cp949",
-    "Johab": "johab",
-    "Shift-JIS": "cp932",
-    "EUC-JP": "euc_jp",
-    "ISO-2022-JP": "iso2022_jp_ext",
-    "GB18030": "gb18030",
-    "Big5": "cp950",
-    "Windows-1252": "cp1252",
-    "MacRoman": "mac_roman",
-    "Windows-1250": "cp1250",
-    "Windows-1251": "cp1251",
-    "KOI8-R": "koi8_r",
-}
+    "UTF-8": "utf-8-sig", "UTF-16": "utf-16", "UTF-32": "utf-32",
+    "CP949": "cp949", "Johab": "johab",
+    "Shift-JIS": "cp932", "EUC-JP": "euc_jp", "ISO-2022-JP": "iso2022_jp_ext",
+    "GB18030": "gb18030", "Big5": "cp950",
+    "Windows-1252": "cp1252", "MacRoman": "mac_roman", "Windows-1250": "cp1250",
+    "Windows-1251": "cp1251", "KOI8-R": "koi8_r",
+}  # fmt: skip
 ENCODINGS = tuple(_CODECS)
 _NAMES = {codec: name for name, codec in _CODECS.items()}
 _PREFERRED = ("cp949", "cp1252")  # on a tie, which is reported
-ENCODING_PROBLEMS = frozenset(
-    {
-        ProblemCode.UNKNOWN_ENCODING,
-        ProblemCode.DOUBTFUL_ENCODING,
-        ProblemCode.WRONG_ENCODING,
-        ProblemCode.UNKNOWN_ENCODING_NAME,
-    }
+ENCODING_PROBLEMS = (
+    *(ProblemCode.UNKNOWN_ENCODING, ProblemCode.DOUBTFUL_ENCODING),
+    *(ProblemCode.WRONG_ENCODING, ProblemCode.UNKNOWN_ENCODING_NAME),
 )
 _FLAG = "--encoding NAME"  # of the command line
 _SAMPLE_BYTES = 8_192
@@ -178,7 +166,7 @@ def _is_utf8(content: Bytes) -> bool:
         for part in content.parts():
             block = rest + part
             whole = max(len(block) - _LONGEST_CHARACTER, 0)
-            while whole < len(block) and _is_inside_character(block[whole]):
+            while whole < len(block) and block[whole] & 0b1100_0000 == 0b1000_0000:  # inside a character
                 whole += 1
             _require_utf8(block[:whole])
             rest = block[whole:]
@@ -186,10 +174,6 @@ def _is_utf8(content: Bytes) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _is_inside_character(byte: int) -> bool:
-    return byte & 0b1100_0000 == 0b1000_0000
 
 
 def _require_utf8(block: bytes) -> None:
@@ -231,11 +215,9 @@ def _wide_without_mark(content: bytes) -> str | None:
 
 def _rated(content: Bytes) -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
-    from mrc_workbench.data.formats.encoding_ratings import rate_encodings  # only text that is not Unicode needs it
-
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
-    ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
+    ratings = _ratings(content)
     best = next((rating for rating in ratings if _first_invalid(content, rating.codec) is None), None)
     if best is None or best.doubt > _MOST_DOUBTFUL:
         byte, line = _place(content.whole, _first_invalid(content, "utf-8") or 0)
@@ -254,6 +236,12 @@ def _rated(content: Bytes) -> Encoding:
     return _guessed(chosen, likely)
 
 
+def _ratings(content: Bytes) -> "list[Rating]":
+    from mrc_workbench.data.formats.encoding_ratings import rate_encodings  # only text that is not Unicode needs it
+
+    return rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
+
+
 def _codec_of_header(content: Bytes) -> str | None:
     """Return the only East Asian codec in which the first line has a known name of a column, such as 질문 or 本文."""
     header = content.start.lstrip()[:300].partition(b"\n")[0]
@@ -265,8 +253,8 @@ def _codec_of_header(content: Bytes) -> str | None:
 
 def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:
     """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
-    told = _examples([rating for rating in likely if rating is not chosen], likely)
-    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=told, flags=_FLAG)
+    others = _examples([rating for rating in likely if rating is not chosen], likely)
+    problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=others, flags=_FLAG)
     return Encoding(chosen.codec, _NAMES[chosen.codec], problems=(problem,))
 
 
@@ -289,9 +277,9 @@ def _sample(start: bytes) -> bytes:
 
 def _examples(ratings: "Sequence[Rating]", compared: "Sequence[Rating]") -> str:
     """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
-    place = _telling_line([rating.text for rating in compared])
-    told = ((_NAMES[rating.codec], rating.text.split("\n")[place].strip()) for rating in ratings[:_MOST_EXAMPLES])
-    return "; ".join(f"{name}: {shown(line, _LONGEST_SHOWN)}" for name, line in told)
+    position = _telling_line([rating.text for rating in compared])
+    lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MOST_EXAMPLES])
+    return "; ".join(f"{name}: {shown(line, _LONGEST_SHOWN)}" for name, line in lines)
 
 
 def _telling_line(texts: Sequence[str]) -> int:
@@ -305,40 +293,27 @@ def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
 
     If none can, because some bytes are broken, these are all encodings.
     """
-    from mrc_workbench.data.formats.encoding_ratings import rate_encodings
-
-    ratings = rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
     texts: dict[str, str] = {}  # by codec
-    for rating in ratings:
+    for rating in _ratings(content):
         if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:
             texts[rating.codec] = rating.text
-    texts = texts or _mended_texts(content)
-    place = _telling_line([*texts.values()])
-    lines = {codec: text.split("\n")[place].strip() for codec, text in texts.items()}
+    if not texts:
+        sample = _sample(content.start)
+        mended = {codec: sample.decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
+        texts = dict(sorted(mended.items(), key=lambda item: item[1].count(REPLACEMENT)))  # the least broken first
+    position = _telling_line([*texts.values()])
+    lines = {codec: text.split("\n")[position].strip() for codec, text in texts.items()}
     return tuple(EncodingCandidate(_NAMES[codec], shown(line, _LONGEST_SAMPLE)) for codec, line in lines.items())
-
-
-def _mended_texts(content: Bytes) -> dict[str, str]:
-    """Return what each encoding makes of a sample that none can decode as a whole, the least broken first."""
-    texts = {codec: _sample(content.start).decode(codec, "replace") for codec in _NAMES if not codec.startswith("utf")}
-    return dict(sorted(texts.items(), key=lambda item: item[1].count(REPLACEMENT)))
 
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
     from mrc_workbench.data.formats.encoding_ratings import rate_encodings
 
-    for codec in ("utf-8", *(rating.codec for rating in _likely(rate_encodings(names, b"")))):
-        try:
+    likely = [rating for rating in rate_encodings(names, b"") if rating.doubt <= _MOST_DOUBTFUL]
+    near = [rating.codec for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
+    for codec in ("utf-8", *sorted(near, key=lambda codec: codec != _PREFERRED[0])):
+        with suppress(UnicodeDecodeError):
             names.decode(codec)
-        except UnicodeDecodeError:
-            continue
-        return codec
+            return codec
     return None
-
-
-def _likely(ratings: "Sequence[Rating]") -> "Sequence[Rating]":
-    """Return the likely ratings; a preferred one that is about as likely as the best comes first."""
-    likely = [rating for rating in ratings if rating.doubt <= _MOST_DOUBTFUL]
-    near = [rating for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
-    return sorted(near, key=lambda rating: rating.codec != _PREFERRED[0])

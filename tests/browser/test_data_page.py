@@ -11,7 +11,7 @@ from mrc_workbench.data.files import temporary_folder
 from mrc_workbench.data.questions.read import read
 from tests.browser.conftest import running_app
 from tests.browser.driving import settled
-from tests.data.formats.test_documents import DOCX, HWPX, PDF
+from tests.data.formats.test_refusals import DOCX, HWPX, PDF
 from tests.data.formats.written_documents import pdf
 from tests.programs import free_port
 

@@ -16,7 +16,7 @@ from mrc_workbench.data.pairs.store import stored as stored_pairs
 from mrc_workbench.data.store import find, load, stored
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.cli import main
-from tests.data.formats.test_documents import DOCX, PDF
+from tests.data.formats.test_refusals import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 
 TEXT = (

@@ -15,7 +15,7 @@ from mrc_workbench.data.store import load, stored
 from mrc_workbench.workbench.views.data.preview import preview_of, preview_with
 from mrc_workbench.workbench.views.data.ways import sample_csv
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
-from tests.data.formats.test_documents import DOCX, PDF
+from tests.data.formats.test_refusals import DOCX, PDF
 from tests.data.layouts.written import beir
 from tests.workbench.views.data.test_page import LABELS, OTHER, counts, drop, statuses, upload
 from tests.workbench.views.driving import data_page, keys, opened, press, run, texts
