@@ -3,7 +3,8 @@
 Arrow is how `datasets` saves a table; it notes features of the columns, such as the names of classes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mrc_workbench.data.problems import ProblemCode
 MAX_ROWS = 10_000_000
 MAX_VALUES = 200_000_000
 MAX_UNPACKED_BYTES_OF_COLUMNS = 2**31
-BATCH_ROWS = 4_096
+_BATCH_ROWS = 4_096
 _MEDIA = ("Image", "Audio", "Video", "Pdf", "Nifti")  # features of `datasets` that are no text
 _NO_CLASS = -1
 
@@ -39,11 +40,12 @@ def parquet_table(content: Content) -> Table:
         # texts are measured before unpacking: by its dictionary a small file can hold a long text a million times
         paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
         size = 0
-        for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=BATCH_ROWS):
+        for batch in pq.ParquetFile(content.open(), read_dictionary=paths).iter_batches(batch_size=_BATCH_ROWS):
             size += sum(map(unpacked_bytes, batch.columns))
             check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
         names = column_names(file.schema_arrow.names)
-    return Table(names, _parquet_rows(file, names))
+    opened = (file.schema_arrow, file.iter_batches(batch_size=_BATCH_ROWS))
+    return Table(names, _rows(ProblemCode.BROKEN_PARQUET, lambda: opened, names))
 
 
 def unpacked_bytes(array: Any) -> int:
@@ -58,23 +60,22 @@ def unpacked_bytes(array: Any) -> int:
     return int(array.nbytes)
 
 
-def _parquet_rows(file: Any, names: tuple[str, ...]) -> Iterator[RawRow]:
-    with broken_told(ProblemCode.BROKEN_PARQUET, first_line=True):
-        yield from batch_rows(file.iter_batches(batch_size=BATCH_ROWS), names, file.schema_arrow)
+def _rows(
+    broken: ProblemCode, opened: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
+) -> Iterator[RawRow]:
+    """Yield the rows of what is `opened`, a schema and its record batches.
 
-
-def batch_rows(batches: Iterable[Any], names: tuple[str, ...], schema: Any) -> Iterator[RawRow]:
-    """Yield the rows of record batches. Class numbers become the names that `datasets` notes in the schema.
-
-    Cells of images and sound are empty.
+    Class numbers become the names that `datasets` notes in the schema. Cells of images and sound are empty.
     """
-    features = _features(schema)
-    noted = [features.get(name) for name in schema.names]
-    number = count(1)
-    for batch in batches:
-        columns = _BatchColumns(zip(names, zip(batch.columns, noted, strict=True), strict=True))
-        for place in range(batch.num_rows):
-            yield RawRow(next(number), _BatchRow(columns, place))
+    with broken_told(broken, first_line=True):
+        schema, batches = opened()
+        features = _features(schema)
+        noted = [features.get(name) for name in schema.names]
+        number = count(1)
+        for batch in batches:
+            columns = _BatchColumns(zip(names, zip(batch.columns, noted, strict=True), strict=True))
+            for position in range(batch.num_rows):
+                yield RawRow(next(number), _BatchRow(columns, position))
 
 
 def _features(schema: Any) -> Mapping[str, Any]:
@@ -84,14 +85,6 @@ def _features(schema: Any) -> Mapping[str, Any]:
     except (ValueError, LookupError, TypeError, RecursionError):
         return {}
     return features if isinstance(features, dict) else {}
-
-
-def _with_class_names(values: list[Any], feature: Any) -> list[Any]:
-    """Return values with the names of classes instead of their numbers, also within lists; -1 is no class."""
-    names = _class_names(feature)
-    if names is None:
-        return values
-    return [_class_name(value, names) for value in values]
 
 
 def _class_names(feature: Any) -> Sequence[Any] | None:
@@ -105,9 +98,10 @@ def _class_names(feature: Any) -> Sequence[Any] | None:
     return names if feature.get("_type") == "ClassLabel" and isinstance(names, list) else None
 
 
-def _class_name(value: Any, names: Sequence[Any]) -> Any:
+def _with_class_names(value: Any, names: Sequence[Any]) -> Any:
+    """Return a value with the names of classes instead of their numbers, also within lists; -1 is no class."""
     if isinstance(value, list):
-        return [_class_name(item, names) for item in value]
+        return [_with_class_names(item, names) for item in value]
     if not isinstance(value, int) or isinstance(value, bool):
         return value
     if value == _NO_CLASS:
@@ -124,8 +118,10 @@ class _BatchColumns(dict[str, list[Any]]):
 
     def __missing__(self, name: str) -> list[Any]:
         array, feature = self.arrays[name]
+        class_names = _class_names(feature)
         is_media = isinstance(feature, dict) and feature.get("_type") in _MEDIA
-        self[name] = [None] * len(array) if is_media else _with_class_names(_values(array), feature)
+        values = [None] * len(array) if is_media else _values(array)
+        self[name] = values if class_names is None else _with_class_names(values, class_names)
         return self[name]
 
 
@@ -192,7 +188,7 @@ def arrow_table(content: Content) -> Table:
         schema, _ = _opened(content)
         _require_names(schema)
         names = column_names(schema.names)
-    return Table(names, _arrow_rows(content, names))
+    return Table(names, _rows(ProblemCode.BROKEN_ARROW, partial(_opened, content), names))
 
 
 def _require_names(fields: Iterable[Any]) -> None:
@@ -200,12 +196,6 @@ def _require_names(fields: Iterable[Any]) -> None:
     for field in fields:
         _ = field.name
         _require_names(field.type.field(place) for place in range(field.type.num_fields))
-
-
-def _arrow_rows(content: Content, names: tuple[str, ...]) -> Iterator[RawRow]:
-    with broken_told(ProblemCode.BROKEN_ARROW, first_line=True):
-        schema, batches = _opened(content)
-        yield from batch_rows(_checked(batches), names, schema)
 
 
 def _checked(batches: Iterator[Any]) -> Iterator[Any]:
@@ -217,8 +207,8 @@ def _checked(batches: Iterator[Any]) -> Iterator[Any]:
         check_size(rows, "rows", MAX_ROWS)
         size += sum(map(unpacked_bytes, whole.columns))
         check_size(size, "unpacked bytes", MAX_UNPACKED_BYTES_OF_COLUMNS)
-        for first in range(0, whole.num_rows, BATCH_ROWS):
-            yield whole.slice(first, BATCH_ROWS)
+        for first in range(0, whole.num_rows, _BATCH_ROWS):
+            yield whole.slice(first, _BATCH_ROWS)
 
 
 def _opened(content: Content) -> tuple[Any, Iterator[Any]]:
@@ -227,6 +217,6 @@ def _opened(content: Content) -> tuple[Any, Iterator[Any]]:
     reader = pa.memory_map(str(source)) if isinstance(source, Path) else pa.BufferReader(source)
     if content.start.startswith(_FILE_MARK):
         file = pa.ipc.open_file(reader)
-        return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+        return file.schema, _checked(file.get_batch(number) for number in range(file.num_record_batches))
     stream = pa.ipc.open_stream(reader)
-    return stream.schema, iter(stream)
+    return stream.schema, _checked(iter(stream))

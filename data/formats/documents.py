@@ -5,8 +5,8 @@ files through `dochan`, and those of PDFs through PDFium."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -35,8 +35,7 @@ _BLOCKS = {
 
 def text_blocks(text: str) -> Iterator[Block]:
     """Yield the paragraphs between blank lines."""
-    for paragraph in _BLANK_LINES.split(_with_line_feeds(text)):
-        yield Block(paragraph)
+    return map(Block, _BLANK_LINES.split(_with_line_feeds(text)))
 
 
 def markdown_blocks(text: str) -> Iterator[Block]:
@@ -47,8 +46,7 @@ def markdown_blocks(text: str) -> Iterator[Block]:
             yield Block(title[1].strip("\"' "), level=1)
         text = text[front.end() :]
     level = 0
-    cells: list[str] = []
-    is_in_row = False
+    cells: list[str] | None = None  # of the row of a table that is being read
     for token in _markdown_parser().parse(text):
         match token.type:
             case "heading_open":
@@ -57,11 +55,10 @@ def markdown_blocks(text: str) -> Iterator[Block]:
                 level = 0
             case "tr_open":
                 cells = []
-                is_in_row = True
             case "tr_close":
-                is_in_row = False
-                yield Block("\t".join(cells))
-            case "inline" if is_in_row:
+                yield Block("\t".join(cells or []))
+                cells = None
+            case "inline" if cells is not None:
                 cells.append(_plain(token))
             case "inline":
                 yield Block(_plain(token), level)
@@ -135,22 +132,19 @@ def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
             node = node.next
             continue
         yield True, node
-        if node.tag == "-text" or node.child is None:
-            if node.tag != "-text":
-                yield False, node
-            node = node.next
+        if node.tag != "-text" and node.child is not None:
+            path.append(node)
+            node = node.child
             continue
-        path.append(node)
-        node = node.child
+        if node.tag != "-text":
+            yield False, node
+        node = node.next
 
 
 def _tidy(parts: list[str]) -> str:
     """Return the lines of an element, with the cells of a table's row between tabs."""
-    lines = []
-    for line in "".join(parts).split("\n"):
-        cells = (" ".join(cell.split()) for cell in line.split("\t"))
-        lines.append("\t".join(cells).strip())
-    return "\n".join(lines)
+    rows = ((" ".join(cell.split()) for cell in line.split("\t")) for line in "".join(parts).split("\n"))
+    return "\n".join("\t".join(cells).strip() for cells in rows)
 
 
 def _with_line_feeds(text: str) -> str:
@@ -239,27 +233,25 @@ def pdf_blocks(content: Content) -> Iterator[Block]:
 
 DOCUMENT_COLUMNS = ("id", "title", "text")
 MOST_CHARACTERS_OF_A_DOCUMENT = 50_000_000
-SECTION_MARK = "#"
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w\-]+)""", re.IGNORECASE)
 
 
 def document_table(content: Content, format_: Format, file_id: str) -> Table:
     """Return the passages of a document, read as they are asked for.
 
-    The id of a passage is `file_id`, with `#` and the name of the section if there are several.
-
-    Reading the rows raises `DataError` if the document is broken, has a password, or contains no text.
+    The id of a passage is `file_id`, with `#` and the name of the section if there are several. Reading the rows raises
+    `DataError` if the document is broken, has a password, or contains no text.
     """
     return Table(DOCUMENT_COLUMNS, _rows(content, format_, unicodedata.normalize("NFC", file_id)))
 
 
-def file_of_passage(passage_id: str) -> str:
-    """Return the id of the document that a passage belongs to."""
-    return passage_id.partition(SECTION_MARK)[0]
-
-
 def _rows(content: Content, format_: Format, file_id: str) -> Iterator[RawRow]:
-    blocks = list(_checked(_READERS[format_](content)))
+    blocks = []
+    size = 0
+    for block in _READERS[format_](content):
+        size += len(block.text)
+        check_size(size, "characters", MOST_CHARACTERS_OF_A_DOCUMENT)
+        blocks.append(block)
     title, sections = split_document(blocks)
     empty_pages = sum(1 for block in blocks if block.page and not block.text.strip())
     if not sections:
@@ -268,16 +260,8 @@ def _rows(content: Content, format_: Format, file_id: str) -> Iterator[RawRow]:
         yield RawRow(0, {}, Problem.of(ProblemCode.PAGES_WITHOUT_TEXT, pages=empty_pages))
     title = title or unicodedata.normalize("NFC", PurePosixPath(file_id).stem)
     for number, section in enumerate(sections, start=1):
-        id_ = f"{file_id}{SECTION_MARK}{section.anchor}" if section.anchor else file_id
+        id_ = f"{file_id}#{section.anchor}" if section.anchor else file_id
         yield RawRow(number, {"id": id_, "title": title, "text": section.text})
-
-
-def _checked(blocks: Iterable[Block]) -> Iterator[Block]:
-    size = 0
-    for block in blocks:
-        size += len(block.text)
-        check_size(size, "characters", MOST_CHARACTERS_OF_A_DOCUMENT)
-        yield block
 
 
 def _text(content: Content) -> str:
@@ -290,13 +274,9 @@ def _page_text(content: Content) -> str:
     try:
         return _text(content)
     except DataError:
-        named = _CHARSET.search(content.mark)
-        if named is None:
-            raise
-        try:
-            return content.whole.decode(named[1].decode("ascii"))
-        except (LookupError, UnicodeDecodeError):
-            pass
+        if named := _CHARSET.search(content.mark):
+            with suppress(LookupError, UnicodeDecodeError):
+                return content.whole.decode(named[1].decode("ascii"))
         raise
 
 

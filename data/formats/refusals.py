@@ -20,43 +20,36 @@ ZIP = b"PK\x03\x04"
 _PDF, _RTF, _OLD_HANGUL = b"%PDF-", b"{\\rtf", b"HWP Document File"
 _PDF_WITHIN = 1024  # bytes before the mark that readers of PDF allow
 _DIRECTORY_BYTES = 1 << 16  # of an OLE file's directory, which names its streams
-_BY_ENTRY = (  # of a zip archive, by the name of an entry
-    ("word/document.xml", ProblemCode.WORD_DOCUMENT),
-    ("ppt/presentation.xml", ProblemCode.PRESENTATION),
-    ("Contents/content.hpf", ProblemCode.HANGUL_DOCUMENT),
-)
-_BY_MIME_TYPE = (  # of a zip archive whose first entry is `mimetype`
-    (b"application/hwp+zip", ProblemCode.HANGUL_DOCUMENT),
-    (b"application/vnd.oasis.opendocument.text", ProblemCode.UNREAD_DOCUMENT),
-    (b"application/vnd.oasis.opendocument.presentation", ProblemCode.UNREAD_DOCUMENT),
-)
-_BY_STREAM = (  # of an OLE file
-    ("WordDocument", ProblemCode.WORD_DOCUMENT),
-    ("PowerPoint Document", ProblemCode.PRESENTATION),
-    ("HwpSummaryInformation", ProblemCode.HANGUL_DOCUMENT),
-)
+_BY_ENTRY = {  # of a zip archive, by the name of an entry
+    "word/document.xml": ProblemCode.WORD_DOCUMENT,
+    "ppt/presentation.xml": ProblemCode.PRESENTATION,
+    "Contents/content.hpf": ProblemCode.HANGUL_DOCUMENT,
+}
+_BY_MIME_TYPE = {  # of a zip archive whose first entry is `mimetype`
+    b"application/hwp+zip": ProblemCode.HANGUL_DOCUMENT,
+    b"application/vnd.oasis.opendocument.text": ProblemCode.UNREAD_DOCUMENT,
+    b"application/vnd.oasis.opendocument.presentation": ProblemCode.UNREAD_DOCUMENT,
+}
+_BY_STREAM = {  # of an OLE file
+    "WordDocument": ProblemCode.WORD_DOCUMENT,
+    "PowerPoint Document": ProblemCode.PRESENTATION,
+    "HwpSummaryInformation": ProblemCode.HANGUL_DOCUMENT,
+}
 _OF_WORKBOOKS = ("Workbook", "Book")
 _BY_SUFFIX = {
-    ".doc": ProblemCode.WORD_DOCUMENT,
-    ".docx": ProblemCode.WORD_DOCUMENT,
-    ".odt": ProblemCode.UNREAD_DOCUMENT,
-    ".rtf": ProblemCode.UNREAD_DOCUMENT,
-    ".ppt": ProblemCode.PRESENTATION,
-    ".pptx": ProblemCode.PRESENTATION,
-    ".odp": ProblemCode.UNREAD_DOCUMENT,
-    ".hwp": ProblemCode.HANGUL_DOCUMENT,
-    ".hwpx": ProblemCode.HANGUL_DOCUMENT,
+    **dict.fromkeys((".doc", ".docx"), ProblemCode.WORD_DOCUMENT),
+    **dict.fromkeys((".odt", ".rtf", ".odp"), ProblemCode.UNREAD_DOCUMENT),
+    **dict.fromkeys((".ppt", ".pptx"), ProblemCode.PRESENTATION),
+    **dict.fromkeys((".hwp", ".hwpx"), ProblemCode.HANGUL_DOCUMENT),
     ".pdf": ProblemCode.PDF_DOCUMENT,
-    ".xls": ProblemCode.OLD_WORKBOOK,
-    ".ods": ProblemCode.OLD_WORKBOOK,
+    **dict.fromkeys((".xls", ".ods"), ProblemCode.OLD_WORKBOOK),
 }
 DOCUMENTS = frozenset(_BY_SUFFIX.values())
 
 
 def refuse_document(content: Content, name: str = "") -> None:
     """Raise `DataError` where a file is a document: by content, and by `name` where its content tells nothing."""
-    code = document_kind(content, name)
-    if code is not None:
+    if (code := document_kind(content, name)) is not None:
         raise DataError.of(code)
 
 
@@ -65,7 +58,10 @@ def document_kind(content: Content, name: str = "") -> ProblemCode | None:
     start = content.mark
     named = _BY_SUFFIX.get(PurePath(name).suffix.lower())
     if start.startswith(OLE):
-        return _kind_of_ole(content.start, named)
+        code = next((code for stream, code in _BY_STREAM.items() if _holds_stream(content.start, stream)), None)
+        if code is None and _holds_stream(content.start, *_OF_WORKBOOKS):
+            return None
+        return code or named or ProblemCode.OLD_WORKBOOK  # with a password all it tells is that it is one of Office
     if start.startswith(ZIP):  # an .xlsx file may be called .xls
         return _kind_of_zip(content) or (None if named is ProblemCode.OLD_WORKBOOK else named)
     if _PDF in start[:_PDF_WITHIN]:
@@ -74,13 +70,6 @@ def document_kind(content: Content, name: str = "") -> ProblemCode | None:
         return ProblemCode.UNREAD_DOCUMENT
     is_binary = b"\x00" in start  # text under a wrong name is read as text
     return named if is_binary else None
-
-
-def _kind_of_ole(start: bytes, named: ProblemCode | None) -> ProblemCode | None:
-    code = next((code for stream, code in _BY_STREAM if _holds_stream(start, stream)), None)
-    if code is None and _holds_stream(start, *_OF_WORKBOOKS):
-        return None
-    return code or named or ProblemCode.OLD_WORKBOOK  # with a password it tells no more than that it is one of Office
 
 
 def _holds_stream(start: bytes, *streams: str) -> bool:
@@ -101,13 +90,9 @@ def _kind_of_zip(content: Content) -> ProblemCode | None:
             names = {entry.filename for entry in archive.infolist()}
     except (BadZipFile, ValueError, NotImplementedError, struct.error):
         return None  # whoever unpacks it says what is wrong
-    for name, code in _BY_ENTRY:
-        if name in names:
-            return code
-    for mime_type, code in _BY_MIME_TYPE:
-        if content.mark[30:].startswith(b"mimetype" + mime_type):
-            return code
-    return None
+    codes = [code for name, code in _BY_ENTRY.items() if name in names]
+    codes += [code for type_, code in _BY_MIME_TYPE.items() if content.mark[30:].startswith(b"mimetype" + type_)]
+    return next(iter(codes), None)
 
 
 _LFS = re.compile(r"version https://(?:git-lfs\.github\.com|hawser\.github\.com)/spec/")

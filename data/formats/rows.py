@@ -72,9 +72,9 @@ class RowReader:
             text = self.fit(self._decoded(value))
         if empty is None and self._is_mark(role, text):
             text = ""
+        if not text and empty is not None:
+            self.refuse(empty, role)
         if len(text) <= MOST_CHARACTERS:
-            if not text and empty is not None:
-                self.refuse(empty, role)
             return text
         if empty is None:
             self._drop(role, "too long a text")
@@ -143,10 +143,9 @@ class RowReader:
         return text
 
     def _drop(self, role: str, value: object) -> None:
+        found = value if isinstance(value, str) else kind_of(value)
         if isinstance(value, CellError):
             found = f"the formula error {value}"
-        else:
-            found = value if isinstance(value, str) else kind_of(value)
         details = {"column": self.column(role), "found": found}
         self.dropped = self.dropped or Problem.of(ProblemCode.DROPPED_CELL, self.row.number or None, **details)
 
@@ -189,16 +188,15 @@ class Rejection:
             self.problems.add(self._named(Problem.of(ProblemCode.MENDED_TEXT, reader.row.number or None)))
 
     def report(self, notices: Iterable[Problem]) -> None:
-        """Count notices about the dataset as a whole."""
         for notice in notices:
             self.problems.add(notice)
 
     def note_blanks(self) -> None:
         """Count, after the last row, the columns with cells that say that they are empty."""
         for (file, column), marks in self._blanks.items():
-            details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
+            details = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
             details |= {} if file is None else {"file": file}
-            self.problems.add(Problem(ProblemCode.BLANK_MARKS, None, details))
+            self.problems.add(Problem.of(ProblemCode.BLANK_MARKS, **details))
         self._blanks.clear()
 
     def _named(self, problem: Problem) -> Problem:
@@ -218,10 +216,10 @@ class Rejection:
     def table(self) -> pd.DataFrame:
         """Return the rows left out, `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text."""
         names = list(dict.fromkeys(chain.from_iterable(cells for _, cells in self.rows)))[:_SHOWN_COLUMNS]
-        records = [
+        rows = (
             [problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in self.rows
-        ]
-        return pd.DataFrame(records, columns=list(column_names(["row", "problem", *names])))
+        )
+        return pd.DataFrame(list(rows), columns=list(column_names(["row", "problem", *names])))
 
 
 class DatasetBuilder(ABC):
@@ -322,9 +320,9 @@ def problem_lines(reading: FileReading, of: str = "") -> list[str]:
     """Return the number of problems and the first of them; `of` names the file, as in " in dev.tsv"."""
     if not reading.problems:
         return [f"Problems{of}: none"]
-    shown = [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
-    more = reading.problem_count - len(shown)
-    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}", *shown]
+    lines = [f"Problems{of}: {reading.problem_count:,}; rows left out: {reading.left_out:,}"]
+    lines += [f"  {problem.message}" for problem in reading.problems[:_SHOWN_PROBLEMS]]
+    more = reading.problem_count - min(len(reading.problems), _SHOWN_PROBLEMS)
     return [*lines, f"  and {more:,} more"] if more else lines
 
 

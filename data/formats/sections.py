@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import NamedTuple
 
 WHOLE_CHARACTERS = 2_000  # a document up to this length is one passage
@@ -62,19 +63,16 @@ def _chunks(blocks: Sequence[Block]) -> list[_Chunk]:
     has_headings = any(block.level for block in blocks)
     for block in blocks:
         last = chunks[-1]
-        if block.level:
-            if last.paragraphs:
-                last = _Chunk(page=block.page)
-                chunks.append(last)
-            last.headings.append(" ".join(block.text.split()))
-            continue
-        is_full = not has_headings and last.size + len(block.text) > WHOLE_CHARACTERS
-        if last.paragraphs and is_full and block.page != last.page:
+        is_full = not has_headings and last.size + len(block.text) > WHOLE_CHARACTERS and block.page != last.page
+        if last.paragraphs and (block.level or is_full):
             last = _Chunk()
             chunks.append(last)
         if not last.paragraphs:
             last.page = block.page
-        last.paragraphs.append(block.text)
+        if block.level:
+            last.headings.append(" ".join(block.text.split()))
+        else:
+            last.paragraphs.append(block.text)
     return chunks
 
 
@@ -82,8 +80,12 @@ def _named(chunks: Sequence[_Chunk]) -> Iterator[Section]:
     taken: set[str] = set()
     for chunk in chunks:
         anchor = _anchor(chunk.headings[-1]) if chunk.headings else f"page-{chunk.page}" if chunk.page else ""
+        numbered = (f"{anchor}-{number}" if anchor else str(number) for number in count(2))
+        names = chain([anchor or "1"], numbered)
         for text in _pieces(chunk):
-            yield Section(_distinct(anchor, taken), text)
+            name = next(name for name in names if name not in taken)
+            taken.add(name)
+            yield Section(name, text)
 
 
 def _pieces(chunk: _Chunk) -> Iterator[str]:
@@ -93,7 +95,7 @@ def _pieces(chunk: _Chunk) -> Iterator[str]:
         return
     group = list(chunk.headings)
     size = 0
-    for paragraph in (piece for whole in chunk.paragraphs for piece in _short(whole)):
+    for paragraph in chain.from_iterable(map(_short, chunk.paragraphs)):
         if size and size + len(paragraph) > WHOLE_CHARACTERS:
             yield "\n".join(group)
             group = list(chunk.headings)
@@ -121,13 +123,3 @@ def _anchor(heading: str) -> str:
     """Return a heading as GitHub writes it in an address: lower case, hyphens instead of spaces."""
     plain = _NO_ANCHOR.sub("", unicodedata.normalize("NFC", heading).lower())
     return "-".join(plain.split())[:_LONGEST_ANCHOR].strip("-")
-
-
-def _distinct(anchor: str, taken: set[str]) -> str:
-    name = anchor or "1"
-    number = 1
-    while name in taken:
-        number += 1
-        name = f"{anchor}-{number}" if anchor else str(number)
-    taken.add(name)
-    return name

@@ -155,9 +155,7 @@ def broken_told(code: ProblemCode, *, first_line: bool = False, **details: str) 
         raise DataError.of(code, **details, reason=shown(told or type(error).__name__, 200)) from error
 
 
-_MISSING = frozenset(
-    {"nan", "n/a", "<na>", "null", "-", "–", "—"}
-)  # what programs write for a missing value, in any case
+_MISSING = ("nan", "n/a", "<na>", "null", "-", "–", "—")  # what programs write for a missing value, in any case
 _EMPTY = frozenset(  # as they are written where a cell may be empty: in passages and questions some may be the text
     {"NaN", "nan", "N/A", "n/a", "#N/A", "<NA>", "NaT", "null", "NULL", "None", "-", "없음", "해당 없음", "해당없음"}
 )
@@ -231,11 +229,9 @@ def metadata_in(cell: object) -> dict[str, Any] | None:
 
 def other_ids_in(cell: object) -> list[str]:
     """Return the aliases that the metadata of an exported passage list."""
-    metadata = metadata_in(cell)
-    others = metadata.get(OTHER_IDS) if metadata else None
-    if not isinstance(others, list):
-        return []
-    return [id_ for id_ in others if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
+    others = (metadata_in(cell) or {}).get(OTHER_IDS)
+    listed = others if isinstance(others, list) else []
+    return [id_ for id_ in listed if isinstance(id_, str) and id_ and len(id_) <= MOST_CHARACTERS and is_fit(id_)]
 
 
 def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
@@ -254,16 +250,14 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
 
 def with_starts(answers: Any, starts: Any) -> Any:
     """Join answers with the starts of another cell, one or a list of them, into what `answers_in` takes."""
-    answers, starts = (parsed(value) if _is_list_text(value) else _listed(value) for value in (answers, starts))
-    if isinstance(answers, dict) or is_blank(answers) or is_blank(starts):
-        return answers
-    answers = answers if is_collection(answers) else [answers]
-    starts = starts if is_collection(starts) else [starts]
-    return {"text": list(answers), "answer_start": list(starts)}
-
-
-def _is_list_text(value: Any) -> bool:
-    return isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+    values = []
+    for value in (answers, starts):
+        is_list_text = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
+        values.append(parsed(value) if is_list_text else _listed(value))
+    if isinstance(values[0], dict) or any(map(is_blank, values)):
+        return values[0]
+    texts, places = (list(value) if is_collection(value) else [value] for value in values)
+    return {"text": texts, "answer_start": places}
 
 
 def _listed(value: Any) -> Any:

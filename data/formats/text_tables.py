@@ -63,7 +63,8 @@ def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited 
     """
     head = text[:_SAMPLE_CHARACTERS]
     best, best_score = None, (False, 0.0, 0)
-    for delimiter in (RULED, *DELIMITERS) if _has_rules(head) else DELIMITERS:
+    has_rules = "|" in head and any(_RULE.fullmatch(line.strip()) for line in head[:20_000].splitlines())
+    for delimiter in (RULED, *DELIMITERS) if has_rules else DELIMITERS:
         if delimiter != RULED and delimiter not in head:
             continue
         if best is not None and best.delimiter == RULED:
@@ -102,19 +103,14 @@ def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[]
     if delimiter != "\t" or not _may_be_literal(text):
         return lambda: _table(quoted(), titles)
 
-    def literal() -> Iterator[Record]:
+    def literal() -> Iterator[Record]:  # some writers never quote
         return ((number, line.rstrip("\r\n").split("\t")) for number, line in enumerate(_lines(text), start=1))
 
     def misfits(records: Callable[[], Iterator[Record]]) -> int:
         return sum(row.problem is not None for row in _table(records(), titles).rows)
 
-    ways: tuple[Callable[[], Iterator[Record]], ...] = (quoted, literal)  # some writers never quote
-    best = min(ways, key=misfits)
+    best = min(quoted, literal, key=misfits)
     return lambda: _table(best(), titles)
-
-
-def _has_rules(head: str) -> bool:
-    return any(_RULE.fullmatch(line.strip()) and "|" in head for line in head[:20_000].splitlines())
 
 
 def _ruled_records(text: Text) -> Iterator[Record]:
@@ -131,14 +127,14 @@ def _ruled_records(text: Text) -> Iterator[Record]:
 
 def _may_be_literal(text: Text) -> bool:
     lines = _lines(text)
+    is_quoted = False
     if '"' in next(lines):
         return False
-    quoted = False
     for line in lines:
         if '""' in line:
             return False
-        quoted = quoted or '"' in line
-    return quoted
+        is_quoted = is_quoted or '"' in line
+    return is_quoted
 
 
 def _lines(text: Text) -> Iterator[str]:
@@ -226,11 +222,9 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
     cells = dict(zip(names, fields, strict=False))
     if len(fields) == len(names):
         return RawRow(number, cells)
-    further = fields[len(names) : MAX_COLUMNS]
-    more = {f"column {place}": field for place, field in enumerate(further, start=len(names) + 1)}
-    found, expected = len(fields), len(names)
-    problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=found, expected=expected)
-    return RawRow(number, cells | more, problem)
+    further = enumerate(fields[len(names) : MAX_COLUMNS], start=len(names) + 1)
+    cells |= {f"column {position}": field for position, field in further}
+    return RawRow(number, cells, Problem.of(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names)))
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
@@ -332,11 +326,8 @@ def _only_list(value: Any) -> list[Any]:
     columns = guess_columns(tuple(value))
     if columns.question and columns.context and isinstance(value[columns.context], str):
         return [value]
-    lists = {
-        key: items
-        for key, items in value.items()
-        if isinstance(items, list) and any(isinstance(item, dict) for item in items)
-    }
+    candidates = {key: items for key, items in value.items() if isinstance(items, list)}
+    lists = {key: items for key, items in candidates.items() if any(isinstance(item, dict) for item in items)}
     if not lists:
         _refuse(f"an object without a list of objects (keys: {shown(', '.join(value), 100)})")
     if len(lists) > 1:
@@ -364,7 +355,7 @@ def item_opener(items: Callable[[], Iterable[tuple[int, Any, object]]]) -> Calla
 
     def table() -> Table:
         given_names = names()
-        rows = (_item_row(number, item, given) for number, item, given in items())
+        rows = (_item_row(*item) for item in items())
         if all(map(is_fit, given_names)):
             return Table(given_names, rows)
         mended = (row._replace(cells={shown(name): cell for name, cell in row.cells.items()}) for row in rows)
@@ -385,10 +376,9 @@ def _names(items: Iterable[Any]) -> tuple[str, ...]:
 def _item_row(number: int, item: Any, given: object) -> RawRow:
     if isinstance(item, dict):
         return RawRow(number, item)
-    problem = item
     if not isinstance(item, Problem):
-        problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
-    return RawRow(number, {"line": given}, problem)
+        item = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(item))
+    return RawRow(number, {"line": given}, item)
 
 
 def squad_articles(value: Any) -> list[Any] | None:
@@ -396,10 +386,7 @@ def squad_articles(value: Any) -> list[Any] | None:
     articles = value
     if isinstance(value, dict):
         articles = [value] if "paragraphs" in value else value.get("data")
-    if isinstance(articles, list) and any(map(_is_article, articles)):
-        return articles
-    return None
-
-
-def _is_article(item: Any) -> bool:
-    return isinstance(item, dict) and "paragraphs" in item and "question" not in item
+    if not isinstance(articles, list):
+        return None
+    is_squad = any(isinstance(item, dict) and "paragraphs" in item and "question" not in item for item in articles)
+    return articles if is_squad else None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.documents import document_table, file_of_passage
+from mrc_workbench.data.formats.documents import document_table
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -58,7 +58,6 @@ def test_long_pdf_has_a_passage_a_page() -> None:
     pages = ["\n".join(f"{page}쪽 {line}번째 줄이다." * 3 for line in range(60)) for page in (1, 2)]
     found = passages(pdf(pages), Format.PDF, "책.pdf")
     assert [id_ for id_, _, _ in found] == ["책.pdf#page-1", "책.pdf#page-2"]
-    assert file_of_passage("책.pdf#page-1") == file_of_passage("책.pdf") == "책.pdf"
 
 
 def test_pages_without_text_are_reported() -> None:
