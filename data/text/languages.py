@@ -14,6 +14,8 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 import regex
@@ -24,36 +26,12 @@ VERSION = 1  # part of the keys of stems: raise it if the stems, the stop words 
 
 # ISO 639-1 codes of the languages that have a Snowball stemmer and a list of stop words, and Snowball's names
 STEMMED = {
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "en": "english",
-    "eo": "esperanto",
-    "es": "spanish",
-    "et": "estonian",
-    "eu": "basque",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "ga": "irish",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "hy": "armenian",
-    "id": "indonesian",
-    "it": "italian",
-    "lt": "lithuanian",
-    "nl": "dutch",
-    "no": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sv": "swedish",
-    "tr": "turkish",
-}
+    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
+    "eo": "esperanto", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian", "fi": "finnish",
+    "fr": "french", "ga": "irish", "hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian",
+    "it": "italian", "lt": "lithuanian", "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese",
+    "ro": "romanian", "ru": "russian", "sv": "swedish", "tr": "turkish",
+}  # fmt: skip
 _UNSPACED = {"th": r"\p{Thai}", "lo": r"\p{Lao}", "km": r"\p{Khmer}", "my": r"\p{Myanmar}", "zh": r"\p{Han}"}
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _CHINESE_CHARACTERS = {"ja", "zh"}  # a short Japanese question may be in these alone
@@ -132,23 +110,18 @@ def _language(script: Script, sample: Sequence[str]) -> str:
     if script is Script.KOREAN:
         return "ko"
     if script is Script.UNSPACED:
-        return _unspaced("".join(sample))
+        text = "".join(sample)
+        counts = {language: len(regex.findall(pattern, text)) for language, pattern in _UNSPACED.items()}
+        kana = len(_KANA.findall(text))
+        if kana > _JAPANESE * (kana + counts["zh"]):
+            counts["ja"] = kana + counts["zh"]
+        return max(counts, key=counts.__getitem__)
     excerpts = list(_excerpts(sample))
     if len(excerpts) > _EXCERPTS:
-        excerpts = [excerpts[place * len(excerpts) // _EXCERPTS] for place in range(_EXCERPTS)]
+        excerpts = [excerpts[position * len(excerpts) // _EXCERPTS] for position in range(_EXCERPTS)]
     votes = Counter(filter(None, map(_of_words, excerpts)))
-    if not votes:
-        return ""
-    (language, count), *_ = votes.most_common(1)
+    language, count = max(votes.items(), key=itemgetter(1), default=("", 0))
     return language if count >= max(_DECIDED * len(excerpts), _AGREED * votes.total()) else ""
-
-
-def _unspaced(text: str) -> str:
-    counts = {language: len(regex.findall(pattern, text)) for language, pattern in _UNSPACED.items()}
-    kana = len(_KANA.findall(text))
-    if kana > _JAPANESE * (kana + counts["zh"]):
-        counts["ja"] = kana + counts["zh"]
-    return max(counts, key=counts.__getitem__)
 
 
 def _excerpts(texts: Sequence[str]) -> Iterator[str]:
@@ -184,25 +157,23 @@ _NONE = WordEvidence(0, 0.0)
 
 def evidence(text: str) -> dict[str, WordEvidence]:
     """Return what the words of a text say for each language."""
-    words, weights, listed = Counter[str](), defaultdict[str, float](float), _weights()
+    found: dict[str, WordEvidence] = {}
     for word in _WORD.findall(text.lower()):
-        for language, weight in listed.get(word, ()):
-            words[language] += 1
-            weights[language] += weight
-    return {language: WordEvidence(words[language], weight) for language, weight in weights.items()}
+        for language, weight in _weights().get(word, ()):
+            known = found.get(language, _NONE)
+            found[language] = WordEvidence(known.words + 1, known.weight + weight)
+    return found
 
 
 @cache
 def _weights() -> Mapping[str, Sequence[tuple[str, float]]]:
-    holders = defaultdict[str, list[str]](list)
+    sizes = {language: len(words) ** _LENGTH_POWER for language, words in _lists().items()}
+    counts = Counter(chain.from_iterable(_lists().values()))
+    weights = defaultdict[str, list[tuple[str, float]]](list)
     for language, words in _lists().items():
         for word in words:
-            holders[word].append(language)
-    size = {language: len(words) ** _LENGTH_POWER for language, words in _lists().items()}
-    return {
-        word: [(language, 1 / len(languages) / size[language]) for language in languages]
-        for word, languages in holders.items()
-    }
+            weights[word].append((language, 1 / counts[word] / sizes[language]))
+    return weights
 
 
 @cache
@@ -225,10 +196,8 @@ def foreign_language(text: str, language: str) -> str:
     if script is not Script.SPACED:
         found = _language(script, [text])
         return "" if {found, language} <= _CHINESE_CHARACTERS or found == language else found
-    found_words = evidence(unicodedata.normalize("NFC", text))
-    own = found_words.pop(language, _NONE)
-    if not found_words:
-        return ""
-    other, most = max(found_words.items(), key=lambda item: item[1].weight)
+    others = evidence(unicodedata.normalize("NFC", text))
+    own = others.pop(language, _NONE)
+    other, most = max(others.items(), key=lambda item: item[1].weight, default=("", _NONE))
     is_sure = most.words >= max(_DECISIVE_WORDS, _DECISIVE_LEAD * own.words)
     return other if is_sure and most.weight >= _DECISIVE_LEAD * own.weight else ""
