@@ -17,8 +17,6 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import TextIO
 
-_STOPPED = 128 + signal.SIGINT
-
 
 def end_on_ctrl_c() -> None:
     """End the process on Ctrl-C with one line: nothing has begun yet. A background job goes on ignoring Ctrl-C."""
@@ -43,7 +41,7 @@ def let_idle_threads_sleep() -> None:
 
 def _end(*_: object) -> None:
     os.write(2, b"Stopped.\n")
-    os._exit(_STOPPED)
+    os._exit(128 + signal.SIGINT)
 
 
 VERBOSE = "MRC_VERBOSE"
@@ -160,67 +158,50 @@ class ProgressReporter:
     """Writes the phase and the fraction of all work that is done."""
 
     def __init__(self, mode: ProgressMode = ProgressMode.AUTO) -> None:
+        self.begin(mode)
+
+    def begin(self, mode: ProgressMode) -> None:
+        """Start to report progress anew, in this way."""
         self.mode = mode
         self._started = self._written = time.monotonic()
         self._name = ""
 
     def report(self, name: str, fraction: float, *, is_total: bool = True) -> None:
-        """See `report_progress`."""
+        """Report that `name` is running and that `fraction`, 0 to 1, of the command's work is done.
+
+        Pass `is_total=False` if it is the fraction of a phase: then no time left is estimated from it.
+        """
         mode = self.mode
         if mode is ProgressMode.AUTO and not sys.stderr.isatty():
             mode = ProgressMode.PLAIN
         now = time.monotonic()
+        seconds = now - self._started
+        line = ""
         if mode is ProgressMode.AUTO and name:
-            _write_error(f"\r{fraction:4.0%}  {harmless(name)}\033[K" + ("\n" if fraction >= 1 else ""))
+            line = f"\r{fraction:4.0%}  {harmless(name)}\033[K" + ("\n" if fraction >= 1 else "")
         elif mode is ProgressMode.JSON and (name != self._name or fraction >= 1 or now - self._written >= 1):
-            entry = {"phase": name, "fraction": round(fraction, 4), "seconds": round(now - self._started, 1)}
-            self._write_line(json.dumps(entry, ensure_ascii=False), now)
+            entry = {"phase": name, "fraction": round(fraction, 4), "seconds": round(seconds, 1)}
+            line = harmless(json.dumps(entry, ensure_ascii=False)) + "\n"
         elif mode is ProgressMode.PLAIN and name and now - self._written >= _SECONDS_BETWEEN_LINES:
-            self._write_line(f"{fraction:4.0%}  {name}  ({self._times(fraction if is_total else 0, now)})", now)
+            times = f"{_minutes(seconds)} so far"
+            if is_total and _LEAST_TO_ESTIMATE < fraction < 1:
+                times += f", about {_minutes(seconds * (1 - fraction) / fraction)} left"
+            line = f"{fraction:4.0%}  {harmless(name)}  ({times})\n"
+        if line:
+            self._written = now
+            _write(sys.stderr, line)
         self._name = name
 
     def end_line(self) -> None:
-        """End a line that stands in a terminal, so that what follows has its own."""
+        """End the line of progress that stands in a terminal, if one does, so that what follows has its own."""
         if self.mode is ProgressMode.AUTO and self._name and sys.stderr.isatty():
-            _write_error("\n")
+            _write(sys.stderr, "\n")
         self._name = ""
-
-    def _write_line(self, line: str, now: float) -> None:
-        self._written = now
-        _write_error(harmless(line) + "\n")
-
-    def _times(self, fraction: float, now: float) -> str:
-        spent = now - self._started
-        if not _LEAST_TO_ESTIMATE < fraction < 1:
-            return f"{_minutes(spent)} so far"
-        return f"{_minutes(spent)} so far, about {_minutes(spent * (1 - fraction) / fraction)} left"
 
 
 def _minutes(seconds: float) -> str:
     return f"{max(1, round(seconds / 60)):,} min"
 
 
-def _write_error(text: str) -> None:
-    _write(sys.stderr, text)
-
-
-_reporter = ProgressReporter()
-
-
-def show_progress(mode: ProgressMode) -> None:
-    """Start to report progress anew, in this way."""
-    global _reporter  # noqa: PLW0603 - a process has one terminal
-    _reporter = ProgressReporter(mode)
-
-
-def report_progress(name: str, fraction: float, *, is_total: bool = True) -> None:
-    """Report that `name` is running and that `fraction`, 0 to 1, of the command's work is done.
-
-    Pass `is_total=False` if it is the fraction of a phase: then no time left is estimated from it.
-    """
-    _reporter.report(name, fraction, is_total=is_total)
-
-
-def end_progress_line() -> None:
-    """End the line of progress that stands in a terminal, if one does."""
-    _reporter.end_line()
+_reporter = ProgressReporter()  # a process has one terminal
+show_progress, report_progress, end_progress_line = _reporter.begin, _reporter.report, _reporter.end_line
