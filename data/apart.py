@@ -34,8 +34,9 @@ from mrc_workbench.data.files import remove_leftovers_of, temporary_folder
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.jobs.processes import start_module
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.workspace import IMPORT_ROOT, read_json, workspace, write_json, write_text
+from mrc_workbench.data.workspace import read_json, workspace, write_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking
 _POLITE = 10  # pages are drawn first
 _FOLDER = ".reading."  # how the names of the folders begin in which both sides meet
 _LIBRARIES = ("openpyxl", "markdown_it", "selectolax.lexbor", "pypdfium2", "dochan")
-_COMMAND = (sys.executable, "-m", "mrc_workbench.data.apart")
+_MODULE = "mrc_workbench.data.apart"
 
 _asking = threading.Lock()
 _server: list["subprocess.Popen[str]"] = []  # none or one
@@ -282,11 +283,7 @@ def started(folder: Path) -> int | None:
 def fresh(folder: Path) -> int:
     """Carry it out in a process that reads the libraries anew."""
     with (folder / "log.txt").open("wb") as log:
-        return _popen(str(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid
-
-
-def _popen(word: str, **options: Any) -> "subprocess.Popen[str]":
-    return subprocess.Popen([*_COMMAND, word], cwd=IMPORT_ROOT, text=True, **options)  # noqa: S603 - our own words
+        return start_module(_MODULE, str(folder), stdout=log, stderr=log).pid
 
 
 def forked(folder: Path) -> int:
@@ -310,10 +307,13 @@ def forked(folder: Path) -> int:
 def served(folder: Path) -> int:
     """Let the server carry it out in a copy of itself."""
     with _asking:
+        if not _server:
+            _start_server()
         try:
             return _ask(folder)
         except (OSError, ValueError):  # it is gone
             _server.pop().kill()
+            _start_server()
             return _ask(folder)
 
 
@@ -321,12 +321,10 @@ def _start_server() -> None:
     """Start what copies itself for every file. It ends with this process, which holds its input."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    _server.append(_popen("--serve", env=environment, start_new_session=True, **pipes))
+    _server.append(start_module(_MODULE, "--serve", env=environment, text=True, start_new_session=True, **pipes))
 
 
 def _ask(folder: Path) -> int:
-    if not _server:
-        _start_server()
     requests, answers = cast("TextIO", _server[0].stdin), cast("TextIO", _server[0].stdout)
     requests.write(json.dumps(str(folder)) + "\n")
     requests.flush()
@@ -396,4 +394,4 @@ def main(word: str) -> None:
 
 
 if __name__ == "__main__":
-    import_module("mrc_workbench.data.apart").main(sys.argv[1])  # not this copy: readings import that one
+    import_module(_MODULE).main(sys.argv[1])  # not this copy: readings import that one

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -64,11 +64,8 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mal
 def hold_freed_memory() -> None:
     """Keep what is freed until this process ends. Does nothing where the C library is not glibc."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch asks for large pages; read with its first tensor
-    with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_MAX, 0)  # no block of its own for a large tensor
-        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-        mallopt(_TOP_PAD, 2**26)
+    # no block of its own for a large tensor
+    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26})
 
 
 @contextmanager
@@ -92,32 +89,34 @@ def give_back_large_blocks() -> None:
     For blocks that have another size every time, as the logits of a large vocabulary: the gaps that they leave fit
     nothing, and what is held would grow to several times of what is in use.
     """
+    _mallopt({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})  # the highest threshold that glibc allows
+
+
+def _mallopt(values: Mapping[int, int]) -> None:
     with suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_THRESHOLD, 2**25)  # the most that glibc lets it be
-        mallopt(_MMAP_MAX, 2**16)
+        for parameter, value in values.items():
+            ctypes.CDLL(None).mallopt(parameter, value)
 
 
 def versions(libraries: tuple[str, ...]) -> dict[str, str]:
     """Return the versions of Python and of those of the libraries that are installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for library in libraries:
         with suppress(PackageNotFoundError):
-            found[library] = version(library)
-    return found
+            installed[library] = version(library)
+    return installed
 
 
 def hardware() -> dict[str, Any]:
     """Return what this machine computes with. GPUs are those torch sees, none where nothing needed torch."""
     torch = sys.modules.get("torch")
-    try:
-        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # not Linux
-        told = ""
-    named = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)
+    model = None
+    with suppress(OSError):  # not Linux
+        cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        model = re.search(r"^model name\s*:\s*(.+)$", cpu, re.MULTILINE)
     return {
         "system": platform.platform(),
-        "processor": named[1].strip() if named else platform.processor() or platform.machine(),
+        "processor": model[1].strip() if model else platform.processor() or platform.machine(),
         "physical_cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
         "memory": psutil.virtual_memory().total,  # bytes
@@ -131,10 +130,10 @@ def commit() -> str:
         return ""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        told = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        run = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
         return ""
-    return told.stdout.strip()
+    return run.stdout.strip()
 
 
 # Beside the system libraries of a Mac forking is not safe, nor is it once CUDA is in use.
@@ -159,16 +158,15 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
     if FORKS and (forked := _forked(request, light=light)):
         return forked
     with log.open("ab") as output:
-        fresh = subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", module, *request["words"]],
-            cwd=IMPORT_ROOT,
-            env=request["environment"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        options = {"env": request["environment"], "stdout": output, "stderr": subprocess.STDOUT}
+        fresh = start_module(module, *request["words"], start_new_session=True, **options)
     return process_of(fresh.pid)
+
+
+def start_module(module: str, *words: str, **options: Any) -> "subprocess.Popen[Any]":
+    """Start `python -m MODULE WORDS` where the project can be imported, with options of `Popen`."""
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.Popen(command, cwd=IMPORT_ROOT, **{"stdin": subprocess.DEVNULL, **options})  # noqa: S603
 
 
 def handed_over(module: str, *words: object, log: Path, patience: float = 60.0) -> Process | None:
@@ -182,8 +180,8 @@ def handed_over(module: str, *words: object, log: Path, patience: float = 60.0) 
 def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any]:
     log.parent.mkdir(parents=True, exist_ok=True)
     log.touch()
-    whose = {"MRC_WORKSPACE": str(shared_workspace()), USER: user()}
-    environment = {**os.environ, **whose, "TOKENIZERS_PARALLELISM": "false"}
+    owner = {"MRC_WORKSPACE": str(shared_workspace()), USER: user()}
+    environment = {**os.environ, **owner, "TOKENIZERS_PARALLELISM": "false"}
     return {"module": module, "words": [*map(str, words)], "environment": environment, "log": str(log.absolute())}
 
 
@@ -192,11 +190,10 @@ def make_ready() -> None:
 
     The heavy ones are read once `read_on` says so, or after some seconds.
     """
-    if not FORKS or os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
-        return
-    with _starting, suppress(OSError):
-        if not os.environ.get(_PLACE):
-            start_fork_server()
+    if FORKS and not os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
+        with _starting, suppress(OSError):
+            if not os.environ.get(_PLACE):
+                start_fork_server()
 
 
 def read_on() -> None:
@@ -217,14 +214,8 @@ def start_fork_server() -> None:
             one.bind(str(path))
             one.listen(64)
         inherited = (listener.fileno(), light.fileno(), life_line)
-        subprocess.Popen(  # noqa: S603 - a list of our own words
-            [sys.executable, "-m", "mrc_workbench.data.jobs.fork_server", *map(str, inherited)],
-            cwd=IMPORT_ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=inherited,
-            start_new_session=True,
-        )
+        options = {"stdout": subprocess.DEVNULL, "pass_fds": inherited, "start_new_session": True}
+        start_module("mrc_workbench.data.jobs.fork_server", *map(str, inherited), **options)
     os.close(life_line)
     _life_lines.append(end)
     os.environ[_PLACE] = str(place)
