@@ -10,7 +10,7 @@ import stat
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,7 +47,6 @@ _SHIPPED = Path(__file__).parent / "sample"  # what comes with the sample, see `
 _keeping: ContextVar[bool] = ContextVar("_keeping", default=True)
 
 Arrays = dict[str, np.ndarray]
-Identity = tuple[int, ...]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -64,7 +63,7 @@ def sealing(path: Path) -> Iterator[Path]:
 def seal(path: Path) -> None:
     """Seal a file or a folder, and force it to the disk."""
     if path.is_dir():
-        listed = {name: _told(path / name) for name in _names_in(path)}
+        listed = {name: _size_and_digest(path / name) for name in _names_in(path)}
         folder_to_disk(path)  # before the seal is: no cut of the power leaves the seal alone
         write_text(path / SEAL, json.dumps(listed, ensure_ascii=False, indent=1))
         to_disk(path / SEAL)
@@ -88,7 +87,8 @@ def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
             return sealed is not None and _known_digest(path, _identity(path), sealed[0]) == sealed[1]
         listed = read_json(path / SEAL) if (path / SEAL).is_file() else {}
         unlisted = {*_names_in(path)} - listed.keys() - {*beside}
-        return bool(listed) and not unlisted and all([*_told(path / name)] == told for name, told in listed.items())
+        is_same = all([*_size_and_digest(path / name)] == sealed for name, sealed in listed.items())
+        return bool(listed) and not unlisted and is_same
     except (OSError, ValueError):
         return False
 
@@ -104,7 +104,7 @@ def _names_in(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in paths if path != folder / SEAL]
 
 
-def _told(path: Path) -> tuple[int, str]:
+def _size_and_digest(path: Path) -> tuple[int, str]:
     size = path.stat().st_size
     return size, _known_digest(path, _identity(path), size).hex()
 
@@ -125,17 +125,17 @@ def _read_seal(path: Path) -> tuple[int, bytes] | None:
         if size < 0:
             return None
         file.seek(size)
-        mark, told, digest = _LAST_BYTES.unpack(file.read())
-    return (size, digest) if (mark, told) == (_MARK, size) else None
+        mark, sealed_size, digest = _LAST_BYTES.unpack(file.read())
+    return (size, digest) if (mark, sealed_size) == (_MARK, size) else None
 
 
-def _identity(path: Path) -> Identity:
-    told = path.stat()
-    return told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns
+def _identity(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 @lru_cache(maxsize=1 << 14)
-def _known_digest(path: Path, identity: Identity, size: int) -> bytes:
+def _known_digest(path: Path, identity: tuple[int, ...], size: int) -> bytes:
     del identity  # the same path of another identity is another file
     return _digest(path, size)
 
@@ -179,32 +179,26 @@ def cached_arrays(
     asks meanwhile waits and reads what the first one made.
     A file that is damaged is computed anew; a disk that cannot be written costs the saving, not the result.
     """
-    keep = keep and is_keeping()
-    kept = read_arrays(kind, key) if keep else None
-    if kept is None and keep and alone:
+    if not keep or not is_keeping():
+        return compute()
+    arrays = read_arrays(kind, key)
+    if arrays is None and alone:
         with _made_by_one(_path(kind, key)):
             return cached_arrays(kind, key, compute)
-    if kept is None:
-        kept = compute()
-        if keep:
-            write_arrays(kind, key, kept)
-    return kept
+    if arrays is None:
+        arrays = compute()
+        write_arrays(kind, key, arrays)
+    return arrays
 
 
 @contextmanager
 def _made_by_one(path: Path) -> Iterator[None]:
     """Hold other processes off; on a disk that cannot be written none is."""
-    lock = FileLock(path.with_suffix(".lock"))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError:
+    with ExitStack() as lock:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(FileLock(path.with_suffix(".lock")))
         yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:
@@ -212,8 +206,8 @@ def read_arrays(kind: str, key: str) -> Arrays | None:
 
     Those that come with the sample are kept from the beginning.
     """
-    kept = load_arrays(_path(kind, key))
-    return load_arrays(shipped(kind, key)) if kept is None else kept
+    arrays = load_arrays(_path(kind, key))
+    return load_arrays(shipped(kind, key)) if arrays is None else arrays
 
 
 def write_arrays(kind: str, key: str, arrays: Arrays) -> None:

@@ -35,20 +35,11 @@ from mrc_workbench.data.jobs.processes import (
 )
 
 LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
-LIBRARIES = (
-    *LIGHT,
-    "torch",
-    "scipy.stats",
-    "sklearn.metrics",
-    "transformers.modeling_utils",
-    "sentence_transformers",
-    "transformers.models.bert.modeling_bert",
-    "faiss",
-    "numba",
-    "transformers.trainer",
-    "datasets",
-    "accelerate",
+HEAVY = (
+    *("torch", "scipy.stats", "sklearn.metrics", "transformers.modeling_utils", "sentence_transformers"),
+    *("transformers.models.bert.modeling_bert", "faiss", "numba", "transformers.trainer", "datasets", "accelerate"),
 )
+LIBRARIES = (*LIGHT, *HEAVY)
 # what libraries look up as they are imported: a process that wants another value than the server's cannot be forked
 _LOOKED_UP_ONCE = (
     *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
@@ -103,8 +94,7 @@ def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, 
         asked = _serve(light, [life_line, tied], given, [], None)
     else:
         light.close()
-        heavy = [library for library in LIBRARIES if library not in LIGHT]
-        asked = _serve(listener, [life_line], given, heavy, _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
+        asked = _serve(listener, [life_line], given, [*HEAVY], _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
     os.close(tied if is_second else tie)
     return asked
 

@@ -113,22 +113,21 @@ class Queue(Generic[J]):
             pid, pid_started = this_process()
             job.write_status(replace(status, pid=pid, pid_started=pid_started))
         while not job.asked_to_stop:
-            if self._is_next(job, sent_by_worker):
-                try:
+            with suppress(Timeout):
+                if self._is_next(job, sent_by_worker):
                     lock.acquire(timeout=0)
-                except Timeout:
-                    pass
-                else:
-                    try:
-                        with suppress(OSError):  # it is for those who wait, and holds nobody up
-                            write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
-                        yield job.status().state is State.QUEUED
-                    finally:
-                        _note().unlink(missing_ok=True)
-                        lock.release()
-                    return
+                    break
             time.sleep(_SECONDS_BETWEEN_TRIES)
-        yield False
+        else:
+            yield False
+            return
+        try:
+            with suppress(OSError):  # it is for those who wait, and holds nobody up
+                write_json(_note(), asdict(Holder(job.folder.name, time.time(), *this_process())))
+            yield job.status().state is State.QUEUED
+        finally:
+            _note().unlink(missing_ok=True)
+            lock.release()
 
     def _is_next(self, job: J, sent_by_worker: bool) -> bool:
         """Whether nobody who is sure to come stands before it. A worker sends the first of those that need one."""
