@@ -10,6 +10,7 @@ corpus that grew analyzes what is new."""
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, pairwise
 
@@ -126,17 +127,20 @@ class Analysis:
 
 def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[str]]:
     """Tokens of each text, repeated as often as they occur. Raises `KeyError` for `AUTO`: `choose` first."""
-    analysis, composed = Analysis.of(analysis), [unicodedata.normalize("NFC", text) for text in texts]
+    analysis = Analysis.of(analysis)
     if analysis.pairs:
         return [list(map(" ".join, pairwise(tokens))) for tokens in analyze(analysis.of_one, texts)]
-    match analysis.analyzer:
-        case Analyzer.KIWI:
-            return _morphemes(analysis, composed)
-        case Analyzer.KIWI_BIGRAM:
-            both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
-            return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
+    composed = [unicodedata.normalize("NFC", text) for text in texts]
+    if analysis.analyzer is Analyzer.KIWI:
+        return _morphemes(analysis, composed)
+    if analysis.analyzer is Analyzer.KIWI_BIGRAM:
+        both = zip(_morphemes(analysis, composed), _bigrams(composed), strict=True)
+        return [[morpheme + MORPHEME for morpheme in found] + bigrams for found, bigrams in both]
     if analysis.language:
-        return _stemmed(analysis, composed)
+        written = words_in(analysis.language, composed)
+        distinct = list(dict.fromkeys(chain.from_iterable(written)))
+        stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
+        return [[stem for word in words if (stem := stems[word])] for words in written]
     written = WRITTEN[analysis.analyzer](composed)
     if not (names := analysis.names):
         return written
@@ -150,13 +154,6 @@ def _words(texts: Sequence[str]) -> list[list[str]]:
 def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
     """Return the words of each composed text (NFC), in the lower case of a language."""
     return [_WORD.findall(languages.lower(language, text)) for text in texts]
-
-
-def _stemmed(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
-    written = words_in(analysis.language, texts)
-    distinct = list(dict.fromkeys(chain.from_iterable(written)))
-    stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
-    return [[stem for word in words if (stem := stems[word])] for words in written]
 
 
 def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
@@ -233,9 +230,7 @@ class Tokens:
     def flat_ids_in(self, vocabulary: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
         """Ids in another vocabulary, of the tokens it knows, and offsets `(n_texts + 1,)` of each text among them."""
         translation = np.array([vocabulary.get(token, -1) for token in self.vocabulary], dtype=np.int64)
-        ids = translation[self.ids]
-        known = ids >= 0
-        return ids[known], np.concatenate([[0], np.cumsum(known)])[self.offsets]
+        return _known_ids(self, translation)
 
     def ids_in(self, vocabulary: dict[str, int]) -> list[np.ndarray]:
         """Ids of each text in another vocabulary; tokens it does not know are left out."""
@@ -287,21 +282,17 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
         if analysis.pairs:
             return _paired(_part(analysis.of_one, texts, tell))
         if analysis.language:
-            return _renumbered(analysis, _words_of(analysis.language, texts, tell))
+            return _renumbered(analysis, texts, tell)
         if analysis.analyzer is Analyzer.KIWI:
             both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
             if both is not None:
-                return _without_bigrams(both)
+                return _without_bigrams(_tokens(both))
         return _analyzed(analysis, texts, tell)
 
-    keep = len(texts) > 1 and not _from_words(analysis, texts)
-    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
-
-
-def _from_words(analysis: Analysis, texts: Sequence[str]) -> bool:
-    """Whether stems are made anew of stored words: of few texts, that takes less time than writing them to disk."""
+    # the stems of few stored words are made in less time than it takes to write them to disk
     has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
-    return bool(has_words) and len(texts) <= _FEW_TEXTS
+    keep = len(texts) > 1 and not (has_words and len(texts) <= _FEW_TEXTS)
+    return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
 
 
 def _tokens(arrays: cache.Arrays) -> "Tokens":
@@ -310,17 +301,6 @@ def _tokens(arrays: cache.Arrays) -> "Tokens":
 
 def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
     return _numbered(lambda block: analyze(analysis, block), texts, tell)
-
-
-def _words_of(language: str, texts: Sequence[str], tell: Callable[[int], None]) -> "Tokens":
-    """Return the words of texts: those of the analyzer `WORD`, unless the language has a lower case of its own."""
-    if not languages.has_own_case(language):
-        return _part(Analysis(Analyzer.WORD), texts, tell)
-
-    def words(block: Sequence[str]) -> list[list[str]]:
-        return words_in(language, [unicodedata.normalize("NFC", text) for text in block])
-
-    return _tokens(_numbered(words, texts, tell))
 
 
 def _numbered(
@@ -337,31 +317,40 @@ def _numbered(
     return {"vocabulary": _bytes(number), "ids": np.concatenate(ids), "offsets": np.cumsum(lengths, dtype=np.int64)}
 
 
-def _renumbered(analysis: Analysis, words: "Tokens") -> cache.Arrays:
-    """Return the stems of words, as arrays to be stored: each distinct word is stemmed once."""
+def _renumbered(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
+    """Return the stems of texts, as arrays to be stored: each distinct word is stemmed once.
+
+    The words are those of the analyzer `WORD`, unless the language has a lower case of its own.
+    """
+    if languages.has_own_case(analysis.language):
+        composed = partial(unicodedata.normalize, "NFC")
+        words = _tokens(_numbered(lambda block: words_in(analysis.language, map(composed, block)), texts, tell))
+    else:
+        words = _part(Analysis(Analyzer.WORD), texts, tell)
     number: dict[str, int] = {}
     stems = stems_of(analysis, words.vocabulary)
     translation = np.array([number.setdefault(stem, len(number)) if stem else -1 for stem in stems], dtype=np.int32)
-    ids = translation[words.ids]
-    offsets = words.offsets
-    if analysis.stop_words:
-        is_kept = ids >= 0
-        ids = ids[is_kept]
-        offsets = np.concatenate([[0], np.cumsum(is_kept, dtype=np.int64)])[offsets]
-    return {"vocabulary": _bytes(number), "ids": ids, "offsets": offsets}
+    return _translated(words, translation, number)
 
 
-def _without_bigrams(both: cache.Arrays) -> cache.Arrays:
-    """Return the morphemes among kept tokens, as arrays to be kept: Kiwi read these texts before."""
-    marked = _vocabulary(both["vocabulary"])
-    is_morpheme = np.array([token.endswith(MORPHEME) for token in marked], dtype=bool)
-    kept = is_morpheme[both["ids"]]
-    numbers = np.cumsum(is_morpheme, dtype=np.int32) - np.int32(1)
-    return {
-        "vocabulary": _bytes(token.removesuffix(MORPHEME) for token in marked if token.endswith(MORPHEME)),
-        "ids": numbers[both["ids"]][kept],
-        "offsets": np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[both["offsets"]],
-    }
+def _without_bigrams(both: "Tokens") -> cache.Arrays:
+    """Return the morphemes among stored tokens, as arrays to be stored: Kiwi read these texts before."""
+    is_morpheme = np.array([token.endswith(MORPHEME) for token in both.vocabulary], dtype=bool)
+    translation = np.where(is_morpheme, np.cumsum(is_morpheme) - 1, -1).astype(np.int32)
+    morphemes_alone = (token.removesuffix(MORPHEME) for token in both.vocabulary if token.endswith(MORPHEME))
+    return _translated(both, translation, morphemes_alone)
+
+
+def _translated(tokens: "Tokens", translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
+    """Return tokens in another vocabulary, as arrays to be stored; those with the number -1 are left out."""
+    ids, offsets = _known_ids(tokens, translation)
+    return {"vocabulary": _bytes(vocabulary), "ids": ids, "offsets": offsets}
+
+
+def _known_ids(tokens: "Tokens", translation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    ids = translation[tokens.ids]
+    is_known = ids >= 0
+    return ids[is_known], np.concatenate([[0], np.cumsum(is_known, dtype=np.int64)])[tokens.offsets]
 
 
 def _paired(tokens: "Tokens") -> cache.Arrays:
