@@ -90,10 +90,7 @@ class Limits:
 
     @contextmanager
     def held_free(self) -> Iterator[None]:
-        """Wait until other readings of this process leave as much memory free, and keep it so within the block.
-
-        Many large files at once would each be promised the same free memory; small ones go on beside them.
-        """
+        """Wait until other readings leave as much memory free, and reserve it: each is promised memory of its own."""
         with _changed:
             _changed.wait_for(lambda: not _promised or sum(_promised) + self.memory <= _memory_to_use())
             _promised.append(self.memory)

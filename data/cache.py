@@ -202,10 +202,7 @@ def _made_by_one(path: Path) -> Iterator[None]:
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:
-    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`; None where there are none that can be read.
-
-    Those that come with the sample are kept from the beginning.
-    """
+    """Return the stored arrays, or those that come with the sample; None if there are none that can be read."""
     arrays = load_arrays(_path(kind, key))
     return load_arrays(shipped(kind, key)) if arrays is None else arrays
 

@@ -83,7 +83,6 @@ class HelpColumns(PlainFormatter):
 
 
 def _plain(text: Any) -> str:
-    """Return the text of a description, which is plain text, see `commands_of`."""
     return str(getattr(text, "primary_renderable", text) or "").strip()
 
 
@@ -121,10 +120,7 @@ def commands_of(name: str, about: str, **options: Any) -> App:
 def carry_out(
     commands: App, words: Sequence[str], error_lines: Callable[[Exception], Sequence[str]] = lambda _: ()
 ) -> int:
-    """Run the command that the words name; returns its exit status, see `ExitStatus`.
-
-    `error_lines` returns more lines about an error than its message.
-    """
+    """Run the command that the words name and return its `ExitStatus`; `error_lines` adds lines to its error."""
     let_idle_threads_sleep()
     try:
         raise_on_ctrl_c()

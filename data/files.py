@@ -119,10 +119,7 @@ def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
 
 
 def set_aside(path: Path) -> Path:
-    """Copy a damaged file to a name of its own beside it: `NAME.damaged`, then `NAME.damaged-2`.
-
-    Raises `OSError` where that fails: the file must not be overwritten then.
-    """
+    """Copy a damaged file to `NAME.damaged`, `NAME.damaged-2`...; if it raises `OSError`, do not overwrite the file."""
     names = (path.with_name(f"{path.name}{_ENDING}{f'-{number}' if number > 1 else ''}") for number in count(1))
     copy = next(name for name in names if not name.exists())
     shutil.copy2(path, copy)

@@ -82,10 +82,7 @@ def quiet(*, verbose: bool = False) -> None:
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Keep libraries that are imported meanwhile from drawing bars and logging hints; see `quiet`.
-
-    For use in another program: its environment and its own bars stay as they are.
-    """
+    """Keep libraries that are imported meanwhile quiet, and leave the environment of another program as it is."""
     given = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
     levels = {library: logging.getLogger(library).level for library in _LIBRARIES}
     if not is_verbose():
@@ -133,10 +130,7 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def aligned(titles: Iterable[str], rows: Iterable[tuple[str, Iterable[str]]], width: int) -> list[str]:
-    """Return the lines of a table: titles, then a name and its cells in each row, right in as many characters each.
-
-    A name takes one line, whatever line breaks it has.
-    """
+    """Return the lines of a table: titles, then a name (on one line) and its cells, right-aligned to `width`."""
     lines = [("", titles), *((" ".join(name.split()), cells) for name, cells in rows)]
     longest = max(len(name) for name, _ in lines)
     return [" ".join([f"{name:<{longest}}", *(f"{cell:>{width}}" for cell in cells)]) for name, cells in lines]
@@ -167,10 +161,7 @@ class ProgressReporter:
         self._name = ""
 
     def report(self, name: str, fraction: float, *, is_total: bool = True) -> None:
-        """Report that `name` is running and that `fraction`, 0 to 1, of the command's work is done.
-
-        Pass `is_total=False` if it is the fraction of a phase: then no time left is estimated from it.
-        """
+        """Report that `name` is running and which fraction, 0 to 1, of all work (`is_total`) or of a phase is done."""
         mode = self.mode
         if mode is ProgressMode.AUTO and not sys.stderr.isatty():
             mode = ProgressMode.PLAIN

@@ -63,10 +63,7 @@ def unpacked_bytes(array: Any) -> int:
 def _rows(
     broken: ProblemCode, opened: Callable[[], tuple[Any, Iterator[Any]]], names: tuple[str, ...]
 ) -> Iterator[RawRow]:
-    """Yield the rows of what is `opened`, a schema and its record batches.
-
-    Class numbers become the names that `datasets` notes in the schema. Cells of images and sound are empty.
-    """
+    """Yield the rows of a schema and its batches, with the names of classes, and without images and sound."""
     with broken_told(broken, first_line=True):
         schema, batches = opened()
         features = _features(schema)
@@ -154,10 +151,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _value(scalar: Any) -> Any:
-    """Return one cell as a Python value: bytes for text that is not UTF-8, Arrow's text for an odd date.
-
-    A value that has neither is told as its type, so that one odd cell does not refuse the whole file.
-    """
+    """Return a cell as a Python value: bytes if it is not UTF-8, Arrow's text for an odd date, else its type."""
     if pa.types.is_list(scalar.type) or pa.types.is_large_list(scalar.type):
         return [_value(item) for item in scalar.values] if scalar.is_valid else None
     if pa.types.is_struct(scalar.type):

@@ -335,10 +335,7 @@ def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawR
 
 
 def _checked(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
-    """Yield rows; those that repeat the names of the columns, as where tables were joined, get a problem.
-
-    So does a first row of other known names, such as the English ones below Korean ones.
-    """
+    """Yield rows; those that repeat the header get a problem, and a first row of other known names of columns."""
     for number, row in enumerate(rows):
         is_header = len(names) > 1 and all(as_text(row.cells.get(name)) == name for name in names)
         if number == 0 and len(names) > 1:

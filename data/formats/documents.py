@@ -159,10 +159,7 @@ _ABOUT = "docProps/"  # author and title of the file, which are no text of it
 
 
 def office_blocks(content: Content) -> Iterator[Block]:
-    """Yield headings and paragraphs; the cells of a table's row are one paragraph.
-
-    Raises `DataError` if the document has a password or cannot be read.
-    """
+    """Yield headings, paragraphs and rows of tables. Raises `DataError` for a password or a broken document."""
     from dochan import Dochan
 
     if _ENCRYPTED in content.start:

@@ -35,10 +35,7 @@ class Rating(NamedTuple):
 
 
 def rate_encodings(sample: bytes, header: bytes) -> list[Rating]:
-    """Rate every encoding that can decode a sample, the likeliest first; of equal ones, as `_LANGUAGES` lists them.
-
-    Known names of columns in the header, such as 질문, count for an encoding.
-    """
+    """Rate every encoding that decodes a sample, the likeliest first; known names in the header count for it."""
     matches = from_bytes(
         sample, cp_isolation=[*_LANGUAGES, *_KNOWN_AS], threshold=1.0, preemptive_behaviour=False, enable_fallback=False
     )

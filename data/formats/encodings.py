@@ -84,10 +84,7 @@ class Bytes(Protocol):
 
 
 def detect_encoding(content: Bytes, named: str = "") -> Encoding:
-    """Return how the bytes become text: as the user names it, or detected.
-
-    Raises `DataError` if the bytes are not valid in the named encoding, or if none or several fit.
-    """
+    """Return the named encoding or the detected one. Raises `DataError` if it is invalid or none or several fit."""
     if named:
         return _named(content, named)
     if (wide := _wide(content)) is not None:
@@ -259,10 +256,7 @@ def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:
 
 
 def _sample(start: bytes) -> bytes:
-    """Return the first lines and fields that are not ASCII: the others say nothing about the encoding.
-
-    No encoding has a line break or a comma inside a character.
-    """
+    """Return the first lines and fields that are not ASCII; no encoding has a line break or comma in a character."""
     fields, size = list[bytes](), 0
     for field in re.split(rb"[\r\n,]", start):
         if size >= _SAMPLE_BYTES:
@@ -289,10 +283,7 @@ def _telling_line(texts: Sequence[str]) -> int:
 
 
 def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
-    """Return the encodings that can decode the text and make different texts of it, the likeliest first.
-
-    If none can, because some bytes are broken, these are all encodings.
-    """
+    """Return encodings that make different texts of the bytes, the likeliest first; all if some bytes are broken."""
     texts: dict[str, str] = {}  # by codec
     for rating in _ratings(content):
         if rating.text not in texts.values() and _first_invalid(content, rating.codec) is None:

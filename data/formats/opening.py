@@ -198,10 +198,7 @@ def file_content(path: Path) -> Content:
 
 
 def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:  # noqa: PLR0911 - a format each
-    """Return what opens the table of a file anew at each call; the rows of nested JSON are those of its outer lists.
-
-    Both raise `DataError` where the file is broken.
-    """
+    """Return what opens the table of a file anew at each call. Both raise `DataError` if the file is broken."""
     text = recognised.text or ""
     match recognised.format:
         case Format.EXCEL:

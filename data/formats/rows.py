@@ -92,10 +92,7 @@ class RowReader:
         return ""
 
     def answers(self) -> dict[str, int]:
-        """Return the different answers, in order; none where there are more than anybody gave.
-
-        Each with the letter of the row's passage at which it begins, -1 where nobody says.
-        """
+        """Return the different answers with their first character in the passage, or -1; none if there are too many."""
         value = self.cell("answers")
         if getattr(self.columns, "start", None) is not None:
             value = with_starts(value, self.cell("start"))
@@ -223,10 +220,7 @@ class Rejection:
 
 
 class DatasetBuilder(ABC):
-    """Builds a dataset from rows. What a row becomes is a subclass's to say, one for each schema.
-
-    `row_count` counts the rows that were read, `rejection` has those that are left out.
-    """
+    """Builds a dataset of one schema: `row_count` counts the rows that were read, `rejection` those left out."""
 
     def __init__(self) -> None:
         self.rejection = Rejection()

@@ -55,10 +55,7 @@ def split_document(blocks: Iterable[Block]) -> tuple[str, list[Section]]:
 
 
 def _chunks(blocks: Sequence[Block]) -> list[_Chunk]:
-    """Split at headings, or at pages if there are none; short pages are joined.
-
-    A heading without text of its own leads the next section.
-    """
+    """Split at headings, or between pages if there are none; a heading without text leads the next section."""
     chunks = [_Chunk()]
     has_headings = any(block.level for block in blocks)
     for block in blocks:

@@ -151,10 +151,7 @@ class EncodedText:
 
 
 def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
-    """Yield the lines of a text with their ends: those `newline` ends, any usual end where it is "".
-
-    `str.splitlines` would break at separators inside texts.
-    """
+    """Yield the lines of a text with their ends, as `open` has `newline`: `str.splitlines` breaks inside texts."""
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
 
 

@@ -228,10 +228,7 @@ def _row(number: int, fields: list[str] | str, names: tuple[str, ...]) -> RawRow
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
-    """Return a table as CSV in UTF-8 with a byte order mark, without its index.
-
-    A text that a spreadsheet would run as a formula is led by an apostrophe, in cells and in column names.
-    """
+    """Return a table as CSV in UTF-8 with a byte order mark; an apostrophe leads what a spreadsheet would run."""
     safe = table.rename(columns=_harmless)
     for place, kind in enumerate(safe.dtypes):
         if not pd.api.types.is_numeric_dtype(kind):
@@ -293,10 +290,7 @@ def leading_object(text: str) -> dict[str, Any] | None:
 
 
 def jsonl_opener(text: str | EncodedText) -> Callable[[], Table]:
-    """Return what reads one object a line anew at each call; a broken line is a row with a problem.
-
-    The lines are read once for the names, and once for each table.
-    """
+    """Return what reads one object a line anew at each call; a broken line is a row with a problem."""
     return item_opener(lambda: json_lines(text))
 
 
@@ -307,10 +301,7 @@ def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
 
 
 def json_table(value: Any) -> Table:
-    """Read a list of objects, an object that holds one such list, or a single object that is a row.
-
-    Raises `DataError` for any other shape.
-    """
+    """Read a list of objects, an object that holds one, or an object that is a row; others raise `DataError`."""
     items = value if isinstance(value, list) else _only_list(value)
     if not any(isinstance(item, dict) for item in items):
         _refuse("an empty list" if not items else f"a list whose first item is {kind_of(items[0])}")

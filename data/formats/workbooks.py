@@ -69,14 +69,11 @@ class Workbook:
 
 
 def is_workbook(content: bytes, name: str = "") -> bool:
-    """Whether a zip archive holds a workbook. What cannot be opened is a broken one, unless it is called .zip.
-
-    Raises `DataError` where it claims to unpack to too much, or where a workbook is broken.
-    """
+    """Whether a zip archive holds a workbook. Raises `DataError` if it is broken or unpacks to too much."""
     parts = (_XLSX, _XLSB)
     is_named = content[30:].startswith(_ODS) or any(part.encode() in content for part in parts)
     if not is_named and (name.lower().endswith(".zip") or is_zipfile(BytesIO(content))):
-        return False
+        return False  # what cannot be opened is a broken workbook, unless it is called .zip
     with broken_told(ProblemCode.BROKEN_WORKBOOK), ZipFile(BytesIO(content)) as archive:
         entries = archive.infolist()
         check_size(sum(entry.file_size for entry in entries), "unpacked bytes", unpacked_limit(len(content)))
@@ -110,10 +107,7 @@ def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Wo
 
 
 def _data_sheets(best: "_Opened", visible: Sequence["_Opened"]) -> list["_Opened"]:
-    """Return the sheets that hold data together with the best one.
-
-    They have its columns, or a question and a passage as it has. If it lacks one of the two, others may hold it.
-    """
+    """Return the sheets with the columns of the best one, or with what makes them complete beside it."""
     if best not in visible:
         return [best]
     is_complete = best.score[0]

@@ -55,10 +55,7 @@ _COLLECTED_AFTER = (10_000, 20, 20)
 
 
 def main() -> None:
-    """Serve until nobody needs it; a forked process leaves the loop and becomes the program that was asked for.
-
-    Words of the command: the socket, the socket for light jobs, and the life line, as numbers of open files.
-    """
+    """Serve until no process needs it. Words of the command: both sockets and the life line, as file numbers."""
     listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     life_line = int(sys.argv[3])
     setproctitle("python -m mrc_workbench.data.jobs.fork_server")

@@ -70,10 +70,7 @@ def hold_freed_memory() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Within the block nobody looks for garbage: libraries and models that are being read are none.
-
-    A million objects come with them, and to look through all of them again and again takes a third of the time.
-    """
+    """Do not look for garbage meanwhile: to look through a million objects of libraries takes a third of the time."""
     looks = gc.isenabled()
     gc.disable()
     try:
@@ -186,10 +183,7 @@ def _request(module: str, words: tuple[object, ...], log: Path) -> dict[str, Any
 
 
 def make_ready() -> None:
-    """Let the libraries be read before anybody asks for a job: the first one then begins as soon as the others.
-
-    The heavy ones are read once `read_on` says so, or after some seconds.
-    """
+    """Start the fork server before a job is asked for; heavy libraries follow after seconds, or at `read_on`."""
     if FORKS and not os.environ.get(_PLACE):  # asked at every drawing of a page, which waits for no one's job
         with _starting, suppress(OSError):
             if not os.environ.get(_PLACE):

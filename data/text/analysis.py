@@ -318,10 +318,7 @@ def _numbered(
 
 
 def _renumbered(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
-    """Return the stems of texts, as arrays to be stored: each distinct word is stemmed once.
-
-    The words are those of the analyzer `WORD`, unless the language has a lower case of its own.
-    """
+    """Return the stems of texts, as arrays to be stored: each distinct word is stemmed once."""
     if languages.has_own_case(analysis.language):
         composed = partial(unicodedata.normalize, "NFC")
         words = _tokens(_numbered(lambda block: words_in(analysis.language, map(composed, block)), texts, tell))

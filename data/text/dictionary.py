@@ -77,10 +77,7 @@ TAGS = frozenset(_TAGS.split())
 
 @dataclass(frozen=True)
 class Word:
-    """A word that is one, with Kiwi's tag and score (the higher, the sooner it is found), and the parts that spell it.
-
-    The tag is empty where none was given: it is `TAG` then.
-    """
+    """A word with Kiwi's tag (`TAG` if empty), its score (the higher, the sooner it is found) and its parts."""
 
     form: str
     tag: str = ""
@@ -154,10 +151,7 @@ _LETTER = regex.compile(r"[\p{L}\p{N}]")
 
 
 def read_dictionary(content: bytes) -> Dictionary:
-    """Read a dictionary: see `data.text.dictionary` for its lines. Loose letters are composed (NFC).
-
-    Raises `DictionaryError` for the first line that is wrong; the error holds the others.
-    """
+    """Read a dictionary. Raises `DictionaryError` for the first line that is wrong; it holds the others."""
     if len(content) > MOST_BYTES:
         raise DictionaryError.of("too_many_bytes", size=len(content), limit=MOST_BYTES)
     content = content.removeprefix(codecs.BOM_UTF8)
@@ -187,10 +181,7 @@ def open_dictionary(path: Path) -> Dictionary:
 
 
 def with_words(dictionary: Dictionary, words: Iterable[Word]) -> Dictionary:
-    """Return a dictionary with more words. Raises `DictionaryError` where one is none, or was given otherwise.
-
-    A row is that of the line in `written` of both.
-    """
+    """Return a dictionary with more words. Raises `DictionaryError`, whose row is that of `written`."""
     more = tuple(words)
     for word in more:
         _form(word.form, 1)

@@ -58,10 +58,7 @@ def lower(language: str, text: str) -> str:
 
 
 def stems(language: str, words: Iterable[str]) -> list[str]:
-    """Return the stem of each word in lower case; a word of which nothing is left is its own stem.
-
-    Snowball folds what a language writes in several ways: Greek accents, and Arabic diacritics, tatweel and alefs.
-    """
+    """Return the Snowball stem of each word in lower case; a word of which nothing is left is its own stem."""
     import Stemmer  # a library in C, which is loaded with the first text of such a language
 
     words = list(words)
@@ -76,10 +73,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def language_of(texts: Iterable[str]) -> str:
-    """Return the ISO 639-1 code of the language that most of the texts are in; empty if there is no such language.
-
-    The beginnings of the first texts are looked at.
-    """
+    """Return the ISO 639-1 code of the language that most of the texts begin in; empty if there is none."""
     return detected(texts).language
 
 

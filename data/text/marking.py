@@ -68,10 +68,7 @@ def indexed_text(passage: Passage, *, title: bool) -> IndexedText:
 
 
 def reading(analysis: Analyzer | Analysis, token: str, written: str = "") -> tuple[str, TokenKind]:
-    """Return a token as a person reads it, without the mark of a morpheme, and what it is.
-
-    A stem follows the word of the text, `written`, where that differs: "running (run)".
-    """
+    """Return a token as users read it, such as "running (run)" for a stem and the word `written`, and what it is."""
     analysis = Analysis.of(analysis)
     analyzer = analysis.analyzer
     if analysis.language and written and written != token:
@@ -99,10 +96,7 @@ def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[
 
 
 def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
-    """Return the tokens that `analyze` finds in each text (composed, NFC), in its order, with their places.
-
-    A synonym stands where its letters do, under the name that it is read as.
-    """
+    """Return the tokens of `analyze` for each text (composed, NFC) with their places, those of synonyms included."""
     analysis = Analysis.of(analysis)
     if analysis.pairs:
         return [
@@ -265,10 +259,7 @@ _SENTENCE = regex.compile(r"\S(?:.*?(?:[.!?…][\p{P}]*(?=\s|$)|[。！？][\p{P
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the sentences of a composed text, without the space around them; none goes beyond its line.
-
-    Kiwi cuts Korean; elsewhere they are `marked_sentences`.
-    """
+    """Return the sentences of a composed text, none beyond its line: Kiwi's in Korean, else `marked_sentences`."""
     if script_of([text]) is not Script.KOREAN:
         return marked_sentences(text)
     lines = list(_LINE.finditer(text))
