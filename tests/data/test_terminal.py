@@ -1,7 +1,8 @@
-"""Progress of commands: redrawn in a terminal, a line a minute elsewhere, or JSON."""
+"""Progress of commands: redrawn in a terminal, a line a minute elsewhere, or JSON; idle threads sleep."""
 
 import io
 import json
+import os
 import re
 import sys
 
@@ -9,7 +10,15 @@ import pytest
 
 from mrc_workbench.data import terminal
 from mrc_workbench.data.commands import carry_out, commands_of, stop_message
-from mrc_workbench.data.terminal import ProgressMode, ProgressReporter, aligned, end_progress_line, report_progress
+from mrc_workbench.data.terminal import (
+    ProgressMode,
+    ProgressReporter,
+    aligned,
+    end_progress_line,
+    let_idle_threads_sleep,
+    report_progress,
+)
+from mrc_workbench.workbench.cli import main
 
 
 class Clock:
@@ -124,3 +133,30 @@ def test_commands_say_how_they_end(
     mrc.command(room)
     assert carry_out(mrc, ["room", "do", *options], lambda _: ()) == status
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told
+
+
+NAME = "OMP_WAIT_POLICY"
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "")  # so that it is restored afterwards
+    monkeypatch.delenv(NAME)
+
+
+@pytest.mark.usefixtures("unset")
+def test_idle_threads_sleep() -> None:
+    let_idle_threads_sleep()
+    assert os.environ[NAME] == "passive"
+
+
+def test_what_the_environment_says_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, "active")
+    let_idle_threads_sleep()
+    assert os.environ[NAME] == "active"
+
+
+@pytest.mark.usefixtures("unset")
+def test_commands_let_them_sleep() -> None:
+    assert main(["runs", "list"]) == 0
+    assert os.environ[NAME] == "passive"

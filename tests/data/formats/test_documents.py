@@ -1,4 +1,4 @@
-"""Each kind of document becomes passages; what cannot be read says why."""
+"""Each kind of document becomes passages, split if it is long, without what a reader does not see."""
 
 import random
 import unicodedata
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.documents import document_table
+from mrc_workbench.data.formats.documents import document_table, html_blocks, html_title, markdown_blocks, text_blocks
 from mrc_workbench.data.formats.opening import Format
+from mrc_workbench.data.formats.sections import WHOLE_CHARACTERS, Block, Section, split_document
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.formats.written_documents import pdf, word
@@ -135,3 +136,101 @@ def test_mutated_documents_never_crash(name: str) -> None:
         except DataError:
             refused += 1
     assert refused > 50
+
+
+def filled(blocks: object) -> list[tuple[str, int]]:
+    return [(block.text.strip(), block.level) for block in blocks if block.text.strip()]  # type: ignore[attr-defined]
+
+
+def test_text_is_split_at_blank_lines() -> None:
+    assert filled(text_blocks("첫 줄\r\n둘째 줄\r\n \r\n다른 문단\r\n")) == [("첫 줄\n둘째 줄", 0), ("다른 문단", 0)]
+
+
+def test_markdown() -> None:
+    text = (
+        '---\nlayout: page\ntitle: "휴가 규정"\n---\n\n안내\n====\n\n**닷새**를 [쉰다](https://example.org/a).\n'
+        "<!-- 초안 -->\n\n- 하나\n- 둘 `코드`\n\n| 이름 | 날 |\n|---|---|\n| 김 | 3 |\n\n"
+        "```python\n# 주석은 제목이 아니다\n```\n\n<div>상자 &amp; 글</div>\n\n## 끝 ##\n"
+    )
+    assert filled(markdown_blocks(text)) == [
+        ("휴가 규정", 1), ("안내", 1), ("닷새를 쉰다.", 0), ("하나", 0), ("둘 코드", 0), ("이름\t날", 0), ("김\t3", 0),
+        ("# 주석은 제목이 아니다", 0), ("상자 & 글", 0), ("끝", 2),
+    ]  # fmt: skip
+
+
+def test_web_page() -> None:
+    page = (
+        "<!doctype html><html><head><title> 수달 \n 안내</title><style>p{}</style></head><body><nav>메뉴</nav>"
+        "<h1><div>수달</div></h1>수달은 <b>강</b>에\n 산다.<br>둘째 줄<p>물고기&nbsp;먹이</p>"
+        "<script>alert('x')</script>"
+        "<table><tr><th>이름<td>날<tr><td>김<td>3</table><!-- 숨김 --><ul><li>하나<li>둘</ul><footer>끝</footer>"
+    )
+    assert html_title(page) == "수달 안내"
+    assert filled(html_blocks(page)) == [
+        ("수달", 1), ("수달은 강에 산다.\n둘째 줄", 0), ("물고기 먹이", 0), ("이름\t날", 0), ("김\t3", 0), ("하나", 0),
+        ("둘", 0),
+    ]  # fmt: skip
+
+
+def test_a_page_that_nests_deeply_is_read() -> None:
+    assert filled(html_blocks("<div>" * 50_000 + "깊은 글")) == [("깊은 글", 0)]
+    assert filled(markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
+
+
+def test_nothing_of_an_empty_page() -> None:
+    assert filled(html_blocks("")) == []
+    assert html_title("") == ""
+    assert filled(markdown_blocks("")) == []
+    assert next(markdown_blocks("# 제목")) == Block("제목", 1)
+
+
+LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 characters
+
+
+def test_a_short_document_is_one_passage_without_its_title() -> None:
+    blocks = [Block("여름  휴가", 1), Block(" 닷새를 쉰다. "), Block(""), Block("신청", 2), Block("한 달 전에 한다.")]
+    assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
+
+
+def test_a_heading_alone_is_the_text() -> None:
+    assert split_document([Block("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
+    assert split_document([Block(" \n ")]) == ("", [])
+
+
+def test_a_long_document_is_split_at_headings() -> None:
+    blocks = [
+        Block("안내", 1), Block(LONG), Block("강", 2), Block("수달!", 3), Block(LONG), Block("수달", 2), Block(LONG),
+    ]  # fmt: skip
+    title, sections = split_document(blocks)
+    assert title == "안내"
+    assert [section.anchor for section in sections] == ["1", "수달", "수달-2"]
+    assert sections[1].text.startswith("강\n수달!\n수달은"), "a heading without text leads the next section"
+
+
+def test_short_pages_are_joined_and_long_ones_split() -> None:
+    pages = [
+        Block("가" * 900, page=1),
+        Block("나" * 900, page=2),
+        Block("다" * 900, page=3),
+        Block("라" * 9000, page=4),
+    ]
+    _, sections = split_document(pages)
+    assert [section.anchor for section in sections[:3]] == ["page-1", "page-3", "page-4"]
+    assert sections[0].text == "가" * 900 + "\n" + "나" * 900
+    assert "".join(section.text for section in sections).count("라") == 9000
+    assert max(len(section.text) for section in sections) <= WHOLE_CHARACTERS
+
+
+@pytest.mark.parametrize("separator", ["\n", " ", ""])
+def test_no_text_of_a_long_paragraph_is_lost(separator: str) -> None:
+    paragraph = separator.join(f"{number}번째 문장이다." for number in range(2000))
+    _, sections = split_document([Block(paragraph)])
+    plain = "".join(section.text for section in sections)
+    assert "".join(plain.split()) == "".join(paragraph.split())
+    assert len({section.anchor for section in sections}) == len(sections) > 5
+
+
+def test_paragraphs_of_a_long_text_are_grouped() -> None:
+    _, sections = split_document([Block(f"{number} " + "글" * 300) for number in range(20)])
+    assert [section.anchor for section in sections] == ["1", "2", "3", "4"]
+    assert sections[1].text.startswith("6 ")

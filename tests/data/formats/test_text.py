@@ -1,12 +1,28 @@
-"""Text without columns: which lines are a passage, found in one pass over the lines."""
+"""Text without columns, and how bytes become text: by marks, by likely letters, or by the named encoding."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.text import Content, has_inner_blank_line, plain_text_table
-from mrc_workbench.data.questions.read import read_files_apart
+from mrc_workbench.data.apart import File, UnusableFileError
+from mrc_workbench.data.formats.encodings import (
+    ENCODING_PROBLEMS,
+    ENCODINGS,
+    detect_encoding,
+    encoding_candidates,
+)
+from mrc_workbench.data.formats.text import (
+    Content,
+    EncodedText,
+    encodings_to_choose,
+    has_inner_blank_line,
+    plain_text_table,
+)
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.questions.read import read_files_apart, read_paths_apart
+from tests.data.layouts.written import zipped
 
 
 class CountedLines:
@@ -50,3 +66,190 @@ def test_text_with_500_kb_of_blank_lines_is_read_within_the_limits_of_its_reader
 )
 def test_blank_lines_between_filled_ones_end_a_passage(text: str, passages: list[str]) -> None:
     assert [row.cells["text"] for row in plain_text_table(text).rows] == passages
+
+
+TEXT = "질문,지문\n수도는?,서울이다 똠 漢江 ℃\n"
+
+
+def decode(content: bytes) -> tuple[str, str, tuple[Problem, ...]]:
+    given = Content(content)
+    found = given.encoding
+    return EncodedText(given, found).whole, found.name, found.problems
+
+
+EUC_KR, FEW = "질문,지문\n수도는?,서울이다\n", "question,context\nhow hot?,30℃ today\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "name"),
+    [
+        (TEXT.encode("utf-8"), TEXT, "UTF-8"),
+        (TEXT.encode("utf-8-sig"), TEXT, "UTF-8"),
+        (TEXT.encode("utf-16"), TEXT, "UTF-16"),
+        (TEXT.encode("utf-16-le"), TEXT, "UTF-16"),
+        (TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
+        (b"\xfe\xff" + TEXT.encode("utf-16-be"), TEXT, "UTF-16"),
+        (TEXT.encode("cp949"), TEXT, "CP949"),
+        (EUC_KR.encode("euc_kr"), EUC_KR, "CP949"),
+        (b"question,context\na\x00?,bb\n", "question,context\na\x00?,bb\n", "UTF-8"),  # a NUL makes no UTF-16
+    ],
+)
+def test_known_encodings(content: bytes, text: str, name: str) -> None:
+    assert decode(content) == (text, name, ())
+
+
+JAPANESE = "質問,本文\n受付はどこですか。,受付は一階の奥にあります。\n何時に閉まりますか。,夜の九時です。\n"
+CHINESE = "问题,答案\n图书馆几点关门？,晚上九点关门。\n可以借几本书？,每个人可以借五本书。\n"
+TAIWANESE = "問題,答案\n圖書館幾點關門？,晚上九點關門。\n可以借幾本書？,每個人可以借五本書。\n"
+KOREAN = "질문,지문\n도서관은 몇 시에 닫나요?,도서관은 밤 아홉 시에 닫습니다.\n"
+GERMAN = "Frage,Antwort\nWann schließt die Bücherei?,Sie schließt um neun Uhr, samstags früher.\n"
+FRENCH = "question,réponse\nOù est la bibliothèque ?,Elle est près de l'hôtel, à l'étage.\n"
+RUSSIAN = "вопрос,ответ\nКогда закрывается библиотека?,Библиотека закрывается в девять часов вечера.\n"
+THAI = "คำถาม,คำตอบ\nห้องสมุดปิดกี่โมง,ห้องสมุดปิดสามทุ่ม\n"
+POLISH = "pytanie,odpowiedź\nGdzie jest źródło?,Źródło jest w górach, obok żółtej ścieżki.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "name"),
+    [
+        (JAPANESE, "shift_jis", "Shift-JIS"),
+        (JAPANESE, "cp932", "Shift-JIS"),
+        (JAPANESE, "euc_jp", "EUC-JP"),
+        (JAPANESE, "iso2022_jp", "ISO-2022-JP"),
+        (JAPANESE, "utf-16-le", "UTF-16"),
+        (JAPANESE, "utf-16-be", "UTF-16"),
+        (RUSSIAN, "utf-16-le", "UTF-16"),
+        (THAI, "utf-16-le", "UTF-16"),
+        (CHINESE, "gbk", "GB18030"),
+        (CHINESE, "gb18030", "GB18030"),
+        (TAIWANESE, "big5", "Big5"),
+        (KOREAN, "euc_kr", "CP949"),
+        (KOREAN, "johab", "Johab"),
+        (GERMAN, "cp1252", "Windows-1252"),
+        (GERMAN, "latin-1", "Windows-1252"),
+        (FRENCH, "mac_roman", "MacRoman"),
+        (RUSSIAN, "cp1251", "Windows-1251"),
+        (RUSSIAN, "koi8_r", "KOI8-R"),
+        (POLISH, "cp1250", "Windows-1250"),
+        (KOREAN, "utf-32", "UTF-32"),
+        (KOREAN, "utf-32-le", "UTF-32"),
+        (KOREAN, "utf-32-be", "UTF-32"),
+    ],
+)
+def test_other_encodings_are_detected(text: str, codec: str, name: str) -> None:
+    assert decode(text.encode(codec)) == (text, name, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "codec", "name", "other"),
+    [
+        (FEW, "cp949", "CP949", "Windows-1252: 30¡É today"),  # one sign among English
+        (FRENCH, "cp1252", "Windows-1252", "Windows-1250: "),
+    ],
+)
+def test_a_guess_is_reported_with_the_other_candidates(text: str, codec: str, name: str, other: str) -> None:
+    decoded, found, (problem,) = decode(text.encode(codec))
+    assert (decoded, found, problem.code) == (text, name, ProblemCode.GUESSED_ENCODING)
+    assert other in problem.message
+    assert "--encoding" in problem.message
+
+
+def test_column_names_decide_for_an_encoding() -> None:
+    rows = "ㄱㄴㄷㄹ?,漢江漢江漢江\n"
+    assert decode(("질문,지문\n" + rows).encode("cp949"))[:2] == ("질문,지문\n" + rows, "CP949")
+    with pytest.raises(DataError, match=r"equally likely \(Big5: 丑中之予\?; Johab: .*--encoding"):
+        decode(("question,context\n" + rows).encode("cp949"))
+
+
+def test_text_with_a_broken_byte_can_be_read_in_a_named_encoding() -> None:
+    """No encoding decodes it as a whole, so all of them are offered."""
+    content = "질문,지문\n수도는?,서울은 수도이다.\n".encode("cp949").replace(b"\n", b"\xff\n", 1)
+    with pytest.raises(DataError, match="The encoding of the text is unknown"):
+        decode(content)
+    samples = {one.name: one.sample for one in encoding_candidates(Content(content))}
+    assert samples["CP949"].startswith("질문")
+    assert detect_encoding(Content(content), "CP949").name == "CP949"
+
+
+def test_unlikely_text_is_refused_with_the_byte_and_the_flag() -> None:
+    with pytest.raises(DataError, match=r"byte 0x90 in line 2.*--encoding"):
+        decode(b"a\nq\xc3\x8fx\x90\x81y\xffz\xe1!\x9d?\x8d\n")
+
+
+def test_one_line_of_json_is_enough() -> None:
+    text = json.dumps([{"question": "受付は？", "context": "受付は一階にあります。"}] * 5000, ensure_ascii=False)
+    assert decode(text.encode("shift_jis"))[1:] == ("Shift-JIS", ())
+
+
+@pytest.mark.parametrize("given", ["Shift-JIS", "shift_jis", "SHIFTJIS", "cp932"])
+def test_the_user_names_the_encoding(given: str) -> None:
+    content = Content("id,text\n1,東京\n2,大阪\n".encode("shift_jis"), given)
+    assert EncodedText(content, content.encoding).whole == "id,text\n1,東京\n2,大阪\n"
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xff\xfe"])
+def test_utf16_is_named_with_and_without_its_mark(mark: bytes) -> None:
+    content = Content(mark + "질문,지문\n".encode("utf-16-le"), "UTF-16")
+    assert EncodedText(content, content.encoding).whole == "질문,지문\n"
+
+
+@pytest.mark.parametrize("name", [name for name in ENCODINGS if name != "UTF-32"])
+def test_every_offered_encoding_can_be_named(name: str) -> None:
+    assert Content(b"id,text\n1,one\n2,two\n" * 4, name).encoding.name == name
+
+
+@pytest.mark.parametrize("name", ["klingon", "base64", "rot13", "idna\x00"])
+def test_unknown_names_are_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(DataError, match=r"is not a known encoding.*Shift-JIS") as caught:
+        _ = Content(b"a,b\n", name).encoding
+    assert caught.value.problem.code in ENCODING_PROBLEMS
+
+
+def test_the_wrong_name_is_refused_with_the_place() -> None:
+    with pytest.raises(DataError, match="not Shift-JIS: byte 0xE9 in line 2"):
+        _ = Content("a\nqué,\n".encode("latin-1"), "Shift-JIS").encoding
+
+
+def test_a_few_broken_bytes_of_a_named_encoding_are_mended() -> None:
+    content = Content((KOREAN * 20).encode("cp949") + b"\xff\n", "CP949")
+    (problem,) = content.encoding.problems
+    assert (problem.code, problem.details) == (
+        ProblemCode.MENDED_BYTES,
+        {"encoding": "CP949", "count": 1, "line": 41},
+    )
+
+
+def test_the_name_reaches_the_reader_process(tmp_path: Path) -> None:
+    rows = "id,text\n1,北京\n2,上海\n".encode("gbk")
+    (tmp_path / "a.csv").write_bytes(rows)
+    reading = read_paths_apart([tmp_path / "a.csv"], encoding="GB18030")
+    assert list(reading.question_set.passages.texts) == ["北京", "上海"]
+    packed = File(Content(zipped({"a.csv": rows})), "a.zip").with_encoding("GB18030")
+    assert list(read_files_apart([packed]).question_set.passages.texts) == ["北京", "上海"]
+    with pytest.raises(UnusableFileError, match="is not a known encoding"):
+        read_paths_apart([tmp_path / "a.csv"], encoding="klingon")
+
+
+def test_damaged_utf8_is_mended_and_told() -> None:
+    content = ("수도는 서울이다.\n" * 20).encode().replace("울".encode(), b"\xec\x9a", 1)
+    text, _, (problem,) = decode(content)
+    assert text.startswith("수도는 서�이다.\n수도는 서울이다.\n")
+    assert (problem.code, problem.row, problem.details) == (
+        ProblemCode.MENDED_BYTES,
+        None,
+        {"encoding": "UTF-8", "count": 1, "line": 1},
+    )
+
+
+def test_candidates_are_named_as_the_flag_takes_them_and_differ() -> None:
+    content = Content("вопрос,текст\nгде,там\n".encode("koi8_r"))
+    candidates = encodings_to_choose([Content(b"plain"), content])
+    samples = {candidate.name: candidate.sample for candidate in candidates}
+    assert samples["KOI8-R"] == "вопрос"
+    assert len({*samples.values()}) == len(samples) > 1
+    for name in samples:
+        assert Content(content.source, name).encoding.name == name
+
+
+def test_text_whose_encoding_is_known_has_no_candidates() -> None:
+    assert encodings_to_choose([Content("질문".encode()), Content("질문,지문\n".encode("cp949"))]) == ()
