@@ -266,19 +266,16 @@ def _text(content: Content) -> str:
     return content.whole.decode(encoding.codec, encoding.errors)
 
 
-def _page_text(content: Content) -> str:
-    """Return the text of a web page, whose head may name its encoding."""
-    try:
-        return _text(content)
-    except DataError:
-        if named := _CHARSET.search(content.mark):
-            with suppress(LookupError, UnicodeDecodeError):
-                return content.whole.decode(named[1].decode("ascii"))
-        raise
-
-
 def _html_document(content: Content) -> Iterator[Block]:
-    text = _page_text(content)
+    text = ""
+    try:
+        text = _text(content)
+    except DataError:
+        if named := _CHARSET.search(content.mark):  # a page may name its encoding
+            with suppress(LookupError, UnicodeDecodeError):
+                text = content.whole.decode(named[1].decode("ascii"))
+        if not text:
+            raise
     yield Block(html_title(text), level=1)
     yield from html_blocks(text)
 

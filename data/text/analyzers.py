@@ -13,6 +13,7 @@ synonyms, and compounds are read in one of four ways, which are those of nori's 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import regex
@@ -97,15 +98,13 @@ def kiwi_tokens(texts: Sequence[str]) -> list[Any]:
     return list(_shared_kiwi().tokenize(list(texts)))
 
 
-@cache
-def _shared_kiwi() -> Any:
-    return _new_kiwi()
-
-
 def _new_kiwi() -> Any:
     from kiwipiepy import Kiwi
 
     return Kiwi()  # as many threads as there are cores
+
+
+_shared_kiwi = cache(_new_kiwi)
 
 
 _COMPOUND_TAGS = ("NNG", "NNP")  # nouns and names
@@ -227,11 +226,9 @@ class Reader:
         letters = [place for place in range(start, end) if not text[place].isspace()]
         if "".join(parts) != "".join(text[place].lower() for place in letters) or len(letters) != sum(map(len, parts)):
             return [LocatedToken(part, unit.span) for part in parts]
-        ends = [sum(map(len, parts[: place + 1])) for place in range(len(parts))]
-        return [
-            LocatedToken(part, (letters[end - len(part)], letters[end - 1] + 1))
-            for part, end in zip(parts, ends, strict=True)
-        ]
+        ends = accumulate(map(len, parts))
+        spans = ((letters[end - len(part)], letters[end - 1] + 1) for part, end in zip(parts, ends, strict=True))
+        return list(map(LocatedToken, parts, spans))
 
     def _parts_of(self, noun: str) -> tuple[str, ...]:
         """The smallest parts of a noun, none where it is not cut."""

@@ -86,13 +86,13 @@ def reading(analysis: Analyzer | Analysis, token: str, written: str = "") -> tup
 
 def spans_by_token(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[dict[str, tuple[Span, ...]]]:
     """Return for each text (composed, NFC) its distinct tokens in their order, and where each of them stands."""
-    found = []
+    spans_by_text = []
     for tokens in located(analysis, texts):
         spans: defaultdict[str, list[Span]] = defaultdict(list)
         for token, span in tokens:
             spans[token].append(span)
-        found.append({token: tuple(places) for token, places in spans.items()})
-    return found
+        spans_by_text.append({token: tuple(positions) for token, positions in spans.items()})
+    return spans_by_text
 
 
 def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[LocatedToken]]:
@@ -214,17 +214,13 @@ def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
         return [[*_words(text), *_pairs(text)] for text in texts]
-    if analyzer in LANGUAGE_OF:
-        tokens = located(analyzer, texts)
-        return [list(_stems(analyzer, *both)) for both in zip(texts, tokens, strict=True)]
+    if language := LANGUAGE_OF.get(analyzer):
+        stems = zip(texts, located(analyzer, texts), strict=True)
+        return [
+            [((stem, "word"), span) for stem, span in tokens if lower(language, text[slice(*span)]) not in _SILENT]
+            for text, tokens in stems
+        ]
     return [list(_words(text)) for text in texts]
-
-
-def _stems(analyzer: Analyzer, text: str, tokens: Sequence[LocatedToken]) -> Iterator[tuple[_Term, Span]]:
-    language = LANGUAGE_OF[analyzer]
-    for stem, (start, end) in tokens:
-        if lower(language, text[start:end]) not in _SILENT:
-            yield (stem, "word"), (start, end)
 
 
 def _morphemes(text: str, tokens: Sequence[Any]) -> Iterator[tuple[_Term, Span]]:
@@ -357,5 +353,5 @@ def _word_start(text: str, position: int) -> int:
 
 def _word_end(text: str, position: int) -> int:
     reach = text[position : position + _WORD_REACH]
-    spaces = [place for mark in " \n\t" if (place := reach.find(mark)) >= 0]
-    return position + (min(spaces) if spaces else len(reach) if len(reach) < _WORD_REACH else 0)
+    space = regex.search(r"[ \n\t]", reach)
+    return position + (space.start() if space else len(reach) if len(reach) < _WORD_REACH else 0)
