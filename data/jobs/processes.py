@@ -70,7 +70,7 @@ def hold_freed_memory() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Do not look for garbage meanwhile: to look through a million objects of libraries takes a third of the time."""
+    """Do not look for garbage meanwhile: looking through a million objects or rows takes a third of the time."""
     looks = gc.isenabled()
     gc.disable()
     try:

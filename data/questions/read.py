@@ -10,10 +10,11 @@ from pydantic import InstanceOf, TypeAdapter
 
 from mrc_workbench.data.apart import File, Report, Work, carried_out, report_files_read
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.opening import Format, Proposal, collector_paused, recognise, told_of
+from mrc_workbench.data.formats.opening import Format, Proposal, recognise, told_of
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
 from mrc_workbench.data.layouts.columns.roles import candidate_columns, missing_passages
@@ -162,7 +163,7 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
         raise
 
 
-@collector_paused()
+@without_collections()
 def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
     found = _selected(files, chosen)
     rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself
