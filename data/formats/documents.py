@@ -1,22 +1,138 @@
-"""A document of any kind becomes a table of passages: id, title and text.
+"""A document of any kind becomes a table of passages: the whole document if it is short, else its sections.
 
 The paragraphs and headings of text, Markdown and web pages are read here, those of Word documents, slides and Hangul
 files through `dochan`, and those of PDFs through PDFium."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.opening import Format
-from mrc_workbench.data.formats.sections import Block, split_document
 from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, shown
 from mrc_workbench.data.formats.text import Content, check_size
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+
+WHOLE_CHARACTERS = 2_000  # a document up to this length is one passage
+_LONGEST_SECTION = 4_000  # a longer section is split between paragraphs
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？…])\s+")
+_NO_ANCHOR = re.compile(r"[^\w\- ]+")
+_LONGEST_ANCHOR = 80
+
+
+class Block(NamedTuple):
+    """A heading (`level` 1 to 6) or a paragraph (0), on a page (from 1) if the document has pages."""
+
+    text: str
+    level: int = 0
+    page: int = 0
+
+
+class Section(NamedTuple):
+    """A passage of a document. `anchor` names it within the document; empty for a whole document."""
+
+    anchor: str
+    text: str
+
+
+@dataclass
+class _Chunk:
+    """Paragraphs under one heading, or of one page."""
+
+    headings: list[str] = field(default_factory=list)
+    page: int = 0
+    paragraphs: list[str] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.headings)) + sum(map(len, self.paragraphs))
+
+
+def split_document(blocks: Iterable[Block]) -> tuple[str, list[Section]]:
+    """Return the title (the heading that a document begins with, else "") and the passages of a document."""
+    filled = [block._replace(text=text) for block in blocks if (text := block.text.strip())]
+    title = ""
+    if len(filled) > 1 and filled[0].level:
+        title = " ".join(filled[0].text.split())
+        filled = filled[1:]
+    if sum(len(block.text) for block in filled) <= WHOLE_CHARACTERS:
+        return title, [Section("", "\n".join(block.text for block in filled))] if filled else []
+    return title, list(_named(_chunks(filled)))
+
+
+def _chunks(blocks: Sequence[Block]) -> list[_Chunk]:
+    """Split at headings, or between pages if there are none; a heading without text leads the next section."""
+    chunks = [_Chunk()]
+    has_headings = any(block.level for block in blocks)
+    for block in blocks:
+        last = chunks[-1]
+        is_full = not has_headings and last.size + len(block.text) > WHOLE_CHARACTERS and block.page != last.page
+        if last.paragraphs and (block.level or is_full):
+            last = _Chunk()
+            chunks.append(last)
+        if not last.paragraphs:
+            last.page = block.page
+        if block.level:
+            last.headings.append(" ".join(block.text.split()))
+        else:
+            last.paragraphs.append(block.text)
+    return chunks
+
+
+def _named(chunks: Sequence[_Chunk]) -> Iterator[Section]:
+    taken: set[str] = set()
+    for chunk in chunks:
+        anchor = _anchor(chunk.headings[-1]) if chunk.headings else f"page-{chunk.page}" if chunk.page else ""
+        numbered = (f"{anchor}-{number}" if anchor else str(number) for number in count(2))
+        names = chain([anchor or "1"], numbered)
+        for text in _pieces(chunk):
+            name = next(name for name in names if name not in taken)
+            taken.add(name)
+            yield Section(name, text)
+
+
+def _pieces(chunk: _Chunk) -> Iterator[str]:
+    """Yield the text of a chunk; a long one in groups of paragraphs, each under the headings."""
+    if chunk.size <= _LONGEST_SECTION:
+        yield "\n".join([*chunk.headings, *chunk.paragraphs])
+        return
+    group = list(chunk.headings)
+    size = 0
+    for paragraph in chain.from_iterable(map(_short, chunk.paragraphs)):
+        if size and size + len(paragraph) > WHOLE_CHARACTERS:
+            yield "\n".join(group)
+            group = list(chunk.headings)
+            size = 0
+        group.append(paragraph)
+        size += len(paragraph)
+    yield "\n".join(group)
+
+
+def _short(paragraph: str) -> Iterator[str]:
+    """Yield a paragraph; a long one line by line, sentence by sentence, or cut if it has neither."""
+    if len(paragraph) <= WHOLE_CHARACTERS:
+        yield paragraph
+        return
+    lines = paragraph.split("\n")
+    parts = lines if len(lines) > 1 else _SENTENCE_END.split(paragraph)
+    if len(parts) == 1:
+        yield from (paragraph[at : at + WHOLE_CHARACTERS] for at in range(0, len(paragraph), WHOLE_CHARACTERS))
+        return
+    for part in parts:
+        yield from _short(part)
+
+
+def _anchor(heading: str) -> str:
+    """Return a heading as GitHub writes it in an address: lower case, hyphens instead of spaces."""
+    plain = _NO_ANCHOR.sub("", unicodedata.normalize("NFC", heading).lower())
+    return "-".join(plain.split())[:_LONGEST_ANCHOR].strip("-")
+
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TITLE_LINE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE | re.IGNORECASE)
@@ -77,13 +193,8 @@ def _markdown_parser() -> Any:
 
 def _plain(inline: Any) -> str:
     """Return the text of a paragraph's tokens; an image is its description."""
-    parts = []
-    for token in inline.children or []:
-        if token.type in ("softbreak", "hardbreak"):
-            parts.append("\n")
-        elif token.type != "html_inline":
-            parts.append(token.content)
-    return "".join(parts)
+    tokens = (token for token in inline.children or [] if token.type != "html_inline")
+    return "".join("\n" if token.type in ("softbreak", "hardbreak") else token.content for token in tokens)
 
 
 def html_title(text: str) -> str:
@@ -123,22 +234,16 @@ def html_blocks(text: str) -> Iterator[Block]:
 
 def _walk(root: Any) -> Iterator[tuple[bool, Any]]:
     """Yield each node below `root` as it begins and as it ends, without recursion: a page may nest deeply."""
-    node = root.child
-    path: list[Any] = []
-    while node is not None or path:
+    pending = [(True, root.child)]
+    while pending:
+        is_start, node = pending.pop()
         if node is None:
-            node = path.pop()
-            yield False, node
-            node = node.next
             continue
-        yield True, node
-        if node.tag != "-text" and node.child is not None:
-            path.append(node)
-            node = node.child
-            continue
-        if node.tag != "-text":
-            yield False, node
-        node = node.next
+        yield is_start, node
+        if is_start:
+            pending.append((True, node.next))
+            if node.tag != "-text":
+                pending += [(False, node), (True, node.child)]
 
 
 def _tidy(parts: list[str]) -> str:
@@ -179,8 +284,7 @@ def office_blocks(content: Content) -> Iterator[Block]:
 
 def _blocks_of(element: Mapping[str, Any]) -> Iterator[Block]:
     if element["type"] == "table":
-        caption = element.get("caption", {}).get("text", "")
-        yield Block(caption)
+        yield Block(element.get("caption", {}).get("text", ""))
         for row in element["rows"]:
             yield Block("\t".join(" ".join(cell["text"].split()) for cell in row))
     elif element["type"] not in _LEFT_OUT and not element.get("provenance", {}).get("path", "").startswith(_ABOUT):

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from mrc_workbench.data.formats.documents import document_table, html_blocks, html_title, markdown_blocks, text_blocks
+from mrc_workbench.data.formats.documents import (
+    WHOLE_CHARACTERS,
+    Block,
+    Section,
+    document_table,
+    html_blocks,
+    html_title,
+    markdown_blocks,
+    split_document,
+    text_blocks,
+)
 from mrc_workbench.data.formats.opening import Format
-from mrc_workbench.data.formats.sections import WHOLE_CHARACTERS, Block, Section, split_document
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.formats.written_documents import pdf, word
