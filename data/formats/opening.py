@@ -24,7 +24,7 @@ from mrc_workbench.data.formats.refusals import (
     refuse_web_page,
 )
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, mend, shown
-from mrc_workbench.data.formats.text import Content, EncodedText, check_size, holds_passages, plain_text_table
+from mrc_workbench.data.formats.text import Content, EncodedText, check_size, plain_text_table
 from mrc_workbench.data.formats.text_tables import (
     delimited_tables,
     find_table,
@@ -155,7 +155,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     if knows(text.head.lstrip().partition("\n")[0].strip('\r" ')):
         # one column with its name: commas in it are no delimiters
         return replace(found, format=Format.CSV, delimiter="\t")
-    if not holds_passages(text.head):
+    if len(text.head.strip().splitlines()) < 2:  # one line is nothing to search
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="text without columns")
     refuse_lines(text.head)
     return found

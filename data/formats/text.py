@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from io import BytesIO, StringIO, TextIOWrapper
+from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 from zipfile import ZipFile, ZipInfo
@@ -155,23 +156,10 @@ def lines_of(text: str | EncodedText, newline: str) -> Iterator[str]:
     return StringIO(text, newline) if isinstance(text, str) else text.lines(newline)
 
 
-def holds_passages(head: str) -> bool:
-    """Whether the beginning of a text has more than one line that is not blank: less is nothing to search."""
-    return len(head.strip().splitlines()) > 1
-
-
 def has_inner_blank_line(lines: Iterable[str]) -> bool:
     """Return whether a blank line stands between two filled lines. Reads each line once."""
-    has_filled_line = False
-    has_blank_line_after = False
-    for line in lines:
-        if not line.strip():
-            has_blank_line_after = has_filled_line
-        elif has_blank_line_after:
-            return True
-        else:
-            has_filled_line = True
-    return False
+    blocks = (is_filled for is_filled, _ in groupby(lines, lambda line: bool(line.strip())) if is_filled)
+    return sum(islice(blocks, 2)) > 1
 
 
 def plain_text_table(text: str | EncodedText) -> Table:
@@ -192,16 +180,12 @@ def _filled_lines(text: str | EncodedText) -> Iterator[tuple[int, str]]:
 
 
 def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
-    first, block = 0, list[str]()
-    for number, line in enumerate(lines_of(text, ""), start=1):
-        if line.strip():
-            first = first if block else number
-            block.append(line.rstrip())
-        elif block:
-            yield first, "\n".join(block)
-            block = []
-    if block:
-        yield first, "\n".join(block)
+    """Yield the lines between blank ones, with the number of the first of them."""
+    lines = enumerate(lines_of(text, ""), start=1)
+    for is_filled, block in groupby(lines, lambda line: bool(line[1].strip())):
+        if is_filled:
+            number, first = next(block)
+            yield number, "\n".join([first.rstrip(), *(line.rstrip() for _, line in block)])
 
 
 MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
