@@ -7,9 +7,9 @@ different texts are about as likely, the file is refused with a line decoded eac
 
 import codecs
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
     from mrc_workbench.data.formats.encoding_ratings import Rating
+    from mrc_workbench.data.formats.text import Content
 
 
 # by the name that people know: Python's codec
@@ -71,19 +72,7 @@ class EncodingCandidate(NamedTuple):
     sample: str
 
 
-class Bytes(Protocol):
-    """The bytes of a file: the first ones, all, and all in parts."""
-
-    @property
-    def start(self) -> bytes: ...
-
-    @property
-    def whole(self) -> bytes: ...
-
-    def parts(self) -> Iterator[bytes]: ...
-
-
-def detect_encoding(content: Bytes, named: str = "") -> Encoding:
+def detect_encoding(content: "Content", named: str = "") -> Encoding:
     """Return the named encoding or the detected one. Raises `DataError` if it is invalid or none or several fit."""
     if named:
         return _named(content, named)
@@ -98,7 +87,7 @@ def detect_encoding(content: Bytes, named: str = "") -> Encoding:
     return _rated(content)
 
 
-def _named(content: Bytes, named: str) -> Encoding:
+def _named(content: "Content", named: str) -> Encoding:
     from charset_normalizer.constant import IANA_SUPPORTED
     from charset_normalizer.utils import iana_name
 
@@ -119,7 +108,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def _decodable(content: Bytes, encoding: Encoding) -> Encoding:
+def _decodable(content: "Content", encoding: Encoding) -> Encoding:
     """Return the encoding, or one that mends a few broken bytes. Raises `DataError` if they are many."""
     if (position := _first_invalid(content, encoding.codec)) is None:
         return encoding
@@ -138,7 +127,7 @@ def _is_mostly(start: bytes, codec: str) -> bool:
     return sum(not character.isascii() for character in text) - broken > 10 * broken
 
 
-def _first_invalid(content: Bytes, codec: str) -> int | None:
+def _first_invalid(content: "Content", codec: str) -> int | None:
     """Return the position of the first byte that the codec cannot decode, None if it decodes all."""
     decoder = codecs.getincrementaldecoder(codec)()
     position = 0
@@ -156,7 +145,7 @@ def _first_invalid(content: Bytes, codec: str) -> int | None:
     return None
 
 
-def _is_utf8(content: Bytes) -> bool:
+def _is_utf8(content: "Content") -> bool:
     """Whether all bytes are valid UTF-8: Arrow checks them in less than half of the time of a decoder."""
     rest = b""
     try:
@@ -183,7 +172,7 @@ def _place(content: bytes, position: int) -> tuple[str, int]:
     return f"0x{content[position]:02X}", content.count(b"\n", 0, position) + 1
 
 
-def _wide(content: Bytes) -> Encoding | None:
+def _wide(content: "Content") -> Encoding | None:
     """Return UTF-16 or UTF-32 if a byte order mark, or NUL bytes in their places, say so."""
     if content.start.startswith(_UTF32_MARKS):
         return _decodable(content, Encoding("utf-32", "UTF-32"))
@@ -210,7 +199,7 @@ def _wide_without_mark(content: bytes) -> str | None:
     return best
 
 
-def _rated(content: Bytes) -> Encoding:
+def _rated(content: "Content") -> Encoding:
     """Return the only likely encoding, or a preferred one of several. Raises `DataError` if there is none."""
     if (codec := _codec_of_header(content)) is not None:
         return Encoding(codec, _NAMES[codec])
@@ -233,13 +222,13 @@ def _rated(content: Bytes) -> Encoding:
     return _guessed(chosen, likely)
 
 
-def _ratings(content: Bytes) -> "list[Rating]":
+def _ratings(content: "Content") -> "list[Rating]":
     from mrc_workbench.data.formats.encoding_ratings import rate_encodings  # only text that is not Unicode needs it
 
     return rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
 
 
-def _codec_of_header(content: Bytes) -> str | None:
+def _codec_of_header(content: "Content") -> str | None:
     """Return the only East Asian codec in which the first line has a known name of a column, such as 질문 or 本文."""
     header = content.start.lstrip()[:300].partition(b"\n")[0]
     every = (*COLUMN_NAMES.values(), *PAIR_NAMES.values())
@@ -282,7 +271,7 @@ def _telling_line(texts: Sequence[str]) -> int:
     return next((place for place, line in enumerate(lines) if len(set(line)) > 1), 0)
 
 
-def encoding_candidates(content: Bytes) -> tuple[EncodingCandidate, ...]:
+def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
     """Return encodings that make different texts of the bytes, the likeliest first; all if some bytes are broken."""
     texts: dict[str, str] = {}  # by codec
     for rating in _ratings(content):

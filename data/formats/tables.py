@@ -150,9 +150,11 @@ def broken_told(code: ProblemCode, *, first_line: bool = False, **details: str) 
         yield
     except (DataError, MemoryError):
         raise
-    except Exception as error:  # a broken part can surface as any error of a library, or as one of Python's
-        told = str(error).partition("\n")[0] if first_line else str(error)
-        raise DataError.of(code, **details, reason=shown(told or type(error).__name__, 200)) from error
+    except BaseException as error:  # a broken part can surface as any error of a library, or as one of Python's
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":  # of calamine
+            raise
+        reason = str(error).partition("\n")[0] if first_line else str(error)
+        raise DataError.of(code, **details, reason=shown(reason or type(error).__name__, 200)) from error
 
 
 _MISSING = ("nan", "n/a", "<na>", "null", "-", "–", "—")  # what programs write for a missing value, in any case

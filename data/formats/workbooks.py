@@ -5,7 +5,6 @@ import warnings
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
@@ -90,7 +89,7 @@ def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Wo
     Hidden sheets count only if no visible one has a known column. Raises `DataError` where the workbook is broken,
     empty or larger than a workbook can be.
     """
-    with _broken():
+    with broken_told(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content
         sheets = list(islice(_xlsx_sheets(content) if is_xlsx else _other_sheets(content), _MAX_SHEETS))
         opened = [one for sheet in sheets if (one := _opened(sheet, knows)) is not None]
@@ -148,7 +147,7 @@ class _Opened:
         return bool(columns.question and columns.context), min(self.known, 2), is_table, self.sheet.is_visible
 
     def rows(self) -> Iterator[tuple[int, list[Any]]]:
-        with _broken():
+        with broken_told(ProblemCode.BROKEN_WORKBOOK):
             rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
             yield from _filled(_with_merged(rows, self.merges))
 
@@ -284,15 +283,3 @@ def _other_sheets(content: bytes) -> Iterator[_Sheet]:
         sheet = workbook.get_sheet_by_index(place)
         visible = metadata.visible == calamine.SheetVisibleEnum.Visible
         yield _Sheet(metadata.name, visible, partial(rows, sheet), partial(merges, sheet))
-
-
-@contextmanager
-def _broken() -> Iterator[None]:
-    """Let whatever a broken workbook causes be a `DataError`; a panic of calamine is no `Exception`."""
-    with broken_told(ProblemCode.BROKEN_WORKBOOK):
-        try:
-            yield
-        except BaseException as error:
-            if type(error).__name__ == "PanicException":
-                raise ValueError(str(error)) from error
-            raise
