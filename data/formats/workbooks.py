@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
-from itertools import islice
+from itertools import islice, zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
@@ -188,30 +189,26 @@ def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Seque
     for merge in merges:
         for column in range(merge.first_column, min(merge.last_column, len(upper))):
             upper[column] = upper[merge.first_column - 1]
-    rows = [upper, *below]
-    parts = [[row[place] for row in rows if place < len(row)] for place in range(len(upper))]
-    return [" ".join(shown(part) for part in column if not is_blank(part)) for column in parts]
+    columns = zip_longest(upper, *below)
+    return [" ".join(shown(part) for part in column if not is_blank(part)) for column in columns]
 
 
 def _with_merged(rows: Iterator[tuple[int, list[Any]]], merges: Sequence[Merge]) -> Iterator[tuple[int, list[Any]]]:
     """Yield rows in which the first cell of merged ones counts for all of its rows that have cells of their own."""
-    if not merges:
-        yield from rows
-        return
     by_column: defaultdict[int, list[Merge]] = defaultdict(list)
     for merge in sorted(merges):
         by_column[merge.first_column - 1].append(merge)
-    starts = {column: [one.first_row for one in found] for column, found in by_column.items()}
     values: dict[int, tuple[Merge, Any]] = {}
     for number, cells in rows:
-        is_blank_row = all(map(is_blank, cells))
-        for column, found in by_column.items():
-            place = bisect_right(starts[column], number) - 1
-            if place < 0 or column >= len(cells) or number > found[place].last_row:
+        is_blank_row = bool(merges) and all(map(is_blank, cells))
+        for column, column_merges in by_column.items():
+            position = bisect_right(column_merges, number, key=attrgetter("first_row")) - 1
+            merge = column_merges[position]
+            if position < 0 or column >= len(cells) or number > merge.last_row:
                 continue
-            if found[place].first_row == number:
-                values[column] = found[place], cells[column]
-            elif not is_blank_row and is_blank(cells[column]) and values.get(column, (None,))[0] is found[place]:
+            if merge.first_row == number:
+                values[column] = merge, cells[column]
+            elif not is_blank_row and is_blank(cells[column]) and values.get(column, (None,))[0] is merge:
                 cells[column] = values[column][1]
         yield number, cells
 
