@@ -191,7 +191,7 @@ class Rejection:
     def note_blanks(self) -> None:
         """Count, after the last row, the columns with cells that say that they are empty."""
         for (file, column), marks in self._blanks.items():
-            details = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
+            details: dict[str, str | int] = {"column": column, "marks": ", ".join(marks), "count": marks.total()}
             details |= {} if file is None else {"file": file}
             self.problems.add(Problem.of(ProblemCode.BLANK_MARKS, **details))
         self._blanks.clear()

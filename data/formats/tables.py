@@ -252,7 +252,7 @@ def _flat(value: Any, depth: int, start: Any = None) -> list[tuple[str, int]]:
 
 def with_starts(answers: Any, starts: Any) -> Any:
     """Join answers with the starts of another cell, one or a list of them, into what `answers_in` takes."""
-    values = []
+    values: list[Any] = []
     for value in (answers, starts):
         is_list_text = isinstance(value, str) and value.lstrip()[:1] in ("[", "{")
         values.append(parsed(value) if is_list_text else _listed(value))

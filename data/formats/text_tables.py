@@ -109,7 +109,8 @@ def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[]
     def misfits(records: Callable[[], Iterator[Record]]) -> int:
         return sum(row.problem is not None for row in _table(records(), titles).rows)
 
-    best = min(quoted, literal, key=misfits)
+    ways: tuple[Callable[[], Iterator[Record]], ...] = (quoted, literal)
+    best = min(ways, key=misfits)
     return lambda: _table(best(), titles)
 
 
