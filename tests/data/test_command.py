@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,32 @@ from mrc_workbench.workbench.cli import main
 from tests.data.formats.test_refusals import DOCX, PDF
 from tests.data.layouts.written import beir, zipped
 
+Command = Callable[..., str]
 TEXT = (
     "번호,제목,질문,지문,정답\n1,서울,수도는?,서울은 수도이다,서울\n2,서울,강은?,,한강\n3,부산,바다는?,부산 바다,남해\n"
 )
+
+
+@pytest.fixture
+def output(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command that succeeds, and return what it prints."""
+
+    def run(*words: object) -> str:
+        assert main([*map(str, words)]) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def error(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command that fails, and return its error."""
+
+    def run(*words: object) -> str:
+        assert main([*map(str, words)]) == 2
+        return capsys.readouterr().err
+
+    return run
 
 
 @pytest.fixture
@@ -31,9 +55,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(file)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_plain_text(file: Path, output: Command) -> None:
+    assert output("data", "inspect", file).splitlines() == [
         "set: csv, CP949",
         "2 paragraphs -> 2 passages; 3 rows -> 2 questions",
         "Columns: question <- 질문, context <- 지문, answers <- 정답, title <- 제목, id <- 번호",
@@ -51,9 +74,8 @@ def test_plain_text(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", "--json", str(file)]) == 0
-    told = json.loads(capsys.readouterr().out)
+def test_json(file: Path, output: Command) -> None:
+    told = json.loads(output("data", "inspect", "--json", file))
     assert (told["format"], told["encoding"], told["row_count"]) == ("csv", "CP949", 3)
     assert told["problems"] == [
         {
@@ -67,34 +89,32 @@ def test_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told["split"]["questions"] == {"all": 2, "train": 2, "validation": 0, "test": 0}
 
 
-def test_notes_about_the_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_notes_about_the_texts(tmp_path: Path, output: Command, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pages.csv"
     path.write_text("질문,지문\n수도는?,<p>서울은 수도이다.</p>\n바다는?,부산은 항구이다.\n")
     assert main(["data", "inspect", str(path)]) == 0
     shown = "  Passages with markup: 1 of 2 checked (50.0%; HTML tags 1, entities 0, Markdown tables 0, wiki markup 0)"
     assert shown in capsys.readouterr().out
-    assert main(["data", "inspect", "--json", str(path)]) == 0
-    (notice,) = json.loads(capsys.readouterr().out)["notices"]
+    (notice,) = json.loads(output("data", "inspect", "--json", path))["notices"]
     assert (notice["code"], notice["count"], notice["examples"]) == ("markup", 1, "p1: <p>서울은 수도이다.</p>")
     assert notice["message"].endswith("Convert the file to plain text and read it again.")
 
 
-def test_merged_passages_of_a_single_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merged_passages_of_a_single_file(tmp_path: Path, output: Command) -> None:
     path = tmp_path / "corpus.csv"
     path.write_text("id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n")
-    assert main(["data", "inspect", "--json", str(path)]) == 0
-    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    (problem,) = json.loads(output("data", "inspect", "--json", path))["problems"]
     assert (problem["code"], problem["row"]) == ("merged_passages", None)
     assert "(copy → stored passage: d3 → d1)" in problem["message"]
 
 
-def test_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns(tmp_path: Path, output: Command, error: Command) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")
-    assert main(["data", "inspect", str(path)]) == 2
-    assert capsys.readouterr().err.startswith("error: No context column found. Columns in the file: 가, 나, 제목.")
-    assert main(["data", "inspect", str(path), "--columns", "question=가", "context=나"]) == 0
-    assert "Columns: question <- 가, context <- 나, title <- 제목" in capsys.readouterr().out
+    missing = "error: No context column found. Columns in the file: 가, 나, 제목."
+    assert error("data", "inspect", path).startswith(missing)
+    out = output("data", "inspect", path, "--columns", "question=가", "context=나")
+    assert "Columns: question <- 가, context <- 나, title <- 제목" in out
 
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,9 +126,9 @@ def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_column_without_a_role(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(file), "--columns", "질문"]) == 2
-    assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in capsys.readouterr().err
+def test_a_column_without_a_role(file: Path, error: Command) -> None:
+    message = error("data", "inspect", file, "--columns", "질문")
+    assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in message
 
 
 def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,22 +140,18 @@ def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("command", ["inspect", "import"])
-def test_a_full_disk_is_told(
-    command: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told(command: str, file: Path, error: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(module, "keep" if command == "import" else "read_paths_apart", full)
-    assert main(["data", command, str(file)]) == 2
-    assert capsys.readouterr().err == "error: the disk is full\n"
+    assert error("data", command, file) == "error: the disk is full\n"
 
 
-def test_kinds_do_not_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_do_not_command_the_terminal(tmp_path: Path, output: Command) -> None:
     path = tmp_path / "set.csv"
     path.write_text("question,context,kind\n수도는?,서울,가\x9b31m\n", encoding="utf-8")
-    assert main(["data", "inspect", str(path)]) == 0
-    assert "Kinds: 가\\u009b31m 1" in capsys.readouterr().out
+    assert "Kinds: 가\\u009b31m 1" in output("data", "inspect", path)
 
 
 @pytest.fixture
@@ -145,9 +161,8 @@ def archive(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(archive)]) == 0
-    assert capsys.readouterr().out.splitlines()[:9] == [
+def test_a_collection_is_told_file_by_file(archive: Path, output: Command) -> None:
+    assert output("data", "inspect", archive).splitlines()[:9] == [
         "scifact: laid out as beir",
         "5 passages, 3 questions, 5 judgements, 2 questions with grades",
         "  scifact/corpus.jsonl: passages, jsonl, UTF-8; 5 rows",
@@ -158,14 +173,13 @@ def test_a_collection_is_told_file_by_file(archive: Path, capsys: pytest.Capture
         "  Questions without a judgement: 1, such as q3. They can be searched, but no metric includes them.",
         "Problems: none",
     ]
-    assert main(["data", "inspect", "--json", str(archive)]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(output("data", "inspect", "--json", archive))
     assert (told["layout"], told["judgement_count"], told["files"][2]["rows"]) == ("beir", 5, 5)
     assert told["gaps"][0]["code"] == "unjudged_questions"
 
 
 def test_folders_and_files_together_are_kept_and_written_again(
-    archive: Path, tmp_path: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]
+    archive: Path, tmp_path: Path, workspace_folder: Path
 ) -> None:
     for name, content in beir().items():
         path = tmp_path / name
@@ -195,9 +209,8 @@ def files(tmp_path: Path) -> list[str]:
     return [str(train), str(test)]
 
 
-def test_inspecting_pairs_tells_what_was_understood(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pairs", "inspect", *files]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_inspecting_pairs_tells_what_was_understood(files: list[str], output: Command) -> None:
+    lines = output("pairs", "inspect", *files).splitlines()
     assert lines == [
         "sts: 23 rows, scored, scale 0 to 5",
         "  sts-train.tsv: tsv, UTF-8, published for train; 22 rows; "
@@ -217,21 +230,17 @@ def test_inspecting_pairs_tells_what_was_understood(files: list[str], capsys: py
     ]
 
 
-def test_rows_that_were_left_out_are_told_where_too_few_remain(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_were_left_out_are_told_where_too_few_remain(tmp_path: Path, error: Command) -> None:
     file = tmp_path / "few.tsv"
     file.write_text("sentence1\tsentence2\tlabel\n가\t나\tentailment\n다\t라\tmaybe\n", encoding="utf-8")
-    assert main(["pairs", "inspect", str(file)]) == 2
-    first, row = capsys.readouterr().err.splitlines()
+    first, row = error("pairs", "inspect", file).splitlines()
     assert first.startswith("error: Too few usable rows (1)")
     assert row.startswith("  Row 3: ")
     assert "maybe" in row
 
 
-def test_inspecting_pairs_as_json(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"]) == 0
-    told = json.loads(capsys.readouterr().out)
+def test_inspecting_pairs_as_json(files: list[str], output: Command) -> None:
+    told = json.loads(output("pairs", "inspect", *files, "--json", "--kind", "scored", "--scale", "-5", "5"))
     assert (told["name"], told["kind"], told["scale"], told["rows_left_out"]) == ("sts", "scored", [-5, 5], 1)
     assert told["files"][0]["problems"][0]["code"] == "empty_sentence"
     assert told["split"] == {
@@ -252,11 +261,10 @@ def test_keeping_pairs(files: list[str], capsys: pytest.CaptureFixture[str]) -> 
     assert pairs.published.tolist() == [-1] * 21 + [2] * 2
 
 
-def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, error: Command) -> None:
     file = tmp_path / "표.csv"
     file.write_text("a,b\n1,2\n", encoding="utf-8")
-    assert main(["pairs", "inspect", str(file)]) == 2
-    assert capsys.readouterr().err.startswith("error: No sentence column found. Columns in the file: a, b.")
+    assert error("pairs", "inspect", file).startswith("error: No sentence column found. Columns in the file: a, b.")
     assert main(["pairs", "import", str(tmp_path / "none.csv")]) == 2
     assert stored_pairs() == []
 
@@ -271,22 +279,16 @@ def test_what_cannot_be_read_as_pairs_is_told(tmp_path: Path, capsys: pytest.Cap
         (["--kind", "question"], "--kind"),
     ],
 )
-def test_words_that_make_no_sense_of_pairs(
-    files: list[str], words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["pairs", "inspect", *files, *words]) == 2
-    assert told in capsys.readouterr().err
+def test_words_that_make_no_sense_of_pairs(files: list[str], words: list[str], told: str, error: Command) -> None:
+    assert told in error("pairs", "inspect", *files, *words)
 
 
 @pytest.mark.parametrize("score", ["1e39", "1e300", "9" * 200_000])
-def test_a_score_beyond_all_is_told_with_its_row(
-    score: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_score_beyond_all_is_told_with_its_row(score: str, tmp_path: Path, output: Command) -> None:
     file = tmp_path / "scores.tsv"
     file.write_text("\n".join(["sentence1\tsentence2\tscore", *GOOD, f"다\t라\t{score}"]), encoding="utf-8")
     for command in ("inspect", "import"):
-        assert main(["pairs", command, str(file)]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = output("pairs", command, file).splitlines()
         assert lines[0] == "scores: 20 rows, scored, scale 0 to 5"
         assert lines[2] == "Problems: 1; rows left out: 1"
         assert lines[3].startswith("  Row 22: the score (score) is too large: ")
@@ -313,13 +315,12 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
     assert stored_pairs() == []
 
 
-def test_a_catalog_name_is_inspected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", "sample"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_a_catalog_name_is_inspected(output: Command) -> None:
+    lines = output("data", "inspect", "sample").splitlines()
     assert lines[0] == "Korean sample: squad, UTF-8"
     assert "480 questions" in lines[1]
-    assert main(["pairs", "inspect", "sample-sts"]) == 0
-    assert capsys.readouterr().out.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
+    pairs = output("pairs", "inspect", "sample-sts")
+    assert pairs.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
 
 
 def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
@@ -330,21 +331,18 @@ def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixtu
 
 
 def test_a_file_goes_before_a_catalog_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, output: Command, error: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample").write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
-    assert main(["data", "inspect", "sample"]) == 0
-    assert "1 questions" in capsys.readouterr().out
-    assert main(["data", "inspect", "samples"]) == 2
-    assert "samples cannot be read" in capsys.readouterr().err
+    assert "1 questions" in output("data", "inspect", "sample")
+    assert "samples cannot be read" in error("data", "inspect", "samples")
 
 
-def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, output: Command) -> None:
     path = tmp_path / "one.csv"
     path.write_text("질문,지문\n수도는 어디인가?,대한민국의 수도는 서울이다.\n", encoding="utf-8")
-    assert main(["data", "inspect", str(path)]) == 0
-    out = capsys.readouterr().out
+    out = output("data", "inspect", path)
     assert "by chance -" in out
     assert "nan%" not in out
 
@@ -358,14 +356,11 @@ JUDGED = {
 }
 
 
-def test_records_list_every_passage_and_the_grade_of_every_judged_passage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_list_every_passage_and_the_grade_of_every_judged_passage(tmp_path: Path, output: Command) -> None:
     paths = [tmp_path / name for name in JUDGED]
     for path in paths:
         path.write_text(JUDGED[path.name], encoding="utf-8")
-    assert main(["data", "inspect", *map(str, paths), "--json", "--records"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(output("data", "inspect", *paths, "--json", "--records"))
     assert printed["records"] == {
         "passages": [
             {"id": "a", "title": "강", "text": "한강은 서울을 지난다."},
@@ -381,9 +376,7 @@ def test_records_list_every_passage_and_the_grade_of_every_judged_passage(
     assert {"used_columns", "metadata_columns", "unused_columns"} <= dataset.keys()
 
 
-def test_records_hold_answers_and_where_they_start_and_rejected_passages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_hold_answers_and_where_they_start_and_rejected_passages(tmp_path: Path, output: Command) -> None:
     def question(id_: str, text: str, answers: list[dict[str, object]]) -> dict[str, object]:
         return {"id": id_, "question": text, "answers": answers, "is_impossible": not answers}
 
@@ -391,8 +384,7 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(
     paragraph = {"context": "서울은 수도이다.", "qas": questions}
     path = tmp_path / "set.json"
     path.write_text(json.dumps({"data": [{"title": "도시", "paragraphs": [paragraph]}]}), encoding="utf-8")
-    assert main(["data", "inspect", str(path), "--json", "--records"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(output("data", "inspect", path, "--json", "--records"))
     passage = printed["records"]["passages"][0]["id"]
     first, second = printed["records"]["questions"]
     assert (first["grades"], first["answers"], first["starts"]) == ({passage: 1}, ["서울"], [0])
@@ -400,34 +392,26 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(
     assert printed["dataset"]["files"] == ["set.json"]
 
 
-def test_json_without_records_has_none(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(file), "--json"]) == 0
-    assert "records" not in json.loads(capsys.readouterr().out)
+def test_json_without_records_has_none(file: Path, output: Command) -> None:
+    assert "records" not in json.loads(output("data", "inspect", file, "--json"))
 
 
-def test_records_need_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(file), "--records"]) == 2
-    assert "--records needs --json" in capsys.readouterr().err
+def test_records_need_json(file: Path, error: Command) -> None:
+    assert "--records needs --json" in error("data", "inspect", file, "--records")
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.docx", DOCX), ("a.pdf", PDF)])
-def test_a_broken_document_says_what_to_do(
-    name: str, content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_document_says_what_to_do(name: str, content: bytes, tmp_path: Path, error: Command) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    assert main(["data", "inspect", str(path)]) == 2
-    assert "open it in its program and save it again" in capsys.readouterr().err
-    assert main(["data", "inspect", str(path), "--columns", "context=text"]) == 2
-    assert "save its rows as CSV or Excel" in capsys.readouterr().err
+    assert "open it in its program and save it again" in error("data", "inspect", path)
+    assert "save its rows as CSV or Excel" in error("data", "inspect", path, "--columns", "context=text")
 
 
-def test_many_files_are_listed_by_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_files_are_listed_by_format(tmp_path: Path, output: Command) -> None:
     for number in range(30):
         (tmp_path / f"{number}.md").write_text(f"# {number}\n\ntext {number}\n", encoding="utf-8")
-    assert main(["data", "inspect", str(tmp_path)]) == 0
-    assert "  30 files: passages, markdown; 30 rows\n" in capsys.readouterr().out
+    assert "  30 files: passages, markdown; 30 rows\n" in output("data", "inspect", tmp_path)
     for number in range(20):
         (tmp_path / f"{number}.md").unlink()
-    assert main(["data", "inspect", str(tmp_path)]) == 0
-    assert "/29.md: passages, markdown; 1 rows\n" in capsys.readouterr().out
+    assert "/29.md: passages, markdown; 1 rows\n" in output("data", "inspect", tmp_path)
