@@ -304,7 +304,8 @@ def replacing_folder(folder: Path, *, last: str) -> Iterator[Path]:
     remove_leftovers_of(_NEW, folder)
     is_in_use = folder == Path.cwd() or folder in Path.cwd().parents  # a shell may stand in it
     is_fixed = is_in_use or folder.is_mount() or not os.access(folder.parent, os.W_OK)
-    if folder.is_dir() and (is_fixed or _other_files(folder)):
+    others = {name for name in _files(folder) if not name.startswith(_NEW)} - _listed(folder)
+    if folder.is_dir() and (is_fixed or others):
         yield from _merged(folder, last)
         return
     with replacing(folder) as new:
@@ -331,12 +332,6 @@ def _merged(folder: Path, last: str) -> Iterator[Path]:
 
 def _write_manifest(folder: Path) -> None:
     write_json(folder / MANIFEST, {"files": sorted([*_files(folder), MANIFEST])})
-
-
-def _other_files(folder: Path) -> list[str]:
-    """Return the files that the manifest does not list; leftovers of a killed process do not count."""
-    listed = _listed(folder)
-    return [name for name in _files(folder) if name not in listed and not name.startswith(_NEW)]
 
 
 def _listed(folder: Path) -> set[str]:
