@@ -1,4 +1,4 @@
-"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.located` says
+"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.marking` says
 where they are in the text.
 
 Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
