@@ -116,7 +116,7 @@ def export_command(
 
 def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: str) -> Reading:
     """Read files, or the catalog's dataset of this name. Raises `DataError`."""
-    entry = CATALOG.get(_catalog_name(files))
+    entry = CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
     if entry is None:
         return read_paths_apart(files, columns or {}, encoding, _report_reading)
     reading = read_files_apart([SourceFile(Content(obtain(entry)), entry.path.name)], columns or {})
@@ -125,8 +125,3 @@ def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: st
 
 def _report_reading(read: int, total: int) -> None:
     report_progress("Reading files", read / total, is_total=False)
-
-
-def _catalog_name(files: tuple[Path, ...]) -> str:
-    """Return what may be a name of the catalog; empty where several files, or one that exists, are given."""
-    return str(files[0]) if len(files) == 1 and not files[0].exists() else ""
