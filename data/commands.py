@@ -194,13 +194,17 @@ def stop_message(text: str) -> Iterator[None]:
 
 def one_of(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let an option be given by the value of a choice, as it stands in files and in the figures."""
-    return Parameter(converter=lambda _, tokens: kind(tokens[0].value), choices=tuple(kind) or None, **more)
+    return Parameter(converter=lambda _, tokens: kind(tokens[0].value), choices=_values(kind), **more)
 
 
 def several_of(kind: type[StrEnum], **more: Any) -> Parameter:
     """Let one or several choices follow a flag, or the flag be given several times."""
-    several = {"choices": tuple(kind) or None, "n_tokens": -1} | more
+    several = {"choices": _values(kind), "n_tokens": -1} | more
     return Parameter(converter=lambda _, tokens: tuple(kind(token.value) for token in tokens), **several)
+
+
+def _values(kind: type[StrEnum]) -> tuple[str, ...] | None:
+    return tuple(one.value for one in kind) or None
 
 
 def _value(default: Any) -> str | None:
