@@ -217,7 +217,7 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Non
     end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        at_first, seconds_at_first = process.memory_info().rss, _seconds(process)
+        at_first, seconds_at_first = process.memory_info().rss, sum(process.cpu_times()[:2])  # user and system
         while True:
             with suppress(psutil.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_LOOKS)
@@ -226,7 +226,7 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Non
                 with suppress(OSError, ValueError):  # it has reported nothing yet, or is writing right now
                     read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
                     report(read, total)
-            if _seconds(process) - seconds_at_first > limits.seconds or time.monotonic() > end:
+            if sum(process.cpu_times()[:2]) - seconds_at_first > limits.seconds or time.monotonic() > end:
                 code = ProblemCode.NEEDS_TIME
             elif process.memory_info().rss - at_first > limits.memory:
                 code = ProblemCode.NEEDS_MEMORY
@@ -237,11 +237,6 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Non
             raise limits.exceeded(code)
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
-
-
-def _seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
