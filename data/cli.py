@@ -14,11 +14,11 @@ from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.generate.cli import generate
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.layouts.writing import written
 from mrc_workbench.data.questions import report
 from mrc_workbench.data.questions.audit import audit
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.questions.read import Reading, read_files_apart, read_paths_apart
+from mrc_workbench.data.questions.report import written
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, note_used, obtain, stored
 from mrc_workbench.data.terminal import report_progress, tell

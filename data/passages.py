@@ -1,8 +1,8 @@
-"""Passages as columns in memory, and the file that keeps them."""
+"""Passages as columns in memory, the file that stores them, and counts of what was done with ids."""
 
 import json.encoder
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from itertools import chain, count, islice
@@ -346,3 +346,35 @@ def open_passages(folder: Path) -> Passages:
 def _state(path: Path) -> list[Any]:
     told = path.stat()
     return [told.st_size, told.st_mtime_ns]
+
+
+_EXAMPLES_tallies = 3
+
+
+@dataclass
+class Tally:
+    """How many rows have something in common, how many distinct ids they name, and the first of these."""
+
+    rows: int = 0
+    ids: dict[str, None] = field(default_factory=dict)
+
+    def add(self, id_: str) -> None:
+        self.rows += 1
+        self.ids.setdefault(id_)
+
+    def problems(self, code: ProblemCode) -> list[Problem]:
+        """Return the problem that sums the rows up, none if there are no rows."""
+        return (
+            [Problem.of(code, rows=self.rows, ids=len(self.ids), examples=_examples_tallies(self.ids))]
+            if self.rows
+            else []
+        )
+
+
+def id_problems(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
+    """Return the problem that counts some ids, none if there are no ids."""
+    return (Problem.of(code, ids=len(ids), examples=_examples_tallies(ids)),) if ids else ()
+
+
+def _examples_tallies(ids: Iterable[str]) -> str:
+    return ", ".join(shown(id_, 40) for id_ in islice(ids, _EXAMPLES_tallies))

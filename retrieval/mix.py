@@ -25,7 +25,7 @@ from pydantic import FiniteFloat
 from typing_extensions import TypedDict
 
 from mrc_workbench.data.records import composed
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.retrieval.evaluation.measures import hits_of
 from mrc_workbench.retrieval.hybrid import Fusion, fused, normalised
 from mrc_workbench.retrieval.mix_fitting import VALUES, TrainingLists

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, ranked
 

@@ -17,7 +17,7 @@ from benchmarks.quality.mixes import labelled_sets
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec

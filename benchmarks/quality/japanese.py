@@ -19,8 +19,7 @@ import regex
 from benchmarks.quality.article_split import MEASURE, compared, scores, workspace
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
-from mrc_workbench.data.split import Part
-from mrc_workbench.data.split.parts import passage_groups
+from mrc_workbench.data.split import Part, passage_groups
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec

@@ -4,18 +4,8 @@ from collections.abc import Callable, Sequence
 
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
-from mrc_workbench.data.formats.tables import (
-    MOST_CHARACTERS,
-    NOWHERE,
-    RawRow,
-    as_text,
-    is_blank,
-    is_mark,
-    is_missing,
-    other_ids_in,
-    shown,
-)
-from mrc_workbench.data.layouts.columns.cells import (
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
+from mrc_workbench.data.layouts.cells import (
     NOT_RELEVANT,
     grade_in,
     groups_in,
@@ -23,14 +13,10 @@ from mrc_workbench.data.layouts.columns.cells import (
     listed_passages,
     question_metadata_in,
 )
-from mrc_workbench.data.layouts.columns.labels import Labels, unread_labels
-from mrc_workbench.data.layouts.columns.references import PassageNames
-from mrc_workbench.data.layouts.parts import part_named
-from mrc_workbench.data.layouts.plans import RowPlan
-from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions
-from mrc_workbench.data.layouts.sources import Role, Shape, Source
-from mrc_workbench.data.layouts.tallies import Tally, id_problems
-from mrc_workbench.data.passages import GatheredPassages, filled_ids
+from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions, Labels, unread_labels
+from mrc_workbench.data.layouts.references import PassageNames, part_named
+from mrc_workbench.data.layouts.sources import Role, RowPlan, Shape, Source
+from mrc_workbench.data.passages import GatheredPassages, Tally, filled_ids, id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 

@@ -10,47 +10,48 @@ from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
 from mrc_workbench.data.formats.tables import Table, shown
 from mrc_workbench.data.formats.text import Content, EncodedText
 from mrc_workbench.data.formats.workbooks import Workbook
-from mrc_workbench.data.layouts.columns.passage_columns import with_passage_columns
-from mrc_workbench.data.layouts.columns.roles import assign_columns, is_unsure_label
-from mrc_workbench.data.layouts.columns.values import Sample
-from mrc_workbench.data.layouts.nested.dictionaries import (
-    JUDGEMENT_NAMES,
-    PASSAGE_NAMES,
-    QUESTION_NAMES,
-    TEXT_NAMES,
-    Dictionaries,
-    dictionaries_in,
-    judgements_opener,
-    texts_opener,
-)
-from mrc_workbench.data.layouts.nested.flat_questions import flat_opener
-from mrc_workbench.data.layouts.nested.object_cells import with_flat_cells
-from mrc_workbench.data.layouts.nested.objects import object_openers
-from mrc_workbench.data.layouts.nested.trees import NESTED_COLUMNS, NestedTable, tree_in, tree_in_rows
-from mrc_workbench.data.layouts.programs.engines import (
+from mrc_workbench.data.layouts.exports import (
     ASKED_NAMES,
     RATING_NAMES,
     Ratings,
     documents_opener,
+    export_opener,
     holds_rated_lines,
     rated_lines,
     ratings_in,
+    refuse_predictions,
 )
-from mrc_workbench.data.layouts.programs.exports import export_opener, refuse_predictions
-from mrc_workbench.data.layouts.programs.lines import (
+from mrc_workbench.data.layouts.lines import (
     DOCUMENT_NAMES,
+    ID,
+    TEXT,
+    TITLE,
     TOPIC_NAMES,
     Lines,
     document_table,
     holds_documents,
+    holds_smart_entries,
     holds_topics,
     line_rows,
     lines_of_a_kind,
+    smart_table,
     topic_table,
 )
-from mrc_workbench.data.layouts.programs.smart import ID, TEXT, TITLE, holds_smart_entries, smart_table
-from mrc_workbench.data.layouts.sources import Role, Shape, Source
-from mrc_workbench.data.layouts.telling import Told, knows, told_by_columns, told_by_names
+from mrc_workbench.data.layouts.objects import (
+    JUDGEMENT_NAMES,
+    PASSAGE_NAMES,
+    QUESTION_NAMES,
+    TEXT_COLUMNS,
+    Dictionaries,
+    dictionaries_in,
+    judgements_opener,
+    object_openers,
+    texts_opener,
+)
+from mrc_workbench.data.layouts.roles import Sample, assign_columns, is_unsure_label
+from mrc_workbench.data.layouts.sources import Role, Shape, Source, Told, knows, told_by_columns, told_by_names
+from mrc_workbench.data.layouts.tables import with_flat_cells, with_passage_columns
+from mrc_workbench.data.layouts.trees import NESTED_COLUMNS, NestedTable, flat_opener, tree_in, tree_in_rows
 from mrc_workbench.data.problems import DataError, ProblemCode
 
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
@@ -164,7 +165,7 @@ def _by_id(name: str, recognised: RecognisedFile) -> Source | None:
         return _with_sample(Source(name, Role.JUDGEMENTS, Shape.BY_ID, judged, names, opener, recognised))
     if (texts := texts_opener(recognised.value)) is not None:
         columns = Columns(id="id", context="text")
-        return _with_sample(Source(name, Role.TEXTS, Shape.BY_ID, columns, TEXT_NAMES, texts, recognised))
+        return _with_sample(Source(name, Role.TEXTS, Shape.BY_ID, columns, TEXT_COLUMNS, texts, recognised))
     return None
 
 

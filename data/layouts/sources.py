@@ -1,14 +1,32 @@
-"""What one file of a collection holds: passages, questions, judgements, or rows that hold several of them."""
+"""What one file of a collection holds, which of its columns are used, and how its rows are read.
 
-from collections.abc import Callable, Mapping, Sequence
+The names of the columns and some rows tell what rows are. An id and a text alone may be a passage or a question: the
+other files decide (`data.layouts.files`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
+from typing import NamedTuple, Self
 
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.opening import RecognisedFile
-from mrc_workbench.data.formats.tables import Table, as_text
-from mrc_workbench.data.layouts.columns.references import Reference
+from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank
+from mrc_workbench.data.formats.workbooks import Workbook
+from mrc_workbench.data.layouts.cells import NOT_RELEVANT, holds_lists, list_items, separates_answers
+from mrc_workbench.data.layouts.lines import has_numbers
+from mrc_workbench.data.layouts.references import NameKind, PassageNames, Reference, file_key, reference_columns
+from mrc_workbench.data.layouts.roles import (
+    assign_columns,
+    columns_in_use,
+    holds_locations,
+    holds_texts,
+    sibling_columns,
+    unique_column,
+)
+from mrc_workbench.data.layouts.trees import NestedTable
+from mrc_workbench.data.records import RELEVANT_GRADE
 
 
 class Role(StrEnum):
@@ -77,3 +95,288 @@ def as_questions(source: Source) -> Source:
     own = source.columns
     columns = Columns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
     return replace(source, role=Role.QUESTIONS, columns=columns)
+
+
+_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
+_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
+_IDS = ("id", "num", "number")
+_GRADES = (
+    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
+    "judgement", "관련도", "점수", "평점",
+)  # fmt: skip
+_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
+_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
+_TEXTS = ("text", "텍스트")
+_TITLES = ("title", "headline", "제목")
+_KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
+
+
+class Told(NamedTuple):
+    """What the rows of a file are; no role where they are of no collection."""
+
+    role: Role | None
+    shape: Shape = Shape.TABLE
+    columns: Columns = Columns()
+    metadata: str | None = None
+
+
+def knows(name: str) -> bool:
+    """Whether a column of this name is known to hold something."""
+    return plain_name(name) in _KNOWN or is_known(name)
+
+
+def told_by_columns(
+    chosen: Mapping[str, str | None], names: Sequence[str], sample: Sequence[Mapping[str, object]]
+) -> Told | None:
+    """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
+    if not chosen:
+        return None
+    columns = assign_columns(names, sample, chosen)
+    if columns.question is None and columns.context is not None and columns.id is not None:
+        return Told(Role.PASSAGES, columns=Columns(id=columns.id, context=columns.context, title=columns.title))
+    if columns.question is None or columns.context is not None or columns.positives is not None:
+        return Told(Role.ROWS, columns=columns)
+    asked = Columns(id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind)
+    return Told(Role.QUESTIONS, columns=asked)
+
+
+def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
+    """Tell what rows are by the names of their columns."""
+    by_plain = {plain_name(name): name for name in reversed(names)}
+
+    def first(*known: str) -> str | None:
+        return next((by_plain[name] for name in known if name in by_plain), None)
+
+    found = _whole_rows(first)
+    columns = assign_columns(names, sample)
+    if found is None and columns.question and _has_own_passages(columns, sample):
+        return Told(Role.ROWS)
+    return found or _judgements(first) or _texts(first, sample)
+
+
+def _has_own_passages(columns: Columns, sample: Sequence[Mapping[str, object]]) -> bool:
+    """Whether rows hold the texts of passages, and not the names of passages in another file."""
+    name = columns.context or columns.positives
+    return name is not None and holds_texts(name, sample)
+
+
+def _whole_rows(first: Callable[..., str | None]) -> Told | None:
+    """Rows that hold a question and what answers it."""
+    asked, id_ = first(*_QUESTIONS), first(*_QUESTION_IDS, *_IDS)
+    if asked and (groups := first("retrievalgt")):
+        columns = Columns(asked, id=id_, passage_id=groups, answers=first("generationgt"))
+        return Told(Role.QUESTIONS, Shape.AUTORAG, columns)
+    if asked and (positives := first("positivepassages")):
+        negatives = first("negativepassages")
+        columns = Columns(asked, id=id_, positives=positives, negatives=negatives, answers=first("answers"))
+        return Told(Role.QUESTIONS, Shape.TYDI, columns)
+    if (given := first("userinput")) and (contexts := first("referencecontexts")):
+        answers, kind = first("reference"), first("synthesizername")
+        return Told(Role.QUESTIONS, Shape.RAGAS, Columns(given, id=id_, positives=contexts, answers=answers, kind=kind))
+    return None
+
+
+def _judgements(first: Callable[..., str | None]) -> Told | None:
+    question_id, passage_id, grade = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_GRADES)
+    asked = first(*_QUESTIONS)
+    if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
+        return None
+    if question_id and asked:
+        columns = Columns(asked, id=question_id, answers=first("answers"), passage_id=passage_id, label=grade)
+        return Told(Role.QUESTIONS, columns=columns)
+    if question_id:
+        return Told(Role.JUDGEMENTS, columns=Columns(id=question_id, passage_id=passage_id, label=grade))
+    if asked and grade:
+        return Told(Role.JUDGEMENTS, Shape.RATINGS, Columns(asked, passage_id=passage_id, label=grade))
+    return None
+
+
+def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
+    """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
+    question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
+    passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
+    passage_id = unique_column(passage_ids, sample)  # documents and their passages may both have ids
+    asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
+    if asked and text is None and (question_id or plain_id):
+        columns = Columns(asked, id=question_id or plain_id, answers=first("answers"))
+        return Told(Role.QUESTIONS, columns=columns, metadata=metadata)
+    if question_id and text and not (asked or passage_id):
+        return Told(Role.QUESTIONS, columns=Columns(text, id=question_id), metadata=metadata)
+    ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
+    id_ = unique_column(ids, sample)
+    if text is None or asked or id_ is None:
+        return Told(Role.ROWS if text else None)
+    title = first(*_TITLES)
+    is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
+    is_sure = is_titled or passage_id is not None or first(*_PASSAGES) is not None
+    columns = Columns(id=id_, context=text, title=title)
+    return Told(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
+
+
+def stands_alone(source: Source) -> bool:
+    """Whether one file is read as one of a collection, though it has no fellows.
+
+    What the readers of single files make sense of is left to them.
+    """
+    if source.shape is Shape.LINES and source.role is Role.TEXTS:
+        return has_numbers(source.table())
+    if source.shape in (Shape.NESTED, Shape.BY_ID):
+        return False
+    if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
+        return True
+    return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
+
+
+_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
+
+ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """How rows are read. `lists` are the columns that hold lists of passages.
+
+    With `merges_questions` rows of the same question are one question; `has_context` is whether the passage is a text.
+    """
+
+    columns: Columns
+    lists: tuple[ListColumns, ...] = ()
+    has_context: bool = False
+    merges_questions: bool = False
+    separates_answers: bool = False
+    has_marks: bool = False  # whether NaN and N/A stand for missing values
+
+    @property
+    def has_lists(self) -> bool:
+        return bool(self.lists)
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Make the plan for the rows of a source from its columns and some of its rows."""
+        columns, names, sample = source.columns, source.names, source.sample
+        asks_in_rows = source.role is Role.ROWS and columns.question is not None
+        is_list = columns.context is not None and holds_lists(columns.context, sample)
+        found: list[ListColumns] = []
+        if is_list and columns.context is not None:
+            found.append(("context", (columns.context,), RELEVANT_GRADE))
+        grades = {"positives": RELEVANT_GRADE, "negatives": NOT_RELEVANT, "candidates": None}
+        for role, grade in grades.items():
+            if name := getattr(columns, role):
+                found.append((role, sibling_columns(role, name, names), grade))
+        text = None if is_list else columns.context
+        return cls(
+            columns,
+            tuple(found),
+            has_context=text is not None,
+            merges_questions=bool(found) or columns.label is not None or _merges_cells(columns.question, source),
+            separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
+            has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
+        )
+
+
+def _merges_cells(question: str | None, source: Source) -> bool:
+    """Whether a question of a workbook is written once, in cells that are merged over its passages."""
+    workbook = source.recognised.value
+    return isinstance(workbook, Workbook) and question in workbook.merged
+
+
+_LONGEST_NAME = 200  # characters of a title
+
+
+def with_references(source: Source, passages: PassageNames, chosen: Mapping[str, str | None]) -> Source:
+    """Return a source of questions with the columns that name passages; any other source as it is.
+
+    `chosen` are columns that the user named by role. Evidence comes before names: a column such as `article` holds no
+    passages if its values are ids, file names or titles of passages in another file.
+    """
+    columns = source.columns
+    if source.role is Role.ROWS:
+        return source if {"context", "positives"} & chosen.keys() else _named_instead(source, columns, passages)
+    if source.role is not Role.QUESTIONS or columns.positives or source.shape is Shape.AUTORAG:
+        return source
+    used = _used_columns(source)
+    free = [name for name in source.names if name not in used]
+    if columns.passage_id:
+        free = [columns.passage_id]
+    references = reference_columns(free, source.sample, passages) if free else ()
+    if columns.passage_id and not references:
+        references = (Reference(columns.passage_id, NameKind.ID),)  # its unknown ids are reported
+    return replace(source, references=references)
+
+
+def with_locations(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources; those of passages with the column of file names or addresses, if questions name any."""
+    asking = [source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None]
+    named = {value for source in asking for name in source.names for value in _locations(name, source)}
+    return [source if source in asking or not named else _with_location(source, named) for source in sources]
+
+
+def _with_location(source: Source, named: set[str]) -> Source:
+    used = _used_columns(source)
+    columns = {name: found for name in source.names if name not in used and (found := _locations(name, source))}
+    best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=None)
+    return replace(source, location=best)
+
+
+def _locations(name: str, source: Source) -> list[str]:
+    if not holds_locations(name, source.sample):
+        return []
+    return [file_key(as_text(item)) for row in source.sample for item in list_items(row.get(name))]
+
+
+def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
+    """The rows as questions if what seemed to be their passages only names passages of another file."""
+    context = columns.context or columns.positives
+    if columns.question is None or context is None or source.shape is Shape.NESTED:
+        return source
+    names = [item for row in source.sample for item in list_items(row.get(context))]
+    if any(len(as_text(name)) > _LONGEST_NAME for name in names):
+        return source
+    columns_of_names = [name for name in (context, columns.negatives) if name is not None]
+    references = reference_columns(columns_of_names, source.sample, passages)
+    is_named = any(reference.column == context for reference in references)
+    return replace(as_questions(source), references=references) if is_named else source
+
+
+class ColumnReport(NamedTuple):
+    """Every column and key of the input by its use."""
+
+    used_columns: tuple[str, ...]
+    metadata_columns: tuple[str, ...]
+    unused_columns: tuple[str, ...]
+
+
+def column_report(source: Source) -> ColumnReport:
+    """Return the columns and keys of a source by use. Nested data reports its keys once all rows were read."""
+    used = _used_columns(source)
+    metadata = {name for name in (source.columns.kind, source.metadata) if name is not None}
+    joined, skipped = tuple[str, ...](), tuple[str, ...]()
+    if source.role is Role.ROWS:
+        table = source.table()
+        if isinstance(table, NestedTable):
+            return ColumnReport(**table.keys.columns())
+        joined, skipped = table.joined, table.skipped
+    return ColumnReport(
+        (*(name for name in source.names if name in used - metadata), *joined),
+        tuple(name for name in source.names if name in metadata),
+        (*(name for name in source.names if name not in used), *skipped),
+    )
+
+
+def joined_report(reports: Mapping[str, ColumnReport]) -> ColumnReport:
+    """Join the reports of files. A column that one file uses and another does not is reported with its file."""
+    used = dict.fromkeys(name for report in reports.values() for name in report.used_columns)
+    metadata = _named(((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used})
+    unused = ((file, name) for file, report in reports.items() for name in report.unused_columns)
+    return ColumnReport(tuple(used), metadata, _named(unused, {*used, *metadata}))
+
+
+def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{file}: {name}" if name in taken else name for file, name in columns))
+
+
+def _used_columns(source: Source) -> set[str]:
+    others = {reference.column for reference in source.references} | ({source.metadata} if source.metadata else set())
+    if source.location is not None:
+        others.add(source.location)
+    return columns_in_use(source.columns, source.names) | others

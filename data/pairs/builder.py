@@ -14,8 +14,8 @@ import pyarrow as pa
 from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
 from mrc_workbench.data.formats.rows import DatasetBuilder, Rejection, RowReader
 from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
-from mrc_workbench.data.layouts.nested.passage_lists import passages_in
-from mrc_workbench.data.layouts.parts import name_words, part_named, part_of_word
+from mrc_workbench.data.layouts.cells import passages_in
+from mrc_workbench.data.layouts.references import name_words, part_named, part_of_word
 from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.split import PARTS, Part

@@ -1,4 +1,4 @@
-"""`mrc pairs`: inspect, import and list sentence pairs."""
+"""`mrc pairs`: inspect, import and list sentence pairs; the report of a set as lines and as JSON."""
 
 import json
 from collections.abc import Sequence
@@ -6,17 +6,109 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import CoercionError, Parameter, Token
 
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, tell_kept
 from mrc_workbench.data.formats.columns import PairColumns
-from mrc_workbench.data.formats.encodings import ENCODINGS
-from mrc_workbench.data.pairs import report
+from mrc_workbench.data.formats.encodings.detection import ENCODINGS
+from mrc_workbench.data.formats.report import (
+    column_lines,
+    column_words,
+    columns_as_json,
+    count_words,
+    problem_lines,
+    reading_as_json,
+    spread,
+    value_as_json,
+)
 from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs_apart
-from mrc_workbench.data.pairs.records import PairKind, audit_pairs, split_pairs
+from mrc_workbench.data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, keep, obtain_files, stored
-from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.terminal import tell
+
+
+def reading_lines(reading: PairReading) -> list[str]:
+    """Return what was read from which file and column, and the problems of each file."""
+    pairs, several = reading.pairs, len(reading.files) > 1
+    scale = f", scale {pairs.scale[0]:g} to {pairs.scale[1]:g}" if pairs.kind is PairKind.SCORED else ""
+    lines = [f"{pairs.name}: {len(pairs):,} rows, {pairs.kind}{scale}"]
+    for file in reading.files:
+        form = ", ".join(filter(None, (file.format, file.encoding, file.part and f"published for {file.part}")))
+        lines.append(f"  {file.name}: {form}; {file.row_count:,} rows; {column_words(file.columns)}")
+    for file in reading.files:
+        of = f" in {file.name}" if several else ""
+        lines += column_lines(file, file.columns, of) + problem_lines(file, of)
+    return lines
+
+
+def audit_lines(figures: PairAudit) -> list[str]:
+    """Return counts of sentences, labels, scores and repeated rows, and the split."""
+    labels = count_words({label.name.lower(): count for label, count in figures.labels.items()})
+    bins = zip(figures.score_edges, figures.score_edges[1:], figures.score_counts, strict=False)
+    scores = ", ".join(f"{low:g} to {high:g}: {count:,}" for low, high, count in bins)
+    return [
+        f"Different sentences: {figures.sentence_count:,}; characters: {'; '.join(map(spread, figures.lengths))}",
+        *([f"Labels: {labels}"] if labels else []),
+        *([f"Scores: {scores}"] if scores else []),
+        f"Rows that repeat an earlier one's sentences: {len(figures.repeated):,}; pairs judged differently: "
+        f"{figures.disputed_count:,}; rows with the same sentence twice: {figures.equal_count:,}",
+        *_split_lines(figures),
+    ]
+
+
+def _split_lines(figures: PairAudit) -> list[str]:
+    drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
+    sources = [f"{', '.join(figures.published)} as published"] if figures.published else []
+    sources += [f"{', '.join(drawn)} drawn by shared sentences, seed {SplitOptions().seed}"] if drawn else []
+    leaks = [
+        f"  {len(leak.rows):,} {second} rows hold {leak.sentences:,} sentences of {first} rows, "
+        f"{leak.repeated:,} a whole row"
+        for (first, second), leak in figures.leaks.items()
+        if leak.sentences
+    ]
+    shared = leaks or ["  no sentence stands in two parts"]
+    return [f"Split: {count_words(figures.part_counts)}; {'; '.join(sources)}", *shared]
+
+
+def report_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
+    """Return the set, its files, its audit and its split, `rows` by part."""
+    pairs = reading.pairs
+    return {
+        "name": pairs.name,
+        "fingerprint": pairs.fingerprint,
+        "kind": pairs.kind,
+        "scale": pairs.scale if pairs.kind is PairKind.SCORED else None,
+        "row_count": len(pairs),
+        "rows_left_out": reading.left_out,
+        "files": [
+            {"name": file.name, "part": file.part, **reading_as_json(file, file.columns), **columns_as_json(file)}
+            for file in reading.files
+        ],
+        "audit": {
+            "sentence_count": figures.sentence_count,
+            "lengths": [value_as_json(lengths) for lengths in figures.lengths],
+            "labels": {label.name.lower(): count for label, count in figures.labels.items()},
+            "score_counts": figures.score_counts.tolist(),
+            "score_edges": figures.score_edges.tolist(),
+            "equal_count": figures.equal_count,
+            "repeated_count": len(figures.repeated),
+            "disputed_count": figures.disputed_count,
+            "leaks": [
+                {
+                    "from": first,
+                    "into": second,
+                    "sentences": leak.sentences,
+                    "rows": len(leak.rows),
+                    "repeated": leak.repeated,
+                }
+                for (first, second), leak in figures.leaks.items()
+            ],
+        },
+        "split": {"published": figures.published, "rows": {part: len(indices) for part, indices in rows.items()}},
+    }
+
 
 commands = commands_of("pairs", "Inspect and import sentence pairs.")
 
@@ -66,9 +158,9 @@ def inspect(
     rows = split_pairs(reading.pairs)
     figures = audit_pairs(reading.pairs, rows)
     if as_json:
-        tell(json.dumps(report.as_json(reading, figures, rows), ensure_ascii=False, indent=1))
+        tell(json.dumps(report_as_json(reading, figures, rows), ensure_ascii=False, indent=1))
     else:
-        tell("\n".join([*report.reading_lines(reading), *report.audit_lines(figures)]))
+        tell("\n".join([*reading_lines(reading), *audit_lines(figures)]))
     return 0
 
 
@@ -89,7 +181,7 @@ def import_files(
     """
     reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
     kept = keep(reading.pairs, source=", ".join(path.name for path in (file, *files)))
-    tell("\n".join([*report.reading_lines(reading), f"stored as {kept.key}"]))
+    tell("\n".join([*reading_lines(reading), f"stored as {kept.key}"]))
     return 0
 
 

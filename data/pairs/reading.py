@@ -32,13 +32,11 @@ from mrc_workbench.data.formats.opening import (
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from mrc_workbench.data.formats.text import Content, line_table
-from mrc_workbench.data.jobs.processes import without_collections
-from mrc_workbench.data.layouts.columns.roles import filled_columns
-from mrc_workbench.data.layouts.columns.values import Sample, holds_texts
 from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
-from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.layouts.reading import set_aside
+from mrc_workbench.data.layouts.references import part_named
+from mrc_workbench.data.layouts.roles import Sample, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
-from mrc_workbench.data.layouts.stored import set_aside
 from mrc_workbench.data.pairs.builder import (
     LARGEST,
     PairSetBuilder,

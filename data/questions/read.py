@@ -16,9 +16,6 @@ from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
-from mrc_workbench.data.layouts.column_use import ColumnReport, column_report, joined_report, with_references
-from mrc_workbench.data.layouts.columns.roles import candidate_columns, missing_passages
-from mrc_workbench.data.layouts.columns.values import holds_texts
 from mrc_workbench.data.layouts.members import (
     files_of,
     files_of_paths,
@@ -27,8 +24,17 @@ from mrc_workbench.data.layouts.members import (
     with_distinct_names,
 )
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
+from mrc_workbench.data.layouts.roles import candidate_columns, holds_texts, missing_passages
 from mrc_workbench.data.layouts.sighting import Sighted, has_sheets, row_source
-from mrc_workbench.data.layouts.sources import Role, Shape, Source
+from mrc_workbench.data.layouts.sources import (
+    ColumnReport,
+    Role,
+    Shape,
+    Source,
+    column_report,
+    joined_report,
+    with_references,
+)
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.records import QuestionSet, open_question_set, write_question_set
 

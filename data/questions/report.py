@@ -1,13 +1,23 @@
-"""The report of a question set: as lines for a terminal, as JSON, and with all its records."""
+"""A question set as lines for a terminal, as JSON, and as a zip archive in the layout of BEIR or MTEB with a card."""
 
+import csv
+import io
+import json
 import math
+import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.rows import (
+from mrc_workbench.data.formats.answers import OTHER_IDS
+from mrc_workbench.data.formats.report import (
     column_lines,
     column_words,
     columns_as_json,
@@ -18,11 +28,13 @@ from mrc_workbench.data.formats.rows import (
     value_as_json,
 )
 from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.questions.audit import Audit, Unit
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
+from mrc_workbench.data.texts import Script, script_of
 
 _NO_QUESTION = "No questions: these passages can be searched, and `mrc data generate` generates some to train with"
 _SHOWN_PROBLEMS = 10
@@ -183,3 +195,202 @@ def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
 
 def _grades(question: Question) -> dict[str, int]:
     return {**question.grade_of, **dict.fromkeys(question.rejected, 0)}
+
+
+WRITTEN = (Layout.BEIR, Layout.MTEB)
+_TOLD = (
+    "answers",
+    "kind",
+    "made",
+    "hidden",
+    "starts",
+    "rejected",
+    "groups",
+    "part",
+)  # of a question, beside its judgements
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST_NAME = 60
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_JUDGEMENTS = ("query-id", "corpus-id", "score")
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same bytes
+
+
+def written(question_set: QuestionSet, layout: Layout) -> bytes:
+    """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
+
+    Every judgement is written, 0 too; of questions that say more than those, such as answers, the metadata tell it.
+    The metadata of a passage list its aliases.
+    """
+    out, folder = io.BytesIO(), folder_name(question_set.name)
+    with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+
+        def add(name: str, write: Callable[[IO[bytes]], object]) -> None:
+            info = ZipInfo(f"{folder}/{name}", _ZIP_TIME)
+            info.compress_type = ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as file:
+                write(file)
+
+        files = _files(question_set, layout)
+        add("README.md", lambda file: file.write(_card(question_set, layout, files).encode()))
+        for one in files:
+            add(one.name, one.write)
+    return out.getvalue()
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of a layout: its configuration and split, as a card lists them, its name, and what writes it."""
+
+    config: str
+    split: str
+    name: str
+    write: Callable[[IO[bytes]], object]
+
+
+def _files(question_set: QuestionSet, layout: Layout) -> list[_File]:
+    """Return the files of a layout; the judgements of published parts are a file each."""
+    files = []
+    for config, (name, write) in _PARTS[layout].items():
+        if config == "default":
+            sets = _judged_parts(question_set) if question_set.questions else {}
+            files += [_File(config, part, name.format(part=part), partial(write, of)) for part, of in sets.items()]
+        elif config == "corpus" or question_set.questions:
+            files.append(_File(config, config, name, partial(write, question_set)))
+    return files
+
+
+def _judged_parts(question_set: QuestionSet) -> dict[str, QuestionSet]:
+    """Return the published parts by the names of BEIR; the whole set as its test part if a judged question has none."""
+    parts = [question.part for question in question_set.questions if question.grade_of]
+    if "" in parts or len(set(parts)) < 2:
+        return {"test": question_set}
+    return {
+        "dev" if part == "validation" else part: question_set.with_questions(
+            [row for row, question in enumerate(question_set.questions) if question.part == part]
+        )
+        for part in sorted(set(parts))
+    }
+
+
+def folder_name(name: str) -> str:
+    """Return what the folder of a set is called: its name without what a file's name may not hold."""
+    return _UNSAFE.sub("_", name).strip("._")[:_LONGEST_NAME] or "collection"
+
+
+def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_File]) -> str:
+    """The card of a set (Markdown led by YAML) that lies in these files."""
+    passages, questions = question_set.passages, question_set.questions
+    size = next((told for most, told in _SIZES if len(passages) < most), "n>1M")
+    told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
+    told |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
+    told |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
+    told["configs"] = [
+        {
+            "config_name": config,
+            "data_files": [{"split": one.split, "path": one.name} for one in files if one.config == config],
+        }
+        | ({"sep": "\t"} if any(one.name.endswith(".tsv") for one in files if one.config == config) else {})
+        for config in dict.fromkeys(one.config for one in files)
+    ]
+    front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items())
+    graded = sum(len(question.grade_of) for question in questions)
+    counts = [f"{len(passages):,} passages", f"{len(questions):,} questions", f"{graded:,} judgements"]
+    notes = [
+        f"{', '.join(counts)}, in the layout of {layout.name}. A score of 0 says that a passage was judged and is not "
+        "relevant; 1 and more say how relevant it is."
+    ]
+    if any(question.groups for question in questions):
+        notes.append("Some questions need one passage of each of several groups: `metadata` lists them as `groups`.")
+    if question_set.made:
+        made = ", ".join(f"{how} {count:,}" for how, count in question_set.made.items())
+        notes.append(f"Questions that were made of passages, and asked by nobody: {_plain(made)}.")
+    notes.append(
+        f"Content (sha256): `{question_set.fingerprint}`. The licence of the passages is that of their source."
+    )
+    return f"---\n{front}---\n\n# {_plain(question_set.name)}\n\n" + "\n\n".join(notes) + "\n"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:&])", r"\\\1", " ".join(text.split()))
+
+
+def _told(question: Question) -> dict[str, Any]:
+    return {name: value for name in _TOLD if (value := getattr(question, name))}
+
+
+def _judgements(question_set: QuestionSet) -> Iterator[tuple[str, str, int]]:
+    for question in question_set.questions:
+        yield from ((question.id, id_, grade) for id_, grade in question.grade_of.items())
+
+
+def _jsonl(entries: Iterable[dict[str, Any]], file: IO[bytes]) -> None:
+    for entry in entries:
+        file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+
+
+def corpus_entries(question_set: QuestionSet, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the passages as BEIR has them, under these ids; their metadata list all other ids."""
+    merged = question_set.merged_ids
+    for id_, passage in zip(ids, question_set.passages, strict=True):
+        entry: dict[str, Any] = {"_id": id_, "title": passage.title, "text": passage.text}
+        others = [passage.id] if passage.id != id_ else []
+        others += merged.get(passage.id, [])
+        yield entry | ({"metadata": {OTHER_IDS: others}} if others else {})
+
+
+def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
+    _jsonl(corpus_entries(question_set, question_set.passages.ids), file)
+
+
+def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
+    asked = ((one, _told(one)) for one in question_set.questions)
+    _jsonl(({"_id": one.id, "text": one.text, **({"metadata": told} if told else {})} for one, told in asked), file)
+
+
+def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    # a carriage return is no reason for quotation marks to the writer, and one to readers
+    returns = any("\r" in question + passage for question, passage, _ in _judgements(question_set))
+    opened = partial(csv.writer, text, delimiter="\t", lineterminator="\n")
+    rows = opened(quoting=csv.QUOTE_NONNUMERIC) if returns else opened()
+    rows.writerow(_JUDGEMENTS)
+    rows.writerows(_judgements(question_set))
+    text.detach()
+
+
+def _corpus_table(question_set: QuestionSet, file: IO[bytes]) -> None:
+    table = question_set.passages.table.select(["id", "title", "text"]).rename_columns(["_id", "title", "text"])
+    if merged := question_set.merged_ids:
+        told = ({OTHER_IDS: merged[id_]} if id_ in merged else {} for id_ in question_set.passages.ids)
+        metadata = pa.array([json.dumps(one, ensure_ascii=False) for one in told], pa.large_string())
+        table = table.append_column("metadata", metadata)
+    pq.write_table(table, file, compression="zstd")
+
+
+def _query_table(question_set: QuestionSet, file: IO[bytes]) -> None:
+    questions = question_set.questions
+    columns = {"_id": [one.id for one in questions], "text": [one.text for one in questions]}
+    told = [json.dumps(_told(one), ensure_ascii=False) for one in questions]
+    columns |= {"metadata": told} if any(one != "{}" for one in told) else {}
+    pq.write_table(pa.table(columns), file, compression="zstd")
+
+
+def _judgement_table(question_set: QuestionSet, file: IO[bytes]) -> None:
+    rows, kinds = list(_judgements(question_set)), (pa.string(), pa.string(), pa.int64())
+    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
+    pq.write_table(pa.table(columns, list(_JUDGEMENTS)), file, compression="zstd")
+
+
+_Write = Callable[[QuestionSet, IO[bytes]], None]
+_PARTS: dict[Layout, dict[str, tuple[str, _Write]]] = {
+    Layout.BEIR: {
+        "corpus": ("corpus.jsonl", _corpus_lines),
+        "queries": ("queries.jsonl", _query_lines),
+        "default": ("qrels/{part}.tsv", _qrels),
+    },
+    Layout.MTEB: {
+        "corpus": ("corpus/corpus.parquet", _corpus_table),
+        "queries": ("queries/queries.parquet", _query_table),
+        "default": ("default/{part}.parquet", _judgement_table),
+    },
+}

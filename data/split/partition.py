@@ -1,15 +1,23 @@
-"""Partitions of questions that share few relevant passages, for datasets that cannot be divided by groups.
+"""Groups of passages, partitions of questions that share few relevant passages, and the folds of cross-validation.
 
-All functions take `relevance`, a boolean matrix `(n_questions, n_passages)` of which every row holds a passage, and
-return positions of its rows.
+`relevance` is a boolean matrix `(n_questions, n_passages)` of which every row holds a passage.
 """
 
 import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count as count_from
 
 import numpy as np
-from scipy.sparse import block_array, csr_array
+import pyarrow.compute as pc
+from scipy.sparse import block_array, coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from mrc_workbench.data.records import QuestionSet, composed
+
+FEWEST_QUESTIONS = 20  # of a part: fewer tell little about the others
+FOLDS = 5
 
 
 def draw_groups(groups: np.ndarray, wanted: int, order: np.ndarray) -> np.ndarray:
@@ -109,3 +117,119 @@ def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.nda
         for other in dict.fromkeys(neighbours):
             heapq.heappush(queue, (new_neighbours(other), next(age), other))
     return np.array(grown, dtype=np.int64)
+
+
+def least_questions(wanted: int) -> int:
+    """Return how many questions a part needs at least where `wanted` would be its share of all questions."""
+    return FEWEST_QUESTIONS if wanted >= FEWEST_QUESTIONS else wanted // 2
+
+
+def linked_passages(relevance: csr_array) -> np.ndarray:
+    """Number the passages so that those which questions link, directly or through others, have one number."""
+    lengths, n = np.diff(relevance.indptr), relevance.shape[1]
+    sources = np.repeat(relevance.indices[relevance.indptr[:-1]], lengths)
+    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, relevance.indices)), shape=(n, n))
+    labels: np.ndarray = connected_components(links, directed=False)[1]
+    return labels
+
+
+def passage_groups(question_set: QuestionSet) -> np.ndarray:
+    """Number the groups of the passages, `(n_passages,)` int32, in order of first appearance."""
+    n = len(question_set.passages)
+    titles = question_set.passages.titles
+    number = np.asarray(titles.column.combine_chunks().dictionary_encode().indices)
+    _, first_of_title = np.unique(number, return_index=True)
+    is_known = np.asarray(pc.not_equal(titles.column, ""))
+    same_title = np.where(is_known, first_of_title[number], np.arange(n))
+    relevance = question_set.relevance
+    lengths = np.diff(relevance.indptr)
+    starts = np.repeat(relevance.indptr[:-1][lengths > 0], lengths[lengths > 0])
+    sources = np.concatenate([np.arange(n), relevance.indices[starts]])
+    targets = np.concatenate([same_title, relevance.indices])
+    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(n, n))
+    labels = connected_components(links, directed=False)[1]
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first)).astype(np.int32)[inverse]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
+
+    Questions with one text are in one fold, and so are all whose passages are of one group. If groups leave too few
+    questions outside a fold, folds share as few passages as possible, or questions are drawn one by one, as in `split`.
+    `known` `(n_questions,)` bool are those that signals were trained on.
+    """
+
+    question_set: QuestionSet
+    folds: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def of(cls, question_set: QuestionSet, rows: np.ndarray, known: np.ndarray | None = None) -> "Lessons":
+        """Teach with the questions at `rows`, answerable ones; signals were trained on those at the rows `known`."""
+        taught = question_set.with_questions(rows)
+        folds = _folds(taught) if len(rows) else np.zeros(0, dtype=np.int64)
+        return cls(taught, folds, np.isin(rows, [] if known is None else known))
+
+    def some(self, rows: np.ndarray) -> "Lessons":
+        return Lessons(self.question_set.with_questions(rows), self.folds[rows], self.known[rows])
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [question.text for question in self.question_set.questions]
+
+    @property
+    def leaks(self) -> int:
+        """How many questions share a relevant passage with a question of another fold."""
+        return _fold_leaks(self.question_set.relevance, self.folds)
+
+    @cached_property
+    def fold_of(self) -> Mapping[str, int]:
+        """The fold of each text, as `composed` tells texts apart."""
+        return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
+
+
+def _folds(taught: QuestionSet) -> np.ndarray:
+    """Number the folds of answerable questions."""
+    relevance, n_questions = taught.relevance, len(taught.questions)
+    first = relevance.indices[relevance.indptr[:-1]]
+    groups = passage_groups(taught)[first]
+    if len(np.unique(groups)) < FOLDS:
+        groups = linked_passages(relevance)[first]  # one article, or few: a fold is of passages then
+    folds = _grouped_folds(groups)
+    if n_questions - int(np.bincount(folds).max()) < least_questions(n_questions - n_questions // FOLDS):
+        folds = _ungrouped_folds(relevance)
+    first_of_text: dict[str, int] = {}
+    texts = [composed(question.text) for question in taught.questions]
+    return np.array([first_of_text.setdefault(text, int(fold)) for text, fold in zip(texts, folds, strict=True)])
+
+
+def _grouped_folds(groups: np.ndarray) -> np.ndarray:
+    """Put groups, drawn in a fixed order, each into the fold with the fewest questions."""
+    names, number, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    fold_of_group, sizes = np.zeros(len(names), dtype=np.int64), np.zeros(FOLDS, dtype=np.int64)
+    for group in np.random.default_rng(0).permutation(len(names)):
+        fold_of_group[group] = sizes.argmin()
+        sizes[fold_of_group[group]] += counts[group]
+    folds: np.ndarray = fold_of_group[number]
+    return folds
+
+
+def _ungrouped_folds(relevance: csr_array) -> np.ndarray:
+    """Draw folds that share few passages; if that leaks no less, draw questions one by one."""
+    n_questions = relevance.shape[0]
+    drawn = np.zeros(n_questions, dtype=np.int64)
+    drawn[np.random.default_rng(0).permutation(n_questions)] = np.arange(n_questions) % FOLDS
+    grown = np.full(n_questions, FOLDS - 1, dtype=np.int64)
+    left, rng = np.arange(n_questions), np.random.default_rng(0)
+    for fold in range(FOLDS - 1):
+        rows = left[least_shared(relevance[left], len(left) // (FOLDS - fold), rng)]
+        grown[rows] = fold
+        left = np.setdiff1d(left, rows)
+    return grown if _fold_leaks(relevance, grown) < _fold_leaks(relevance, drawn) else drawn
+
+
+def _fold_leaks(relevance: csr_array, folds: np.ndarray) -> int:
+    inside = (np.flatnonzero(folds == fold) for fold in range(FOLDS))
+    return sum(shared_questions(relevance, rows, np.setdiff1d(np.arange(len(folds)), rows)) for rows in inside)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.data.split.partition import Lessons
 from mrc_workbench.retrieval.analysis.labs import best
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.evaluation.significance import Pair, PairTest, paired_tests

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.data.split.partition import Lessons
 from mrc_workbench.data.text.analyzers import Analyzer, choose
 from mrc_workbench.models.encoders.vector_blocks import Meter
 from mrc_workbench.models.precision import Precision

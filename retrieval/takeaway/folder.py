@@ -17,7 +17,7 @@ import numpy as np
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.layouts.writing import written as written_set
+from mrc_workbench.data.questions.report import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.dictionary import written as written_dictionary
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.split.folds import FOLDS
+from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.data.text.analysis import Tokens, tokens_of
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.encoders.protocols import TokenVectors

@@ -10,7 +10,7 @@ from ir_measures import RR, R, Success, nDCG
 from sklearn.feature_extraction.text import CountVectorizer
 
 from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment

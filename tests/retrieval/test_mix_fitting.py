@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.data.split.partition import Lessons
 from mrc_workbench.retrieval.hybrid import Fusion, fused
 from mrc_workbench.retrieval.mix import learn, training_lists
 from mrc_workbench.retrieval.mix_fitting import EXTRA, STRENGTHS, TrainingLists

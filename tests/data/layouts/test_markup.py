@@ -3,7 +3,7 @@
 import pytest
 
 from mrc_workbench.data.formats.text import Content, EncodedText
-from mrc_workbench.data.layouts.programs.lines import (
+from mrc_workbench.data.layouts.lines import (
     Lines,
     document_table,
     holds_documents,
@@ -11,7 +11,7 @@ from mrc_workbench.data.layouts.programs.lines import (
     lines_of_a_kind,
     topic_table,
 )
-from mrc_workbench.data.layouts.telling import knows
+from mrc_workbench.data.layouts.sources import knows
 from mrc_workbench.data.problems import ProblemCode
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.layouts.parts import part_named, part_of_path, published_parts
+from mrc_workbench.data.layouts.references import part_named, part_of_path, published_parts
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from datasets import Dataset, DatasetDict
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import files_of
-from mrc_workbench.data.layouts.stored import missing_shards, set_aside
+from mrc_workbench.data.layouts.reading import missing_shards, set_aside
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import File, read_file
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.tables import is_fit
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.layouts.writing import WRITTEN, folder_name, written
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import read
+from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from tests.data.layouts.written import zipped
 from tests.data.split.worlds import chain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.layouts.parts import part_named
+from mrc_workbench.data.layouts.references import part_named
 from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
 from mrc_workbench.data.pairs.records import Label, PairKind
 from mrc_workbench.data.split import Part

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.questions.near_duplicates import SIMILARITY, near_duplicates
+from mrc_workbench.data.questions.content import SIMILARITY, near_duplicates
 
 
 def random_texts(count: int, first: int, letters: int, length: int = 300) -> list[str]:

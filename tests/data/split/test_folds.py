@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.data.store import CATALOG, read_entry
 from tests.data.split.worlds import chain, faq, set_of, tangle
 

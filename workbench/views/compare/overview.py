@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.split.folds import FOLDS
+from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
 from mrc_workbench.retrieval.analysis.slices import Property, most_telling
 from mrc_workbench.retrieval.comparison.compare import Result

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.layouts.writing import WRITTEN, folder_name, written
 from mrc_workbench.data.questions.audit import (
     LEAST_QUESTIONS,
     OVERLAP_WIDTH,
@@ -22,6 +21,7 @@ from mrc_workbench.data.questions.audit import (
     questions_of,
     split_table,
 )
+from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod
 from mrc_workbench.data.text.marking import merged

@@ -3,15 +3,15 @@
 import pytest
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.layouts.columns.labels import unread_labels
-from mrc_workbench.data.layouts.columns.roles import (
+from mrc_workbench.data.layouts.cells import is_marked
+from mrc_workbench.data.layouts.questions import unread_labels
+from mrc_workbench.data.layouts.roles import (
     assign_columns,
     candidate_columns,
+    holds_texts,
     missing_passages,
     sibling_columns,
 )
-from mrc_workbench.data.layouts.columns.values import holds_texts
-from mrc_workbench.data.layouts.nested.passage_lists import is_marked
 from mrc_workbench.data.problems import ProblemCode
 
 Row = dict[str, object]

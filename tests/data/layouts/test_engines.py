@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.data.layouts.programs.engines import holds_rated_lines, query_text
+from mrc_workbench.data.layouts.exports import holds_rated_lines, query_text
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
 from tests.data.layouts.test_reading import gaps, problems, read_all

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import NAMES
 from mrc_workbench.data.formats.columns import plain_name as _uncached_plain_name
-from mrc_workbench.data.formats.tables import as_text, is_blank, parsed
-from mrc_workbench.data.layouts.nested.passage_lists import TITLE_NAMES, plain_value
+from mrc_workbench.data.formats.tables import as_text, is_blank
+from mrc_workbench.data.layouts.cells import TITLE_NAMES, plain_value
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"

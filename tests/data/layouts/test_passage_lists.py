@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.layouts.nested.passage_lists import ListedPassage, passages_in
+from mrc_workbench.data.layouts.cells import ListedPassage, passages_in
 
 
 def _texts(cell: Any) -> list[str]:

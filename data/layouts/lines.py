@@ -1,8 +1,8 @@
-"""Files of text without names of columns: lines of ids, judgements and triples, and TREC's markup.
+"""Files of text without column names: lines of ids, judgements and triples, TREC's markup, and SMART's entries.
 
-Markup is what stands between <top>, <topic> or <DOC>, as SGML or XML. Tags are found by expressions, and no parser of
-XML reads the file: entities that a file declares are never expanded, and tags that nobody closed, as of TREC's first
-topics, end where the next one begins.
+Markup is what stands between <top>, <topic> or <DOC>, as SGML or XML. Regular expressions find the tags; no XML parser
+reads the file, so entities that a file declares are never expanded. Unclosed tags, as in TREC's first topics, end where
+the next one begins. CACM, CISI, MEDLINE and Cranfield are published in SMART's entries (.I, .T, .W).
 """
 
 import html
@@ -206,3 +206,53 @@ def _rest(text: str) -> str:
 
 def _plain(text: str) -> str:
     return html.unescape(_MARKUP.sub(" ", text.replace("<![CDATA[", "").replace("]]>", ""))).strip()
+
+
+ID, TITLE, TEXT = ".I", ".T", ".W"
+_ENTRY = re.compile(r"\.I\s+(\S+)\s*")
+_FIELD = re.compile(r"(\.[A-Z])\s*")
+
+
+class _SmartEntry(NamedTuple):
+    row: int
+    id: str
+    lines: dict[str, list[str]]
+
+
+def holds_smart_entries(head: str) -> bool:
+    """Whether the beginning of a text is an entry with a text or a title."""
+    lines = [line.strip() for line in head.lstrip().split("\n", 50)[:50]]
+    return _ENTRY.fullmatch(lines[0]) is not None and any(line in (TITLE, TEXT) for line in lines)
+
+
+def smart_table(text: EncodedText) -> Table:
+    """Read one row per entry; its columns are the fields that the beginning of the text has."""
+    fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
+    names = tuple(dict.fromkeys([ID, TITLE, TEXT, *fields]))
+    return Table(names, map(_smart_row, _smart_entries(text)))
+
+
+def _smart_row(entry: _SmartEntry) -> RawRow:
+    fields = {name: (" " if name == TITLE else "\n").join(lines).strip() for name, lines in entry.lines.items()}
+    return RawRow(entry.row, {ID: entry.id, **fields})
+
+
+def _smart_entries(text: EncodedText) -> Iterator[_SmartEntry]:
+    entry: _SmartEntry | None = None
+    lines = list[str]()
+    size = 0
+    for number, line in enumerate(text.lines(""), start=1):
+        stripped = line.strip()
+        if match := _ENTRY.fullmatch(stripped):
+            if entry is not None:
+                yield entry
+            entry, lines, size = _SmartEntry(number, match[1], {}), [], 0
+        elif entry is None:
+            continue
+        elif match := _FIELD.fullmatch(stripped):
+            lines = entry.lines.setdefault(match[1], [])
+        elif size < _LONGEST:
+            lines.append(stripped[: _LONGEST - size])
+            size += len(stripped)
+    if entry is not None:
+        yield entry

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.layouts.programs.exports import flat
+from mrc_workbench.data.layouts.exports import flat
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.written import jsonl

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.layouts.columns.ids import NumberIds, canonical_id
+from mrc_workbench.data.layouts.references import NumberIds, canonical_id
 
 
 @pytest.mark.parametrize(

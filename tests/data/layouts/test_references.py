@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from mrc_workbench.data.layouts.columns.references import NameKind, PassageNames, named_passages
+from mrc_workbench.data.layouts.references import NameKind, PassageNames, named_passages
 
 IDS = {
     "2023/휴가 규정.txt": 0,

@@ -1,28 +1,32 @@
-"""Lists of passages beside a question: their roles by the marks in their entries, and lists that belong together.
+"""Tables whose cells hold objects or lists of passages, turned into tables with plain cells.
 
 HotpotQA marks its passages by title in another column, KILT nests them in its outputs, and TriviaQA has two lists: such
 columns are joined into one list of marked passages, which the reader of rows takes like any other.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-from mrc_workbench.data.formats.columns import plain_name
-from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, parsed
-from mrc_workbench.data.layouts.columns.cells import list_items
-from mrc_workbench.data.layouts.columns.roles import assign_columns
-from mrc_workbench.data.layouts.columns.values import holds_texts
-from mrc_workbench.data.layouts.nested.passage_lists import (
+from mrc_workbench.data.formats.answers import parsed
+from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
+from mrc_workbench.data.formats.opening import looked_at
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection
+from mrc_workbench.data.layouts.cells import (
+    TEXT_NAMES,
+    TITLE_NAMES,
     ListedPassage,
     is_unclear,
     joined_text,
+    list_items,
     passages_in,
     plain_value,
 )
+from mrc_workbench.data.layouts.roles import Sample, assign_columns, holds_texts
+from mrc_workbench.data.layouts.tree_nodes import question_text, with_parsed_cells
 
-Sample = Sequence[Mapping[str, object]]
 Cells = dict[str, object]
 
 _FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
@@ -215,3 +219,73 @@ def _with_output(name: str) -> Callable[[Mapping[str, Any]], Cells]:
 def _as_object(passage: ListedPassage) -> Cells:
     entry: Cells = {"id": passage.id, "title": passage.title, "text": passage.text}
     return entry if passage.is_relevant is None else {**entry, "is_relevant": passage.is_relevant}
+
+
+_NOT_SPREAD = {
+    *("metadata", "meta"),
+    *(name for role in ("context", "positives", "negatives", "answers", "title") for name in NAMES[role]),
+} - {"expectedoutput"}  # an object of Langfuse
+_SENTENCES = (*TEXT_NAMES, "abstract")
+
+
+def with_flat_cells(
+    opener: Callable[[], Table], table: Table, sample: list[Mapping[str, Any]]
+) -> tuple[Callable[[], Table], Table, list[Mapping[str, Any]]]:
+    """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
+
+    A question that is an object becomes its text, other objects with keys of known names become columns, and in a
+    table of documents a list of sentences becomes one text.
+    """
+    rows = [with_parsed_cells(row) for row in sample]
+    by_plain = {plain_name(name): name for name in reversed(table.names)}
+    objects = [name for name in table.names if _all_are(name, rows, dict)]
+    asked = next((by_plain[name] for name in NAMES["question"] if name in by_plain), None)
+    texts = [name for name in objects if name == asked and all(question_text(row.get(name)) for row in rows)]
+    inner: dict[str, list[str]] = {}
+    if asked is None or (asked in objects and asked not in texts):
+        keys_of = {name: _keys_of(name, rows) for name in objects if plain_name(name) not in _NOT_SPREAD}
+        if any(plain_name(key) in NAMES["question"] for keys in keys_of.values() for key in keys):
+            inner = {name: keys for name, keys in keys_of.items() if any(map(is_known, keys))}
+    joined: list[str] = []
+    if asked is None and not inner and any(name in by_plain for name in (*TITLE_NAMES, "id", "docid")):
+        joined = [name for name in table.names if plain_name(name) in _SENTENCES and _has_texts(name, rows)]
+    if not (texts or inner or joined):
+        return opener, table, sample
+    names = [name for name in table.names if name not in inner]
+    new_names = {
+        (name, key): key if key not in table.names else f"{name}.{key}" for name, keys in inner.items() for key in keys
+    }
+    names += dict.fromkeys(new_names.values())
+
+    def flat(cells: Mapping[str, Any]) -> dict[str, Any]:
+        row = dict(cells) if not (texts or inner) else with_parsed_cells(cells)
+        row |= {name: question_text(row[name]) for name in texts if isinstance(row.get(name), dict)}
+        row |= {name: joined_text(row[name]) for name in joined if isinstance(plain_value(row.get(name)), list)}
+        for name in inner:
+            value = row.pop(name, None)
+            row |= (
+                {new_names[name, key]: cell for key, cell in value.items() if (name, key) in new_names} if value else {}
+            )
+        return row
+
+    def opened() -> Table:
+        table = opener()
+        rows = (row if row.problem else row._replace(cells=flat(row.cells)) for row in table.rows)
+        return replace(table, names=tuple(names), rows=rows)
+
+    return (opened, *looked_at(opened()))
+
+
+def _all_are(name: str, rows: Sequence[Mapping[str, Any]], kind: type) -> bool:
+    values = [plain_value(value) for row in rows if not is_blank(value := row.get(name))]
+    return bool(values) and all(isinstance(value, kind) for value in values)
+
+
+def _keys_of(name: str, rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    values = (row.get(name) for row in rows)
+    return list(dict.fromkeys(chain.from_iterable(value for value in values if isinstance(value, dict))))
+
+
+def _has_texts(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    lists = [plain_value(row.get(name)) for row in rows]
+    return _all_are(name, rows, list) and all(isinstance(item, str) for items in lists if items for item in items)

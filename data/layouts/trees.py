@@ -1,7 +1,8 @@
 """Nested JSON as rows: questions in lists at any level, each with the passage, title and ids of what encloses it.
 
 Covers, by shape: SQuAD, KorQuAD 1 and 2, KLUE-MRC, AI Hub, CMRC 2018, CoQA, QuAC, and rows that hold a list of
-questions.
+questions. Without a passage above them, questions are rows with the keys of the question, and the title, part and lists
+of passages of the objects around it; other keys of these are columns named by their path, such as `data[].topic`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,10 +11,11 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, kind_of, shown
-from mrc_workbench.data.formats.text_tables import json_lines
-from mrc_workbench.data.layouts.nested.tree_nodes import (
+from mrc_workbench.data.layouts.cells import passages_in
+from mrc_workbench.data.layouts.tree_nodes import (
     IMPOSSIBLE,
     PARAGRAPH_ID,
     SPLIT,
@@ -27,6 +29,7 @@ from mrc_workbench.data.layouts.nested.tree_nodes import (
     is_passage_list_name,
     joined_answers,
     joined_id,
+    objects_in,
     passage_roles,
     question_list_keys,
     question_lists,
@@ -240,3 +243,78 @@ def _joined(path: str, name: str) -> str:
 def _broken(place: str, value: object, expected: str) -> RawRow:
     problem = Problem.of(ProblemCode.BROKEN_PART, place=place, found=kind_of(value), expected=expected)
     return RawRow(0, {}, problem, asks=False)
+
+
+Items = Callable[[], Iterable[Any]]
+Node = Mapping[str, Any]
+
+_SAMPLE = 50
+
+
+def flat_opener(items: Items) -> Callable[[], Table] | None:
+    """Return what opens the rows of a tree's questions; None if it has none, or the first have a passage as text.
+
+    Also None if some of the outer objects ask themselves: then others among them are rows without a question.
+    """
+    if any(map(has_question, islice(items(), _SAMPLE))):
+        return None
+    first = [row for row in islice(_rows(items(), "", {}), _SAMPLE) if isinstance(row, dict)]
+    if not any(map(has_question, first)) or any(map(_has_text, first)):
+        return None
+    return item_opener(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
+
+
+def _has_text(row: Node) -> bool:
+    key = context_key(row)
+    return key is not None and isinstance(row[key], str)
+
+
+def _rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
+    """Yield the rows of a list; what is no object is yielded as it is, and becomes a row with a problem."""
+    for item in items:
+        if isinstance(item, list):
+            yield from _rows(item, path, inherited)
+        elif not isinstance(item, dict) or _is_row(item):
+            yield _question(item, inherited)
+        else:
+            yield from _node_rows(item, path, inherited)
+
+
+def _is_row(node: Node) -> bool:
+    """Whether an object asks a question, also a broken one that is a list of texts."""
+    name = question_roles(node).keys.get("question", "")
+    is_list = isinstance(node.get(name), list) and not objects_in(node[name])
+    return has_question(node) or is_list
+
+
+def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
+    lists = question_lists(node)
+    inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
+    if not lists and not inner:
+        yield _question(node, inherited)  # passages alone, or a row with a problem
+        return
+    used = {*lists, *inner, *joined_answers(node, lists)}
+    roles = passage_roles(node).keys
+    own = {roles.get("title"), roles.get(SPLIT), context_key(node)}
+    shared = dict(inherited)
+    for name, value in node.items():
+        if name not in used:
+            is_kept = name in own or (is_passage_list_name(name) and passages_in(value))
+            shared[name if is_kept else f"{path}.{name}" if path else name] = value
+    for questions in lists.values():
+        yield from (_question(question, shared) for question in questions)
+    for name, child in inner.items():
+        inner_path = f"{path}.{name}" if path else name
+        if isinstance(child, list):
+            yield from _rows(child, f"{inner_path}[]", shared)
+        else:
+            yield from _rows([child], inner_path, shared)
+
+
+def _question(question: Any, shared: Node) -> Any:
+    if not isinstance(question, dict):
+        return question
+    keys = question_roles(question).keys
+    read = {"question": question_text, "answers": answers_of}
+    cells = {name: read[role](question[name]) for role, name in keys.items() if role in read and has_question(question)}
+    return {**shared, **question, **cells}

@@ -1,1 +1,0 @@
-"""Rows that lie in trees, objects or lists: questions under their paragraphs, passages by id, lists in cells."""

@@ -1,0 +1,371 @@
+"""Flat JSON that is no plain list of rows: documents by id, columns of cells by row, several lists, JSON in JSON.
+
+Questions, passages, judgements and answers by id may be three objects of one file, or a file each.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
+from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_json
+from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.tables import RawRow, Table, shown
+from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, joined_text, name_of, passages_in, plain_value
+from mrc_workbench.data.layouts.references import part_of_word
+from mrc_workbench.data.layouts.tree_nodes import answers_of, passage_roles, question_roles, question_text
+from mrc_workbench.data.problems import DataError, Problem
+
+Opener = Callable[[], Table]
+
+_QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
+_TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
+_SAMPLE = 50
+_LONG_TEXT = 10  # characters on average: shorter values are settings
+_DOCUMENT = "page_content"  # LangChain's name of a document's text
+
+
+def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
+    """Return what opens the tables of JSON that is no plain list of rows, by part; nothing for any other file.
+
+    The part is "" if the file is a single table.
+    """
+    value, text = recognised.value, recognised.text
+    if recognised.format is Format.JSONL and value is None and text is not None:
+        if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
+            return {"": item_opener(lambda: _documents(json_lines(text)))}
+        return {}
+    if recognised.format is not Format.JSON:
+        return {}
+    if isinstance(value, list):
+        return _list_opener(value)
+    return _object_openers(value) if isinstance(value, dict) else {}
+
+
+def _list_opener(value: list[Any]) -> dict[str, Opener]:
+    if all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE]):
+        value = _parsed(value)
+        return {"": _opener(value)} if not any(map(_is_document, value[:_SAMPLE])) else _list_opener(value)
+    if any(map(_is_document, value[:_SAMPLE])):
+        return {"": item_opener(lambda: _documents(_numbered(value)))}
+    return {}
+
+
+def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
+    if _is_by_id(value):
+        return {"": _opener([_with_id(id_, item) for id_, item in value.items()])}
+    if columns := _columns_in(value):
+        return {"": _opener(_rows_of_columns(columns), [name for name in value if name not in columns])}
+    lists = {name: items for name, items in value.items() if _is_list_of_objects(items)}
+    if len(lists) == 1:
+        return _list_of_questions(*next(iter(lists.items())), value)
+    return _several_lists(value, lists) if lists else {}
+
+
+def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) -> dict[str, Opener]:
+    """Return the table of a list whose name says that its texts are questions, as the `body` of BioASQ's questions."""
+    first = next(item for item in items if isinstance(item, dict))
+    if plain_name(name) not in _QUESTION_LISTS or any(plain_name(key) in NAMES["question"] for key in first):
+        return {}
+    text = name_of(first, _TEXT_OF_QUESTION)
+    if text is None or not isinstance(first[text], str):
+        return {}
+    opener = _opener(items, [key for key in value if key != name])
+    return {"": lambda: replace(opener(), roles={"question": text})}
+
+
+def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
+    names = tuple(map(shown, skipped))
+    opener = item_opener(lambda: _numbered(items))
+    return lambda: replace(opener(), skipped=names)
+
+
+def _numbered(items: Iterable[Any]) -> Iterator[tuple[int, Any, Any]]:
+    return ((number, item, item) for number, item in enumerate(items, start=1))
+
+
+def _parsed(items: Iterable[Any]) -> list[Any]:
+    values: list[Any] = []
+    for item in items:
+        try:
+            values.append(parse_json(item) if isinstance(item, str) else item)
+        except DataError:
+            values.append(item)  # becomes a row with a problem
+    return values
+
+
+def _is_document(item: Any) -> bool:
+    """Whether an object is a document of LangChain, also as its serialization writes it."""
+    if not isinstance(item, dict):
+        return False
+    arguments = item.get("kwargs")
+    return _DOCUMENT in item or (isinstance(arguments, dict) and _DOCUMENT in arguments)
+
+
+def _documents(items: Iterable[tuple[int, Any, object]]) -> Iterator[tuple[int, Any, object]]:
+    """Give each document of LangChain the title of its metadata as a column."""
+    for number, item, given in items:
+        if isinstance(item, Problem) or not _is_document(item):
+            yield number, item, given
+            continue
+        document = item if _DOCUMENT in item else item["kwargs"]
+        metadata = document.get("metadata")
+        title = metadata.get("title") if isinstance(metadata, dict) else None
+        yield number, document if "title" in document or title is None else {**document, "title": title}, given
+
+
+def _is_list_of_objects(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, dict) for item in value[:_SAMPLE])
+
+
+def _is_by_id(value: Mapping[str, Any]) -> bool:
+    """Whether an object holds documents or rows by id: objects with texts, or long texts, under unknown names."""
+    items = [*islice(value.values(), _SAMPLE)]
+    names = [*islice(value, _SAMPLE)]
+    if not items or any(map(is_known, names)):
+        return False
+    if all(isinstance(item, dict) for item in items):
+        return 2 * sum(map(_is_row, items)) > len(items)
+    if not all(isinstance(item, str) for item in items):
+        return False
+    numbered = sum(any(character.isdigit() for character in name) for name in names)
+    return 2 * numbered > len(items) and sum(map(len, items)) >= _LONG_TEXT * len(items)
+
+
+def _is_row(item: Mapping[str, Any]) -> bool:
+    """Whether an object is a row: it has a text, or a known column that holds a text."""
+    name = name_of(item, TEXT_NAMES)
+    if name is not None:
+        return not isinstance(item[name], dict)
+    return any(is_known(name) and isinstance(cell, str) for name, cell in item.items())
+
+
+def _with_id(id_: str, item: Any) -> Any:
+    """Return a row whose id is the key under which it is stored."""
+    if isinstance(item, str):
+        return {"id": id_, "text": item}
+    if not isinstance(item, dict):
+        return item
+    return {"id": id_, **item} if "id" not in item else {"_id": id_, **item}
+
+
+def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the columns of an object of cells by row, as pandas writes a table; nothing for any other object."""
+    objects = {name: cells for name, cells in value.items() if isinstance(cells, dict) and cells}
+    if not any(map(is_known, objects)):
+        return {}
+    for rows in objects.values():
+        columns = {name: cells for name, cells in objects.items() if 2 * len(rows.keys() & cells.keys()) > len(rows)}
+        if len(columns) > 1 and 2 * len(columns) > len(value):
+            return columns
+    return {}
+
+
+def _rows_of_columns(columns: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    rows = dict.fromkeys(row for cells in columns.values() for row in cells)
+    return [{name: cells.get(row) for name, cells in columns.items()} for row in rows]
+
+
+def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
+    """Return the tables of an object with several lists of objects.
+
+    Lists that are named as parts are one table with a column `split`, and so are lists whose objects have the same
+    keys. Any others are tables of their own.
+    """
+    skipped = [name for name in value if name not in lists]
+    parts = {name: part_of_word(plain_name(name)) for name in lists}
+    if all(parts.values()):
+        rows = [_with_split(item, parts[name]) for name, items in lists.items() for item in items]
+        return {"": _opener(rows, skipped)}
+    first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
+    if len({frozenset(item) for item in first}) == 1:
+        return {"": _opener([item for items in lists.values() for item in items], skipped)}
+    return {name: _opener(items, skipped) for name, items in lists.items()}
+
+
+def _with_split(item: Any, part: str) -> Any:
+    return {**item, "split": part} if isinstance(item, dict) and "split" not in item else item
+
+
+Pairs = Sequence[tuple[str, Any]]
+
+QUESTION_NAMES = ("id", "text", "response")
+PASSAGE_NAMES = ("id", "text", "title")
+JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
+TEXT_COLUMNS = ("id", "text")
+ANSWER_NAMES = ("id", "answers")
+_QUESTIONS = ("queries", "questions", "query", "topics")
+_PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
+_JUDGEMENTS = (
+    "relevantdocs", "relevantdocuments", "relevantpassages", "qrels", "qrel", "judgements", "judgments", "relevance",
+    "labels",
+)  # fmt: skip
+_ANSWERS = ("responses", "answers")
+_ANSWER_KEYS = {"text", "answerstart"}
+
+
+class Dictionaries(NamedTuple):
+    """The three objects of a file: the key and the opener of each. `is_graded` is whether judgements have grades."""
+
+    questions: tuple[str, Opener]
+    passages: tuple[str, Opener]
+    judgements: tuple[str, Opener]
+    is_graded: bool
+
+
+class _Object(dict[str, Any]):
+    """An object of JSON in which keys may stand twice: `pairs` has them all."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_int=str, parse_float=str, strict=False)
+
+
+def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
+    """Return the three objects of a file, None if the JSON is anything else."""
+    value = recognised.value
+    if not isinstance(value, dict) or not all(_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS)):
+        return None
+    value = _DECODER.decode(recognised.text.whole) if recognised.text else value
+    questions, passages, judgements = (_key(value, known) for known in (_QUESTIONS, _PASSAGES, _JUDGEMENTS))
+    answers = value.get(_key(value, _ANSWERS), {})
+    used = {questions, passages, judgements, _key(value, _ANSWERS)}
+    skipped = tuple(shown(name) for name in value if name not in used)
+    judged = _pairs(value[judgements])
+    return Dictionaries(
+        (questions, partial(_table, QUESTION_NAMES, partial(_questions, _pairs(value[questions]), answers), skipped)),
+        (passages, partial(_table, PASSAGE_NAMES, partial(_passages, _pairs(value[passages])))),
+        (judgements, partial(_table, JUDGEMENT_NAMES, partial(_judgements, judged))),
+        any(isinstance(named, dict) for _, named in judged),
+    )
+
+
+def _key(value: Mapping[str, Any], known: Sequence[str]) -> str:
+    """Return the first key of a known name that holds an object, "" if there is none."""
+    by_plain = {plain_name(name): name for name, cell in value.items() if isinstance(cell, dict)}
+    return next((by_plain[name] for name in known if name in by_plain), "")
+
+
+def _pairs(value: Any) -> Pairs:
+    return value.pairs if isinstance(value, _Object) else list(value.items())
+
+
+def _table(names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()) -> Table:
+    cells = (dict(zip(names, row, strict=True)) for row in rows())
+    return Table(names, (RawRow(number, row) for number, row in enumerate(cells, start=1)), skipped=skipped)
+
+
+def _questions(pairs: Pairs, answers: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    for id_, question in pairs:
+        answer = answers.get(id_)
+        if isinstance(question, dict):
+            roles = question_roles(question).keys
+            answer = answer or answers_of(question.get(roles.get("answers", "")))
+            question = question_text(question.get(roles.get("question", "text")))  # noqa: PLW2901
+        yield id_, question, answer
+
+
+def _passages(pairs: Pairs) -> Iterator[Sequence[Any]]:
+    for id_, passage in pairs:
+        found = passages_in(passage) if isinstance(passage, dict) else []
+        yield (id_, found[0].text, found[0].title) if found else (id_, passage, None)
+
+
+def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
+    for question_id, named in pairs:
+        if isinstance(named, dict):
+            for passage_id, grade in named.items():
+                yield question_id, passage_id, grade
+        elif isinstance(ids := _ids(named), list):
+            yield from ((question_id, passage_id, None) for passage_id in ids)
+        else:
+            yield question_id, ids, None
+
+
+def _ids(named: Any) -> Any:
+    """Return the ids of a list, also those of objects that have one."""
+    named = plain_value(named)
+    if not isinstance(named, list):
+        return named
+    return [_id_of(item) if isinstance(item, dict) else item for item in named]
+
+
+def _id_of(item: Mapping[str, Any]) -> Any:
+    by_plain = {plain_name(name): cell for name, cell in item.items()}
+    return next((by_plain[name] for name in ID_NAMES if name in by_plain), None)
+
+
+def texts_opener(value: object) -> Opener | None:
+    """Return what opens an object of texts, or lists of texts, by id; None for one row, numbers, or anything else."""
+    items = _first_values(value)
+    if not isinstance(value, dict) or not all(isinstance(item, (str, list)) for item in items):
+        return None
+    if all(not text or text.replace(".", "").isdigit() for text in map(joined_text, items)):
+        return None
+    return partial(_table, TEXT_COLUMNS, lambda: ((id_, joined_text(item)) for id_, item in value.items()))
+
+
+def judgements_opener(value: object) -> tuple[Opener, bool] | None:
+    """Return what opens lists of ids, or grades by id, by the id of their question, and whether these are grades."""
+    items = _first_values(value)
+    is_graded = all(map(_is_graded, items))
+    if not isinstance(value, dict) or not items or not (is_graded or all(map(_is_id_list, items))):
+        return None
+    return partial(_table, JUDGEMENT_NAMES, partial(_judgements, list(value.items()))), is_graded
+
+
+def answers_opener(value: Mapping[str, Any]) -> Opener:
+    """Return what opens answers by the id of their question."""
+    return partial(_table, ANSWER_NAMES, lambda: ((id_, _answer(item)) for id_, item in value.items()))
+
+
+def may_hold_answers(value: Mapping[str, Any]) -> bool:
+    """Whether the values of an object by id can be answers: texts, lists, or objects with an answer and no title."""
+    return all(map(_may_be_answer, _sample_of(value)))
+
+
+def holds_predictions(value: Mapping[str, Any]) -> bool:
+    """Whether an object by id holds lists of candidates with scores, as programs predict answers."""
+    first = [item[0] for item in _sample_of(value) if isinstance(item, list) and item and isinstance(item[0], dict)]
+    return any({plain_name(key) for key in item} - _ANSWER_KEYS for item in first)
+
+
+def _may_be_answer(item: Any) -> bool:
+    if isinstance(item, list):
+        return all(isinstance(entry, str) or (isinstance(entry, dict) and _may_be_answer(entry)) for entry in item)
+    if not isinstance(item, dict):
+        return isinstance(item, str)
+    has_text = any(plain_name(key) == "text" for key in item)
+    return "answers" in question_roles(item).keys or (has_text and "title" not in passage_roles(item).keys)
+
+
+def _sample_of(value: Mapping[str, Any]) -> list[Any]:
+    return list(islice(value.values(), _SAMPLE))
+
+
+def _first_values(value: object) -> list[Any]:
+    """Return some values of an object, none if a key is the name of a column: then it is a row."""
+    if not isinstance(value, dict) or any(map(is_known, islice(value, _SAMPLE))):
+        return []
+    return _sample_of(value)
+
+
+def _is_id_list(item: Any) -> bool:
+    return isinstance(item, list) and all(isinstance(id_, str) and len(id_.split()) == 1 for id_ in item)
+
+
+def _is_graded(item: Any) -> bool:
+    return isinstance(item, dict) and all(isinstance(one, str) and one.isdigit() for one in item.values())
+
+
+def _answer(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
+    key = question_roles(item).keys.get("answers")
+    return answers_of(item if key is None else item[key])
