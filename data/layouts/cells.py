@@ -53,7 +53,7 @@ TEXT_NAMES = (
     "searchcontext", "sentences", "paragraphs", "sentence", "texts", "passages", "chunks", "document",
     "본문", "지문", "문단", "내용", "텍스트",
 )  # fmt: skip
-MARK_NAMES = (
+_MARK_NAMES = (
     "isselected", "issupporting", "isrelevant", "relevant", "relevance", "ispositive", "isgold", "isanswer",
     "hasanswer", "label", "관련여부", "관련도",
 )  # fmt: skip
@@ -179,11 +179,8 @@ def _pair(value: Iterable[Any]) -> ListedPassage | None:
 
 def _mark(columns: dict[str, Any]) -> bool | None:
     """Return what the first readable mark of an entry says."""
-    for name in MARK_NAMES:
-        mark = is_marked(first_value(columns, (name,)))
-        if mark is not None:
-            return mark
-    return None
+    marks = (is_marked(first_value(columns, (name,))) for name in _MARK_NAMES)
+    return next((mark for mark in marks if mark is not None), None)
 
 
 def is_marked(value: object) -> bool | None:
@@ -215,7 +212,7 @@ def is_unclear(name: str, lists: Sequence[Sequence[ListedPassage]]) -> bool:
 
 
 def is_unclear_list(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether a column of these rows holds such lists."""
+    """Whether a column of these rows holds such lists, see `is_unclear`."""
     cells = [row.get(name) for row in sample[:50]]
     return is_unclear(name, [passages_in(cell) for cell in cells if is_collection(cell) or isinstance(cell, str)])
 
@@ -227,14 +224,10 @@ def _value(cell: object, *, only_objects: bool = False) -> Any:
         cell = as_text(cell)
     if isinstance(cell, str) and cell.lstrip()[:1] in brackets:
         value = parsed(cell.strip())
+        is_citation = isinstance(value, list) and value and all(isinstance(n, str) and n.isdigit() for n in value)
         is_text = only_objects and not isinstance(value, dict)
-        return cell if is_text or _holds_numbers(value) else value
+        return cell if is_text or is_citation else value
     return plain_value(cell)
-
-
-def _holds_numbers(value: Any) -> bool:
-    """Whether a value is a list of numbers alone, such as the mark of a citation."""
-    return isinstance(value, list) and bool(value) and all(isinstance(item, str) and item.isdigit() for item in value)
 
 
 def plain_value(value: Any) -> Any:
@@ -335,7 +328,7 @@ def listed_passages(reader: RowReader, names: Iterable[str], role: str) -> list[
 
 def list_items(cell: Any) -> list[Any]:
     """Return the items of a cell: those of a list, or of the text of one; none of a blank."""
-    if isinstance(cell, str) and len(cell) <= MOST_CHARACTERS and cell.lstrip().startswith(("[", "{")):
+    if is_list_text(cell) and len(cell) <= MOST_CHARACTERS:
         cell = parsed(cell.strip())
     cell = cell.tolist() if isinstance(cell, np.ndarray) else cell
     if isinstance(cell, (list, tuple, set)):
@@ -352,13 +345,13 @@ def refuse_once(reader: RowReader, code: ProblemCode, role: str, **details: str 
 def holds_lists(name: str, sample: Sequence[Mapping[str, object]]) -> bool:
     """Whether most filled cells of a column are lists or objects, or the text of a list or object."""
     cells = [cell for row in sample if not is_blank(cell := row.get(name))]
-    return 2 * sum(map(_is_list, cells)) > len(cells)
+    values = [parsed(str(cell).strip()) if is_list_text(cell) else cell for cell in cells]
+    return 2 * sum(map(is_collection, values)) > len(cells)
 
 
-def _is_list(cell: object) -> bool:
-    if isinstance(cell, str):
-        return cell.lstrip()[:1] in ("[", "{") and is_collection(parsed(cell.strip()))
-    return is_collection(cell)
+def is_list_text(cell: object) -> bool:
+    """Whether a text seems to be a list or an object."""
+    return isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{")
 
 
 def separates_answers(answers: str, context: str | None, sample: Sequence[Mapping[str, object]]) -> bool:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import count, islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeGuard
 
@@ -15,22 +16,32 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
 
-_LANGSMITH = ("inputs", "outputs")
 _PREDICTION = "prediction_text"
 _PREDICTED = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
 _SAMPLE = 5
 
 
+def numbered(items: Iterable[Any]) -> Items:
+    """Yield items with their numbers from 1."""
+    return ((number, item, item) for number, item in enumerate(items, start=1))
+
+
+def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]], Any]) -> Callable[[], Table]:
+    """Return what opens a table of items, of which every object is changed."""
+    return item_opener(
+        lambda: ((number, change(item) if isinstance(item, dict) else item, given) for number, item, given in items())
+    )
+
+
 def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     """Return what opens the table of an export, its nested fields as columns; None if the file is no such export."""
-    opened = _items_opener(recognised)
-    if opened is None:
+    items = _items_opener(recognised)
+    if items is None:
         return None
-    first = [item for (_, item, _), _ in zip(opened(), range(_SAMPLE), strict=False)]
-    if 2 * sum(map(_is_langsmith_example, first)) > len(first):
-        return item_opener(lambda: _flat_items(opened(), _LANGSMITH))
-    if 2 * sum(map(_is_label_studio_task, first)) > len(first):
-        return item_opener(lambda: _tasks(opened()))
+    first = [item for _, item, _ in islice(items(), _SAMPLE)]
+    for fields, change in _EXPORTS:
+        if 2 * sum(_has_fields(item, fields) for item in first) > len(first):
+            return changed_opener(items, change)
     return None
 
 
@@ -60,20 +71,11 @@ def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
     if not isinstance(value, list):
         return None
     items: list[Any] = value
-    return lambda: ((number, item, item) for number, item in enumerate(items, start=1))
+    return lambda: numbered(items)
 
 
-def _is_langsmith_example(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("inputs"), dict) and isinstance(item.get("outputs"), dict)
-
-
-def _is_label_studio_task(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("data"), dict) and isinstance(item.get("annotations"), list)
-
-
-def _flat_items(items: Items, keys: tuple[str, ...]) -> Iterator[tuple[int, Any, object]]:
-    for number, item, given in items:
-        yield number, flat(item, keys) if isinstance(item, dict) else item, given
+def _has_fields(item: object, fields: Mapping[str, type]) -> bool:
+    return isinstance(item, dict) and all(isinstance(item.get(name), kind) for name, kind in fields.items())
 
 
 def flat(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -89,18 +91,14 @@ def flat(item: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return row
 
 
-def _tasks(items: Items) -> Iterator[tuple[int, Any, object]]:
-    for number, item, given in items:
-        if not isinstance(item, dict):
-            yield number, item, given
-            continue
-        row = flat(item, ("data",))
-        answers = [*_spans(item.get("annotations"))]
-        if answers and "answers" not in row:
-            starts = [answer.get("start", -1) for answer in answers]
-            row["answers"] = {"text": [answer["text"] for answer in answers], "answer_start": starts}
-            del row["annotations"]
-        yield number, row, given
+def _flat_task(item: Mapping[str, Any]) -> dict[str, Any]:
+    row = flat(item, ("data",))
+    answers = [*_spans(item.get("annotations"))]
+    if answers and "answers" not in row:
+        starts = [answer.get("start", -1) for answer in answers]
+        row["answers"] = {"text": [answer["text"] for answer in answers], "answer_start": starts}
+        del row["annotations"]
+    return row
 
 
 def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
@@ -120,8 +118,11 @@ def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
                 yield from ({"text": one} for one in text if isinstance(one, str))
 
 
+_EXPORTS: tuple[tuple[dict[str, type], Callable[[dict[str, Any]], Any]], ...] = (
+    ({"inputs": dict, "outputs": dict}, partial(flat, keys=("inputs", "outputs"))),  # LangSmith
+    ({"data": dict, "annotations": list}, _flat_task),  # Label Studio
+)
 _ACTIONS = ("index", "create", "update", "delete")
-_HIT_KEYS = ("_id", "_source")
 _MOST_LEVELS = 20  # of a query that are searched for its text
 
 
@@ -133,20 +134,13 @@ def documents_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     """
     text, value = recognised.text, recognised.value
     if recognised.format is Format.JSONL and text is not None and value is None:
-        first = [item for _, item, _ in _first_lines(text)]
+        first = [item for _, item, _ in islice(json_lines(text), _SAMPLE)]
         if first and _is_action(first[0]):
             return item_opener(lambda: _bulk_items(json_lines(text)))
         if first and all(map(_is_hit, first)):
-            return item_opener(lambda: _hit_items(json_lines(text)))
+            return changed_opener(lambda: json_lines(text), _document)
     hits = _hits_in(value)
-    if hits is not None:
-        return item_opener(lambda: _hit_items((number, hit, hit) for number, hit in enumerate(hits, start=1)))
-    return None
-
-
-def _first_lines(text: EncodedText) -> list[tuple[int, Any, str]]:
-    lines = json_lines(text)
-    return [line for line, _ in zip(lines, range(5), strict=False)]
+    return None if hits is None else changed_opener(lambda: numbered(hits), _document)
 
 
 def _is_action(item: object) -> bool:
@@ -201,9 +195,8 @@ def _broken(number: int, found: str) -> Problem:
     return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected=expected)
 
 
-def _hit_items(items: Items) -> Iterator[tuple[int, Any, object]]:
-    for number, item, given in items:
-        yield number, _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item, given
+def _document(item: dict[str, Any]) -> Any:
+    return _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item
 
 
 def _with_id(id_: object, document: Any) -> Any:
@@ -230,53 +223,44 @@ def ratings_in(value: object) -> Ratings | None:
         return ratings_in(value["_source"])
     requests = value.get("requests")
     if _has_ratings(requests):
-        return Ratings(partial(_rank_eval_judgements, requests), partial(_rank_eval_questions, requests), has_ids=True)
-    rated = value.get("judgmentRatings")
-    if _has_ratings(rated):
-        return Ratings(partial(_rated_queries, rated), None, has_ids=False)
+        rated = [(one.get("id"), None, one.get("ratings")) for one in requests if isinstance(one, dict)]
+        questions = partial(_table, ASKED_NAMES, _rank_eval_questions, requests)
+        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "_id"), rated), questions, has_ids=True)
+    rated_queries = value.get("judgmentRatings")
+    if _has_ratings(rated_queries):
+        entries = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in rated_queries)
+        rated = [(None, entry.get("query"), entry.get("ratings")) for entry in entries]
+        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "docId"), rated), None, has_ids=False)
     return None
+
+
+def _table(names: tuple[str, ...], rows: Callable[[Any], Iterator[RawRow]], given: Any) -> Table:
+    return Table(names, rows(given))
 
 
 def _has_ratings(entries: object) -> TypeGuard[list[Any]]:
     return isinstance(entries, list) and any(isinstance(one, dict) and "ratings" in one for one in entries)
 
 
-def _rank_eval_questions(requests: list[Any]) -> Table:
-    def rows() -> Iterator[RawRow]:
-        for number, request in enumerate(requests, start=1):
-            if isinstance(request, dict):
-                text = query_text(request.get("request")) or query_text(request.get("params"))
-                yield RawRow(number, {"id": request.get("id"), "text": text})
+def _rank_eval_questions(requests: list[Any]) -> Iterator[RawRow]:
+    for number, request in enumerate(requests, start=1):
+        if isinstance(request, dict):
+            text = query_text(request.get("request")) or query_text(request.get("params"))
+            yield RawRow(number, {"id": request.get("id"), "text": text})
+        else:
+            yield _not_an_object(number, request)
+
+
+def _ratings(passage_key: str, entries: Iterable[tuple[object, object, object]]) -> Iterator[RawRow]:
+    """Yield the rows of questions, each with its id, its text and its ratings."""
+    numbers = count(1)
+    for id_, query, ratings in entries:
+        for rating in ratings if isinstance(ratings, list) else [ratings]:
+            if isinstance(rating, dict):
+                cells = (id_, query, rating.get(passage_key), rating.get("rating"))
+                yield RawRow(next(numbers), dict(zip(RATING_NAMES, cells, strict=True)))
             else:
-                yield _not_an_object(number, request)
-
-    return Table(ASKED_NAMES, rows())
-
-
-def _rank_eval_judgements(requests: list[Any]) -> Table:
-    ids = ((one.get("id"), None, one.get("ratings")) for one in requests if isinstance(one, dict))
-    return _rating_table(ids, passage_key="_id")
-
-
-def _rated_queries(entries: list[Any]) -> Table:
-    rated = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in entries)
-    queries = ((None, entry.get("query"), entry.get("ratings")) for entry in rated)
-    return _rating_table(queries, passage_key="docId")
-
-
-def _rating_table(entries: Iterable[tuple[object, object, object]], passage_key: str) -> Table:
-    def rows() -> Iterator[RawRow]:
-        number = 0
-        for id_, query, ratings in entries:
-            for rating in ratings if isinstance(ratings, list) else [ratings]:
-                number += 1
-                if isinstance(rating, dict):
-                    cells = (id_, query, rating.get(passage_key), rating.get("rating"))
-                    yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
-                else:
-                    yield _not_an_object(number, rating)
-
-    return Table(RATING_NAMES, rows())
+                yield _not_an_object(next(numbers), rating)
 
 
 def _not_an_object(number: int, given: object) -> RawRow:
@@ -294,14 +278,11 @@ def query_text(node: object, level: int = 0) -> str:
             if isinstance(node.get(key), str):
                 return str(node[key])
         for key in ("match", "match_phrase", "term"):
-            texts = [text for text in _values(node.get(key)) if isinstance(text, str)]
+            clause = node.get(key)
+            texts = [text for text in clause.values() if isinstance(text, str)] if isinstance(clause, dict) else []
             if texts:
                 return texts[0]
     return next((text for child in children if (text := query_text(child, level + 1))), "")
-
-
-def _values(clause: object) -> list[object]:
-    return [*clause.values()] if isinstance(clause, dict) else []
 
 
 _RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
@@ -321,30 +302,24 @@ def holds_rated_lines(head: str) -> bool:
 def rated_lines(text: EncodedText) -> Ratings:
     """Read a judgement list for learning to rank; the comments above it give the text of each question."""
     has_queries = any(_QUERY_LINE.match(line.strip()) for line in text.head.split("\n", 10_000)[:10_000])
-    questions = partial(_query_line_table, text) if has_queries else None
-    return Ratings(partial(_rated_line_table, text), questions, has_ids=True)
+    questions = partial(_table, ASKED_NAMES, _query_lines, text) if has_queries else None
+    return Ratings(partial(_table, RATING_NAMES, _rated_lines, text), questions, has_ids=True)
 
 
-def _rated_line_table(text: EncodedText) -> Table:
-    def rows() -> Iterator[RawRow]:
-        for number, line in enumerate(text.lines(""), start=1):
-            stripped = line.strip()
-            if not stripped or stripped.startswith("#"):
-                continue
-            if match := _RATED_LINE.match(stripped):
-                cells = (match[2], None, match[4], match[1])
-                yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
-            else:
-                told = {"found": len(stripped.split()), "expected": 4}
-                yield RawRow(number, {"line": stripped}, Problem.of(ProblemCode.FIELD_COUNT, number, **told))
-
-    return Table(RATING_NAMES, rows())
+def _rated_lines(text: EncodedText) -> Iterator[RawRow]:
+    for number, line in enumerate(text.lines(""), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        if match := _RATED_LINE.match(stripped):
+            cells = (match[2], None, match[4], match[1])
+            yield RawRow(number, dict(zip(RATING_NAMES, cells, strict=True)))
+        else:
+            problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=len(stripped.split()), expected=4)
+            yield RawRow(number, {"line": stripped}, problem)
 
 
-def _query_line_table(text: EncodedText) -> Table:
-    def rows() -> Iterator[RawRow]:
-        for number, line in enumerate(text.lines(""), start=1):
-            if match := _QUERY_LINE.match(line.strip()):
-                yield RawRow(number, {"id": match[1], "text": _WEIGHT.sub("", match[2])})
-
-    return Table(ASKED_NAMES, rows())
+def _query_lines(text: EncodedText) -> Iterator[RawRow]:
+    for number, line in enumerate(text.lines(""), start=1):
+        if match := _QUERY_LINE.match(line.strip()):
+            yield RawRow(number, {"id": match[1], "text": _WEIGHT.sub("", match[2])})

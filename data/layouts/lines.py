@@ -87,7 +87,7 @@ def has_numbers(table: Table) -> bool:
     return all(any(letter.isdigit() for letter in id_) for id_ in first if id_)
 
 
-TOPIC_NAMES, DOCUMENT_NAMES = ("num", "title"), ("DOCNO", "TITLE", "TEXT")
+_TOPIC_NAMES, _DOCUMENT_NAMES = ("num", "title"), ("DOCNO", "TITLE", "TEXT")
 _LONGEST = 4 * MOST_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
 _TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
 _TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
@@ -120,12 +120,12 @@ def holds_documents(head: str) -> bool:
 
 def topic_table(text: EncodedText) -> Table:
     """Read the topics; their question is the title, else what else is asked."""
-    return Table(TOPIC_NAMES, map(_topic_row, _entries(text.lines(""), _TOPIC)))
+    return Table(_TOPIC_NAMES, map(_topic_row, _entries(text.lines(""), _TOPIC)))
 
 
 def document_table(text: EncodedText) -> Table:
     """Read the documents; of a web page the text without its tags."""
-    return Table(DOCUMENT_NAMES, map(_document_row, _entries(text.lines(""), _DOCUMENT)))
+    return Table(_DOCUMENT_NAMES, map(_document_row, _entries(text.lines(""), _DOCUMENT)))
 
 
 def _entries(lines: Iterable[str], tag: re.Pattern[str]) -> Iterator[_Entry]:
@@ -161,7 +161,7 @@ def _topic_row(entry: _Entry) -> RawRow:
     given = _NUMBER.search(entry.attributes)
     number = fields.get("num") or fields.get("number") or fields.get("id") or (html.unescape(given[1]) if given else "")
     asked = next((fields[name] for name in _ASKED if name in fields), "" if tags else _plain(entry.text))
-    return _row(entry, dict(zip(TOPIC_NAMES, (number, asked), strict=True)))
+    return _row(entry, dict(zip(_TOPIC_NAMES, (number, asked), strict=True)))
 
 
 def _document_row(entry: _Entry) -> RawRow:
@@ -174,7 +174,7 @@ def _document_row(entry: _Entry) -> RawRow:
     title = next((found for name in heads for part in between(name) if (found := " ".join(_plain(part).split()))), "")
     parts = parts or [_rest(entry.text)]
     text = "\n".join(filter(None, map(_plain, parts)))
-    return _row(entry, dict(zip(DOCUMENT_NAMES, (number, title, text), strict=True)))
+    return _row(entry, dict(zip(_DOCUMENT_NAMES, (number, title, text), strict=True)))
 
 
 def _row(entry: _Entry, cells: dict[str, object]) -> RawRow:
@@ -208,7 +208,7 @@ def _plain(text: str) -> str:
     return html.unescape(_MARKUP.sub(" ", text.replace("<![CDATA[", "").replace("]]>", ""))).strip()
 
 
-ID, TITLE, TEXT = ".I", ".T", ".W"
+_ID, _TITLE, _TEXT = ".I", ".T", ".W"
 _ENTRY = re.compile(r"\.I\s+(\S+)\s*")
 _FIELD = re.compile(r"(\.[A-Z])\s*")
 
@@ -222,19 +222,19 @@ class _SmartEntry(NamedTuple):
 def holds_smart_entries(head: str) -> bool:
     """Whether the beginning of a text is an entry with a text or a title."""
     lines = [line.strip() for line in head.lstrip().split("\n", 50)[:50]]
-    return _ENTRY.fullmatch(lines[0]) is not None and any(line in (TITLE, TEXT) for line in lines)
+    return _ENTRY.fullmatch(lines[0]) is not None and any(line in (_TITLE, _TEXT) for line in lines)
 
 
 def smart_table(text: EncodedText) -> Table:
     """Read one row per entry; its columns are the fields that the beginning of the text has."""
     fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
-    names = tuple(dict.fromkeys([ID, TITLE, TEXT, *fields]))
+    names = tuple(dict.fromkeys([_ID, _TITLE, _TEXT, *fields]))
     return Table(names, map(_smart_row, _smart_entries(text)))
 
 
 def _smart_row(entry: _SmartEntry) -> RawRow:
-    fields = {name: (" " if name == TITLE else "\n").join(lines).strip() for name, lines in entry.lines.items()}
-    return RawRow(entry.row, {ID: entry.id, **fields})
+    fields = {name: (" " if name == _TITLE else "\n").join(lines).strip() for name, lines in entry.lines.items()}
+    return RawRow(entry.row, {_ID: entry.id, **fields})
 
 
 def _smart_entries(text: EncodedText) -> Iterator[_SmartEntry]:

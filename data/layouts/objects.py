@@ -15,9 +15,10 @@ from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, shown
 from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, joined_text, name_of, passages_in, plain_value
+from mrc_workbench.data.layouts.exports import changed_opener, numbered
 from mrc_workbench.data.layouts.references import part_of_word
 from mrc_workbench.data.layouts.tree_nodes import answers_of, passage_roles, question_roles, question_text
-from mrc_workbench.data.problems import DataError, Problem
+from mrc_workbench.data.problems import DataError
 
 Opener = Callable[[], Table]
 
@@ -36,7 +37,7 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
     value, text = recognised.value, recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
-            return {"": item_opener(lambda: _documents(json_lines(text)))}
+            return {"": changed_opener(lambda: json_lines(text), _document)}
         return {}
     if recognised.format is not Format.JSON:
         return {}
@@ -50,7 +51,7 @@ def _list_opener(value: list[Any]) -> dict[str, Opener]:
         value = _parsed(value)
         return {"": _opener(value)} if not any(map(_is_document, value[:_SAMPLE])) else _list_opener(value)
     if any(map(_is_document, value[:_SAMPLE])):
-        return {"": item_opener(lambda: _documents(_numbered(value)))}
+        return {"": changed_opener(lambda: numbered(value), _document)}
     return {}
 
 
@@ -58,8 +59,10 @@ def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
     if _is_by_id(value):
         return {"": _opener([_with_id(id_, item) for id_, item in value.items()])}
     if columns := _columns_in(value):
-        return {"": _opener(_rows_of_columns(columns), [name for name in value if name not in columns])}
-    lists = {name: items for name, items in value.items() if _is_list_of_objects(items)}
+        row_names = dict.fromkeys(name for cells in columns.values() for name in cells)
+        rows = [{column: cells.get(name) for column, cells in columns.items()} for name in row_names]
+        return {"": _opener(rows, [name for name in value if name not in columns])}
+    lists = {name: items for name, items in value.items() if isinstance(items, list) and _has_objects(items)}
     if len(lists) == 1:
         return _list_of_questions(*next(iter(lists.items())), value)
     return _several_lists(value, lists) if lists else {}
@@ -79,12 +82,8 @@ def _list_of_questions(name: str, items: list[Any], value: Mapping[str, Any]) ->
 
 def _opener(items: Sequence[Any], skipped: Sequence[str] = ()) -> Opener:
     names = tuple(map(shown, skipped))
-    opener = item_opener(lambda: _numbered(items))
+    opener = item_opener(lambda: numbered(items))
     return lambda: replace(opener(), skipped=names)
-
-
-def _numbered(items: Iterable[Any]) -> Iterator[tuple[int, Any, Any]]:
-    return ((number, item, item) for number, item in enumerate(items, start=1))
 
 
 def _parsed(items: Iterable[Any]) -> list[Any]:
@@ -105,20 +104,18 @@ def _is_document(item: Any) -> bool:
     return _DOCUMENT in item or (isinstance(arguments, dict) and _DOCUMENT in arguments)
 
 
-def _documents(items: Iterable[tuple[int, Any, object]]) -> Iterator[tuple[int, Any, object]]:
-    """Give each document of LangChain the title of its metadata as a column."""
-    for number, item, given in items:
-        if isinstance(item, Problem) or not _is_document(item):
-            yield number, item, given
-            continue
-        document = item if _DOCUMENT in item else item["kwargs"]
-        metadata = document.get("metadata")
-        title = metadata.get("title") if isinstance(metadata, dict) else None
-        yield number, document if "title" in document or title is None else {**document, "title": title}, given
+def _document(item: dict[str, Any]) -> Any:
+    """Return a document of LangChain with the title of its metadata as a column, any other object as it is."""
+    if not _is_document(item):
+        return item
+    document = item if _DOCUMENT in item else item["kwargs"]
+    metadata = document.get("metadata")
+    title = metadata.get("title") if isinstance(metadata, dict) else None
+    return document if "title" in document or title is None else {**document, "title": title}
 
 
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value[:_SAMPLE])
+def _has_objects(items: list[Any]) -> bool:
+    return any(isinstance(item, dict) for item in items[:_SAMPLE])
 
 
 def _is_by_id(value: Mapping[str, Any]) -> bool:
@@ -164,11 +161,6 @@ def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def _rows_of_columns(columns: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    rows = dict.fromkeys(row for cells in columns.values() for row in cells)
-    return [{name: cells.get(row) for name, cells in columns.items()} for row in rows]
-
-
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
     """Return the tables of an object with several lists of objects.
 
@@ -178,7 +170,11 @@ def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> 
     skipped = [name for name in value if name not in lists]
     parts = {name: part_of_word(plain_name(name)) for name in lists}
     if all(parts.values()):
-        rows = [_with_split(item, parts[name]) for name, items in lists.items() for item in items]
+        rows = [
+            {**item, "split": parts[name]} if isinstance(item, dict) and "split" not in item else item
+            for name, items in lists.items()
+            for item in items
+        ]
         return {"": _opener(rows, skipped)}
     first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
     if len({frozenset(item) for item in first}) == 1:
@@ -186,16 +182,12 @@ def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> 
     return {name: _opener(items, skipped) for name, items in lists.items()}
 
 
-def _with_split(item: Any, part: str) -> Any:
-    return {**item, "split": part} if isinstance(item, dict) and "split" not in item else item
-
-
 Pairs = Sequence[tuple[str, Any]]
 
-QUESTION_NAMES = ("id", "text", "response")
-PASSAGE_NAMES = ("id", "text", "title")
+_QUESTION_NAMES = ("id", "text", "response")
+_PASSAGE_NAMES = ("id", "text", "title")
 JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
-TEXT_COLUMNS = ("id", "text")
+_TEXT_COLUMNS = ("id", "text")
 ANSWER_NAMES = ("id", "answers")
 _QUESTIONS = ("queries", "questions", "query", "topics")
 _PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
@@ -239,8 +231,8 @@ def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
     skipped = tuple(shown(name) for name in value if name not in used)
     judged = _pairs(value[judgements])
     return Dictionaries(
-        (questions, partial(_table, QUESTION_NAMES, partial(_questions, _pairs(value[questions]), answers), skipped)),
-        (passages, partial(_table, PASSAGE_NAMES, partial(_passages, _pairs(value[passages])))),
+        (questions, partial(_table, _QUESTION_NAMES, partial(_questions, _pairs(value[questions]), answers), skipped)),
+        (passages, partial(_table, _PASSAGE_NAMES, partial(_passages, _pairs(value[passages])))),
         (judgements, partial(_table, JUDGEMENT_NAMES, partial(_judgements, judged))),
         any(isinstance(named, dict) for _, named in judged),
     )
@@ -282,18 +274,10 @@ def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
         if isinstance(named, dict):
             for passage_id, grade in named.items():
                 yield question_id, passage_id, grade
-        elif isinstance(ids := _ids(named), list):
-            yield from ((question_id, passage_id, None) for passage_id in ids)
         else:
-            yield question_id, ids, None
-
-
-def _ids(named: Any) -> Any:
-    """Return the ids of a list, also those of objects that have one."""
-    named = plain_value(named)
-    if not isinstance(named, list):
-        return named
-    return [_id_of(item) if isinstance(item, dict) else item for item in named]
+            items = plain_value(named)
+            for item in items if isinstance(items, list) else [items]:
+                yield question_id, _id_of(item) if isinstance(item, dict) else item, None
 
 
 def _id_of(item: Mapping[str, Any]) -> Any:
@@ -308,7 +292,7 @@ def texts_opener(value: object) -> Opener | None:
         return None
     if all(not text or text.replace(".", "").isdigit() for text in map(joined_text, items)):
         return None
-    return partial(_table, TEXT_COLUMNS, lambda: ((id_, joined_text(item)) for id_, item in value.items()))
+    return partial(_table, _TEXT_COLUMNS, lambda: ((id_, joined_text(item)) for id_, item in value.items()))
 
 
 def judgements_opener(value: object) -> tuple[Opener, bool] | None:
@@ -327,13 +311,13 @@ def answers_opener(value: Mapping[str, Any]) -> Opener:
 
 def may_hold_answers(value: Mapping[str, Any]) -> bool:
     """Whether the values of an object by id can be answers: texts, lists, or objects with an answer and no title."""
-    return all(map(_may_be_answer, _sample_of(value)))
+    return all(map(_may_be_answer, islice(value.values(), _SAMPLE)))
 
 
 def holds_predictions(value: Mapping[str, Any]) -> bool:
     """Whether an object by id holds lists of candidates with scores, as programs predict answers."""
-    first = [item[0] for item in _sample_of(value) if isinstance(item, list) and item and isinstance(item[0], dict)]
-    return any({plain_name(key) for key in item} - _ANSWER_KEYS for item in first)
+    lists = [item for item in islice(value.values(), _SAMPLE) if isinstance(item, list) and item]
+    return any({*map(plain_name, item[0])} - _ANSWER_KEYS for item in lists if isinstance(item[0], dict))
 
 
 def _may_be_answer(item: Any) -> bool:
@@ -345,15 +329,11 @@ def _may_be_answer(item: Any) -> bool:
     return "answers" in question_roles(item).keys or (has_text and "title" not in passage_roles(item).keys)
 
 
-def _sample_of(value: Mapping[str, Any]) -> list[Any]:
-    return list(islice(value.values(), _SAMPLE))
-
-
 def _first_values(value: object) -> list[Any]:
     """Return some values of an object, none if a key is the name of a column: then it is a row."""
     if not isinstance(value, dict) or any(map(is_known, islice(value, _SAMPLE))):
         return []
-    return _sample_of(value)
+    return list(islice(value.values(), _SAMPLE))
 
 
 def _is_id_list(item: Any) -> bool:

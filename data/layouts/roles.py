@@ -171,7 +171,7 @@ def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, st
     roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
     _replace_system_answers(roles, names, given)
     _add_by_values(roles, filled, sample)
-    if "question" not in roles and (asking := _asking_column([n for n in filled if n not in roles.values()], sample)):
+    if "question" not in roles and (asking := asking_column([n for n in filled if n not in roles.values()], sample)):
         roles["question"] = asking
     for role in _needless(roles, given, sample):
         del roles[role]
@@ -361,11 +361,10 @@ def _repeats_answer(roles: Mapping[str, str], sample: Sample) -> bool:
     return len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _one_to_one(answers, labels)
 
 
-def _asking_column(names: list[str], sample: Sample) -> str | None:
+def asking_column(names: Sequence[str], sample: Sample) -> str | None:
     """Return the only column of which most cells end in a question mark."""
-    asking = [
-        name for name in names if 2 * sum(as_text(row.get(name)).endswith(("?", "？")) for row in sample) > len(sample)
-    ]
+    marks = {name: sum(as_text(row.get(name)).endswith(("?", "？")) for row in sample) for name in names}
+    asking = [name for name, count in marks.items() if 2 * count > len(sample)]
     return asking[0] if len(asking) == 1 else None
 
 

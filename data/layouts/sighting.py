@@ -22,11 +22,6 @@ from mrc_workbench.data.layouts.exports import (
     refuse_predictions,
 )
 from mrc_workbench.data.layouts.lines import (
-    DOCUMENT_NAMES,
-    ID,
-    TEXT,
-    TITLE,
-    TOPIC_NAMES,
     Lines,
     document_table,
     holds_documents,
@@ -39,9 +34,6 @@ from mrc_workbench.data.layouts.lines import (
 )
 from mrc_workbench.data.layouts.objects import (
     JUDGEMENT_NAMES,
-    PASSAGE_NAMES,
-    QUESTION_NAMES,
-    TEXT_COLUMNS,
     Dictionaries,
     dictionaries_in,
     judgements_opener,
@@ -49,7 +41,7 @@ from mrc_workbench.data.layouts.objects import (
     texts_opener,
 )
 from mrc_workbench.data.layouts.roles import Sample, assign_columns, is_unsure_label
-from mrc_workbench.data.layouts.sources import Role, Shape, Source, Told, knows, told_by_columns, told_by_names
+from mrc_workbench.data.layouts.sources import Role, Shape, Source, kind_by_columns, kind_by_names, knows
 from mrc_workbench.data.layouts.tables import with_flat_cells, with_passage_columns
 from mrc_workbench.data.layouts.trees import NESTED_COLUMNS, NestedTable, flat_opener, tree_in, tree_in_rows
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -94,12 +86,16 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
         if (seen := _tables_of(file.name, recognised)) is not None:
             return seen
         value, openers = recognised.value, object_openers(recognised)
-        told = told_by_names(tuple(value), [value]) if not openers and isinstance(value, dict) else Told(None)
-        is_row = not openers and isinstance(value, dict) and assign_columns(tuple(value), [value]).question is not None
-        if is_row or told.role not in (None, Role.ROWS):
+        if not openers and isinstance(value, dict) and _is_row(value):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
     return _table_seen(file.name, recognised, opener, chosen or {})
+
+
+def _is_row(value: Mapping[str, object]) -> bool:
+    names = tuple(value)
+    is_asking = assign_columns(names, [value]).question is not None
+    return is_asking or kind_by_names(names, [value]).role not in (None, Role.ROWS)
 
 
 def has_sheets(recognised: RecognisedFile) -> bool:
@@ -134,13 +130,14 @@ def _table_seen(
         opener, table, sample = with_flat_cells(opener, table, sample)
     refuse_predictions(table.names, name, recognised.value)
     given = {role: column for role, column in chosen.items() if column in table.names}
-    by_user = told_by_columns(given, table.names, sample)
-    told = by_user or told_by_names(table.names, sample)
-    if table.roles and by_user is None and told.role is not None:
-        told = told._replace(role=Role.ROWS)
-    source = Source(name, told.role or Role.ROWS, told.shape, told.columns, table.names, opener, recognised)
-    source = replace(source, first_rows=table.first, sample=sample, metadata=told.metadata)
-    return Sighted([source] if told.role else [], recognised, table, sample)
+    by_user = kind_by_columns(given, table.names, sample)
+    role, shape, columns, metadata = by_user or kind_by_names(table.names, sample)
+    if role is None:
+        return Sighted([], recognised, table, sample)
+    if table.roles and by_user is None:
+        role = Role.ROWS
+    source = Source(name, role, shape, columns, table.names, opener, recognised, table.first, sample, metadata=metadata)
+    return Sighted([source], recognised, table, sample)
 
 
 def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
@@ -162,10 +159,10 @@ def _by_id(name: str, recognised: RecognisedFile) -> Source | None:
     if (found := judgements_opener(recognised.value)) is not None:
         opener, is_graded = found
         names, judged = _judgement_columns(is_graded=is_graded)
-        return _with_sample(Source(name, Role.JUDGEMENTS, Shape.BY_ID, judged, names, opener, recognised))
+        return Source(name, Role.JUDGEMENTS, Shape.BY_ID, judged, names, opener, recognised).opened()
     if (texts := texts_opener(recognised.value)) is not None:
         columns = Columns(id="id", context="text")
-        return _with_sample(Source(name, Role.TEXTS, Shape.BY_ID, columns, TEXT_COLUMNS, texts, recognised))
+        return Source(name, Role.TEXTS, Shape.BY_ID, columns, (), texts, recognised).opened()
     return None
 
 
@@ -194,7 +191,7 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     names, first = table.names, table.first
     source = Source(file.name, Role.ROWS, Shape.TABLE, columns, names, lambda: table, recognised, first, sample)
     is_unsure = chosen.get("label") is None and is_unsure_label(columns, sample)
-    return replace(source, unsure_label=columns.label) if is_unsure and columns.label else source
+    return replace(source, unsure_label=columns.label or "") if is_unsure else source
 
 
 def _rows_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
@@ -232,13 +229,15 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
     for part, opener in openers.items():
         table, sample = looked_at(opener())
         seen[part] = table, sample
-        role, shape, columns, metadata = told_by_names(table.names, sample)
+        role, shape, columns, metadata = kind_by_names(table.names, sample)
         if role is Role.TEXTS:
             role = _ROLE_OF_LIST.get(plain_name(part), role)
         if role is not None:
             shape = Shape.PARTS if shape is Shape.TABLE else shape
-            source = Source(f"{name}: {part}", role, shape, columns, table.names, opener, recognised)
-            sources.append(replace(source, first_rows=table.first, sample=sample, metadata=metadata))
+            source = Source(
+                f"{name}: {part}", role, shape, columns, table.names, opener, recognised, table.first, sample
+            )
+            sources.append(replace(source, metadata=metadata))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)
@@ -257,86 +256,65 @@ def holds_dataset(table: Table, sample: Sample) -> bool:
     return columns.question is not None and columns.has_passages
 
 
+_MARKUP = (
+    (holds_documents, Role.PASSAGES, Shape.MARKUP, Columns(id="DOCNO", title="TITLE", context="TEXT"), document_table),
+    (holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), topic_table),
+    (holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), smart_table),
+)
+_JUDGED = Columns(id="query-id", passage_id="corpus-id", label="score")
+_LINES = {
+    Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
+    Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, Columns("query", positives="positive", negatives="negative")),
+    Lines.JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    Lines.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    Lines.SMART_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, replace(_JUDGED, label=None)),
+}
+
+
 def _text_sources(name: str, text: EncodedText) -> list[Source]:
     """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
-    if found := _markup(name, text):
-        return found
+    recognised = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
+    for holds, role, shape, columns, table in _MARKUP:
+        if holds(text.head):
+            return [Source(name, role, shape, columns, (), partial(table, text), recognised).opened()]
     if holds_rated_lines(text.head):
-        recognised = RecognisedFile(Format.TEXT, text.encoding.name, text, problems=text.encoding.problems)
-        return _rated(name, rated_lines(text), recognised)
+        return _rated(name, rated_lines(text), replace(recognised, format=Format.TEXT))
     kind = lines_of_a_kind(text, knows)
-    return [] if kind is None else [_lines(name, text, kind)]
-
-
-def _markup(name: str, text: EncodedText) -> list[Source]:
-    told = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
-    if holds_documents(text.head):
-        id_, title, body = DOCUMENT_NAMES
-        columns, opener = Columns(id=id_, title=title, context=body), partial(document_table, text)
-        source = Source(name, Role.PASSAGES, Shape.MARKUP, columns, DOCUMENT_NAMES, opener, told)
-    elif holds_topics(text.head):
-        id_, asked = TOPIC_NAMES
-        opener = partial(topic_table, text)
-        source = Source(name, Role.QUESTIONS, Shape.MARKUP, Columns(asked, id=id_), TOPIC_NAMES, opener, told)
-    elif holds_smart_entries(text.head):
-        columns, opener = Columns(id=ID, title=TITLE, context=TEXT), partial(smart_table, text)
-        source = Source(name, Role.TEXTS, Shape.SMART, columns, opener().names, opener, told)
-    else:
+    if kind is None:
         return []
-    return [_with_sample(source)]
-
-
-def _lines(name: str, text: EncodedText, kind: Lines) -> Source:
-    told = RecognisedFile(Format.TSV, text.encoding.name, text, "\t", problems=text.encoding.problems)
-    grade = None if kind is Lines.SMART_JUDGEMENTS else "score"
-    judged = Columns(id="query-id", passage_id="corpus-id", label=grade)
-    triples = Columns("query", positives="positive", negatives="negative")
-    role, shape, columns = {
-        Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
-        Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, triples),
-    }.get(kind, (Role.JUDGEMENTS, Shape.LINES, judged))
-    return _with_sample(Source(name, role, shape, columns, kind.value, partial(line_rows, text, kind), told))
-
-
-def _with_sample(source: Source) -> Source:
-    table, sample = looked_at(source.table())
-    return replace(source, first_rows=table.first, sample=sample)
+    recognised = replace(recognised, format=Format.TSV, delimiter="\t")
+    return [Source(name, *_LINES[kind], (), partial(line_rows, text, kind), recognised).opened()]
 
 
 def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Source]:
     """The judgements of a search tool and, if the file has ids of its questions, their texts."""
-    id_, text = ASKED_NAMES
     question_id, question, passage_id, grade = RATING_NAMES
     judged = Columns(passage_id=passage_id, label=grade)
     judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)
-    sources = []
+    sources = [Source(name, Role.JUDGEMENTS, Shape.ENGINE, judged, (), ratings.judgements, recognised).opened()]
     if ratings.questions is not None:
-        asked = Columns(text, id=id_)
-        opener = ratings.questions
-        questions = f"{name}: queries"
-        sources.append(Source(questions, Role.QUESTIONS, Shape.ENGINE, asked, ASKED_NAMES, opener, recognised))
-    sources.append(Source(name, Role.JUDGEMENTS, Shape.ENGINE, judged, RATING_NAMES, ratings.judgements, recognised))
-    return [*map(_with_sample, sources)]
+        id_, text = ASKED_NAMES
+        columns, opener = Columns(text, id=id_), ratings.questions
+        asked = Source(f"{name}: queries", Role.QUESTIONS, Shape.ENGINE, columns, (), opener, recognised)
+        sources = [asked.opened(), *sources]
+    return sources
 
 
 def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:
     is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
     shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
-
-    def source(part: tuple[str, Callable[[], Table]], role: Role, names: tuple[str, ...], columns: Columns) -> Source:
-        key, opener = part
-        return _with_sample(Source(f"{name}: {key}", role, shape, columns, names, opener, recognised))
-
     names, judged = _judgement_columns(is_graded=found.is_graded)
+    parts = (
+        (found.questions, Role.QUESTIONS, (), Columns("text", id="id", answers="response")),
+        (found.passages, Role.PASSAGES, (), Columns(id="id", context="text", title="title")),
+        (found.judgements, Role.JUDGEMENTS, names, judged),
+    )
     return [
-        source(found.questions, Role.QUESTIONS, QUESTION_NAMES, Columns("text", id="id", answers="response")),
-        source(found.passages, Role.PASSAGES, PASSAGE_NAMES, Columns(id="id", context="text", title="title")),
-        source(found.judgements, Role.JUDGEMENTS, names, judged),
+        Source(f"{name}: {key}", role, shape, columns, names, opener, recognised).opened()
+        for (key, opener), role, names, columns in parts
     ]
 
 
 def _judgement_columns(*, is_graded: bool) -> tuple[tuple[str, ...], Columns]:
     """The columns of judgements by id, and their roles."""
-    question_id, passage_id, grade = JUDGEMENT_NAMES
-    judged = Columns(id=question_id, passage_id=passage_id)
-    return (JUDGEMENT_NAMES, replace(judged, label=grade)) if is_graded else (JUDGEMENT_NAMES[:2], judged)
+    return (JUDGEMENT_NAMES, _JUDGED) if is_graded else (JUDGEMENT_NAMES[:2], replace(_JUDGED, label=None))

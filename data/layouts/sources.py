@@ -11,13 +11,14 @@ from itertools import islice
 from typing import NamedTuple, Self
 
 from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
-from mrc_workbench.data.formats.opening import Format, RecognisedFile
+from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
 from mrc_workbench.data.formats.tables import Table, as_text, is_blank
 from mrc_workbench.data.formats.workbooks import Workbook
 from mrc_workbench.data.layouts.cells import NOT_RELEVANT, holds_lists, list_items, separates_answers
 from mrc_workbench.data.layouts.lines import has_numbers
 from mrc_workbench.data.layouts.references import NameKind, PassageNames, Reference, file_key, reference_columns
 from mrc_workbench.data.layouts.roles import (
+    Sample,
     assign_columns,
     columns_in_use,
     holds_locations,
@@ -77,12 +78,17 @@ class Source:
     table: Callable[[], Table] = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
-    sample: Sequence[Mapping[str, object]] = field(repr=False, default=())
+    sample: Sample = field(repr=False, default=())
     part: str = ""  # the published one that the name of the file tells: "train", "validation" or "test"
     references: tuple[Reference, ...] = ()  # columns of questions that name their passages
     metadata: str | None = None  # the column in which an export of this project keeps the rest of a row
     location: str | None = None  # column of passages with the file or address by which questions name them
     unsure_label: str = ""  # its column of labels if these may also be answers
+
+    def opened(self) -> Self:
+        """Return the source with its first rows; unless given, its names are those of its table."""
+        table, sample = looked_at(self.table())
+        return replace(self, names=self.names or table.names, first_rows=table.first, sample=sample)
 
     def first(self, role: str, count: int) -> list[str]:
         """Return the texts of a role's column in so many rows at the beginning."""
@@ -111,7 +117,7 @@ _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 
 
-class Told(NamedTuple):
+class Kind(NamedTuple):
     """What the rows of a file are; no role where they are of no collection."""
 
     role: Role | None
@@ -125,22 +131,20 @@ def knows(name: str) -> bool:
     return plain_name(name) in _KNOWN or is_known(name)
 
 
-def told_by_columns(
-    chosen: Mapping[str, str | None], names: Sequence[str], sample: Sequence[Mapping[str, object]]
-) -> Told | None:
+def kind_by_columns(chosen: Mapping[str, str | None], names: Sequence[str], sample: Sample) -> Kind | None:
     """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
     if not chosen:
         return None
     columns = assign_columns(names, sample, chosen)
     if columns.question is None and columns.context is not None and columns.id is not None:
-        return Told(Role.PASSAGES, columns=Columns(id=columns.id, context=columns.context, title=columns.title))
+        return Kind(Role.PASSAGES, columns=Columns(id=columns.id, context=columns.context, title=columns.title))
     if columns.question is None or columns.context is not None or columns.positives is not None:
-        return Told(Role.ROWS, columns=columns)
+        return Kind(Role.ROWS, columns=columns)
     asked = Columns(id=columns.id, question=columns.question, answers=columns.answers, kind=columns.kind)
-    return Told(Role.QUESTIONS, columns=asked)
+    return Kind(Role.QUESTIONS, columns=asked)
 
 
-def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) -> Told:
+def kind_by_names(names: Sequence[str], sample: Sample) -> Kind:
     """Tell what rows are by the names of their columns."""
     by_plain = {plain_name(name): name for name in reversed(names)}
 
@@ -149,49 +153,44 @@ def told_by_names(names: Sequence[str], sample: Sequence[Mapping[str, object]]) 
 
     found = _whole_rows(first)
     columns = assign_columns(names, sample)
-    if found is None and columns.question and _has_own_passages(columns, sample):
-        return Told(Role.ROWS)
+    passages = columns.context or columns.positives
+    if found is None and columns.question and passages is not None and holds_texts(passages, sample):
+        return Kind(Role.ROWS)  # with the texts of passages, and not the names of passages in another file
     return found or _judgements(first) or _texts(first, sample)
 
 
-def _has_own_passages(columns: Columns, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether rows hold the texts of passages, and not the names of passages in another file."""
-    name = columns.context or columns.positives
-    return name is not None and holds_texts(name, sample)
-
-
-def _whole_rows(first: Callable[..., str | None]) -> Told | None:
+def _whole_rows(first: Callable[..., str | None]) -> Kind | None:
     """Rows that hold a question and what answers it."""
     asked, id_ = first(*_QUESTIONS), first(*_QUESTION_IDS, *_IDS)
     if asked and (groups := first("retrievalgt")):
         columns = Columns(asked, id=id_, passage_id=groups, answers=first("generationgt"))
-        return Told(Role.QUESTIONS, Shape.AUTORAG, columns)
+        return Kind(Role.QUESTIONS, Shape.AUTORAG, columns)
     if asked and (positives := first("positivepassages")):
         negatives = first("negativepassages")
         columns = Columns(asked, id=id_, positives=positives, negatives=negatives, answers=first("answers"))
-        return Told(Role.QUESTIONS, Shape.TYDI, columns)
+        return Kind(Role.QUESTIONS, Shape.TYDI, columns)
     if (given := first("userinput")) and (contexts := first("referencecontexts")):
         answers, kind = first("reference"), first("synthesizername")
-        return Told(Role.QUESTIONS, Shape.RAGAS, Columns(given, id=id_, positives=contexts, answers=answers, kind=kind))
+        return Kind(Role.QUESTIONS, Shape.RAGAS, Columns(given, id=id_, positives=contexts, answers=answers, kind=kind))
     return None
 
 
-def _judgements(first: Callable[..., str | None]) -> Told | None:
+def _judgements(first: Callable[..., str | None]) -> Kind | None:
     question_id, passage_id, grade = first(*_QUESTION_IDS), first(*_PASSAGE_IDS), first(*_GRADES)
     asked = first(*_QUESTIONS)
     if passage_id is None or first(*_PASSAGES, *_TEXTS) is not None:
         return None
     if question_id and asked:
         columns = Columns(asked, id=question_id, answers=first("answers"), passage_id=passage_id, label=grade)
-        return Told(Role.QUESTIONS, columns=columns)
+        return Kind(Role.QUESTIONS, columns=columns)
     if question_id:
-        return Told(Role.JUDGEMENTS, columns=Columns(id=question_id, passage_id=passage_id, label=grade))
+        return Kind(Role.JUDGEMENTS, columns=Columns(id=question_id, passage_id=passage_id, label=grade))
     if asked and grade:
-        return Told(Role.JUDGEMENTS, Shape.RATINGS, Columns(asked, passage_id=passage_id, label=grade))
+        return Kind(Role.JUDGEMENTS, Shape.RATINGS, Columns(asked, passage_id=passage_id, label=grade))
     return None
 
 
-def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, object]]) -> Told:
+def _texts(first: Callable[..., str | None], sample: Sample) -> Kind:
     """Rows with an id and a text. Of several ids the one that differs in every row is the passage's own."""
     question_id, plain_id = first(*_QUESTION_IDS), first(*_IDS)
     passage_ids = [name for known in _PASSAGE_IDS if (name := first(known)) is not None]
@@ -199,18 +198,18 @@ def _texts(first: Callable[..., str | None], sample: Sequence[Mapping[str, objec
     asked, text, metadata = first(*_QUESTIONS), first(*_PASSAGES, *_TEXTS), first("metadata")
     if asked and text is None and (question_id or plain_id):
         columns = Columns(asked, id=question_id or plain_id, answers=first("answers"))
-        return Told(Role.QUESTIONS, columns=columns, metadata=metadata)
+        return Kind(Role.QUESTIONS, columns=columns, metadata=metadata)
     if question_id and text and not (asked or passage_id):
-        return Told(Role.QUESTIONS, columns=Columns(text, id=question_id), metadata=metadata)
+        return Kind(Role.QUESTIONS, columns=Columns(text, id=question_id), metadata=metadata)
     ids = [name for known in (*_PASSAGE_IDS, *_IDS) if (name := first(known)) is not None]
     id_ = unique_column(ids, sample)
     if text is None or asked or id_ is None:
-        return Told(Role.ROWS if text else None)
+        return Kind(Role.ROWS if text else None)
     title = first(*_TITLES)
     is_titled = title is not None and not all(is_blank(row.get(title)) for row in sample)
     is_sure = is_titled or passage_id is not None or first(*_PASSAGES) is not None
     columns = Columns(id=id_, context=text, title=title)
-    return Told(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
+    return Kind(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
 
 
 def stands_alone(source: Source) -> bool:
@@ -264,20 +263,16 @@ class RowPlan:
             if name := getattr(columns, role):
                 found.append((role, sibling_columns(role, name, names), grade))
         text = None if is_list else columns.context
+        workbook = source.recognised.value  # a question may be written once, in cells merged over its passages
+        has_merged_questions = isinstance(workbook, Workbook) and columns.question in workbook.merged
         return cls(
             columns,
             tuple(found),
             has_context=text is not None,
-            merges_questions=bool(found) or columns.label is not None or _merges_cells(columns.question, source),
+            merges_questions=bool(found) or columns.label is not None or has_merged_questions,
             separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
             has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
         )
-
-
-def _merges_cells(question: str | None, source: Source) -> bool:
-    """Whether a question of a workbook is written once, in cells that are merged over its passages."""
-    workbook = source.recognised.value
-    return isinstance(workbook, Workbook) and question in workbook.merged
 
 
 _LONGEST_NAME = 200  # characters of a title
@@ -308,14 +303,13 @@ def with_locations(sources: Sequence[Source]) -> list[Source]:
     """Return the sources; those of passages with the column of file names or addresses, if questions name any."""
     asking = [source for source in sources if source.role is Role.QUESTIONS or source.columns.question is not None]
     named = {value for source in asking for name in source.names for value in _locations(name, source)}
-    return [source if source in asking or not named else _with_location(source, named) for source in sources]
-
-
-def _with_location(source: Source, named: set[str]) -> Source:
-    used = _used_columns(source)
-    columns = {name: found for name in source.names if name not in used and (found := _locations(name, source))}
-    best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=None)
-    return replace(source, location=best)
+    located = []
+    for source in sources:
+        free = [name for name in source.names if name not in _used_columns(source)]
+        columns = {name: found for name in free if (found := _locations(name, source))}
+        best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=None)
+        located.append(source if source in asking or not named else replace(source, location=best))
+    return located
 
 
 def _locations(name: str, source: Source) -> list[str]:

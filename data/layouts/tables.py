@@ -13,18 +13,19 @@ from typing import Any
 from mrc_workbench.data.formats.answers import parsed
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import looked_at
-from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection
+from mrc_workbench.data.formats.tables import Table, is_blank, is_collection
 from mrc_workbench.data.layouts.cells import (
     TEXT_NAMES,
     TITLE_NAMES,
     ListedPassage,
+    is_list_text,
     is_unclear,
     joined_text,
     list_items,
     passages_in,
     plain_value,
 )
-from mrc_workbench.data.layouts.roles import Sample, assign_columns, holds_texts
+from mrc_workbench.data.layouts.roles import Sample, asking_column, assign_columns, holds_texts
 from mrc_workbench.data.layouts.tree_nodes import question_text, with_parsed_cells
 
 Cells = dict[str, object]
@@ -43,27 +44,32 @@ _SAMPLE_ROWS = 50
 
 def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     """Return a table and its sample with the roles of its lists of passages, joined where they belong together."""
-    if outputs := [name for name in table.names if _nests_provenance(name, sample)]:
-        return _joined(
-            table,
-            sample,
-            outputs[:1],
-            _with_output(outputs[0]),
-            {"answers": "answers", "positives": _PROVENANCE, "context": None},
-        )
+    rows = sample[:_SAMPLE_ROWS]
+    outputs = next((name for name in table.names if any(any(_provenance(row.get(name))) for row in rows)), None)
+    if outputs is not None:
+        roles = {"answers": "answers", "positives": _PROVENANCE, "context": None}
+        return _joined(table, sample, [outputs], _with_output(outputs), roles)
     lists = {name: found for name in table.names if (found := _lists(name, sample))}
     if lists and assign_columns(table.names, sample, table.roles).question is None:
-        asking = _asking_column(table, sample)
+        asking = asking_column(table.names, sample[:_SAMPLE_ROWS])
         table = table if asking is None else replace(table, roles={**table.roles, "question": asking})
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
     facts = next((name for name in table.names if plain_name(name) in _FACTS), None)
-    titled = next((name for name, found in lists.items() if name != facts and _has_titles(found)), None)
+    titled = next((name for name, found in lists.items() if name != facts and any(map(_are_titled, found))), None)
     if facts is not None and titled is not None:
-        return _joined(table, sample, [facts], _with_facts(titled, facts), {"candidates": titled, "context": None})
+        return _joined(
+            table,
+            sample,
+            [facts],
+            _with_marks(titled, "title", facts, _titles),
+            {"candidates": titled, "context": None},
+        )
     for name in (name for name, found in lists.items() if _role(name, found) != "candidates"):
         if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
-            return _joined(table, sample, [ids], _with_named(name, ids), {"candidates": name, "context": None})
+            return _joined(
+                table, sample, [ids], _with_marks(name, "id", ids, _ids), {"candidates": name, "context": None}
+            )
     roles: dict[str, list[str]] = {}
     for name, found in lists.items():
         if role := _role(name, found):
@@ -83,33 +89,19 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     return table, sample
 
 
-def _asking_column(table: Table, sample: Sample) -> str | None:
-    """Return the only column of which most cells end in a question mark, whatever its name."""
-    rows = sample[:_SAMPLE_ROWS]
-    texts = {name: [as_text(cell) for row in rows if isinstance(cell := row.get(name), str)] for name in table.names}
-    asking = [
-        name for name, cells in texts.items() if 2 * sum(text.endswith(("?", "？")) for text in cells) > len(rows)
-    ]
-    return asking[0] if len(asking) == 1 else None
-
-
 def _lists(name: str, sample: Sample) -> list[list[ListedPassage]]:
     """Return the passages of a column in each row of the sample, none if it does not hold lists of passages."""
     if not holds_texts(name, sample):
         return []
     cells = [cell for row in sample[:_SAMPLE_ROWS] if not is_blank(cell := row.get(name))]
-    lists = [passages_in(cell) for cell in cells if _is_list(cell)]
+    lists = [passages_in(cell) for cell in cells if is_collection(cell) or is_list_text(cell)]
     texts = [passage.text for passages in lists for passage in passages]
     addresses = sum(_ADDRESS.fullmatch(text) is not None for text in texts)
     return lists if texts and 2 * len(lists) > len(cells) and 2 * addresses < len(texts) else []
 
 
-def _has_titles(lists: list[list[ListedPassage]]) -> bool:
-    return any(passages and all(passage.title for passage in passages) for passages in lists)
-
-
-def _is_list(cell: object) -> bool:
-    return is_collection(cell) or (isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"))
+def _are_titled(passages: list[ListedPassage]) -> bool:
+    return bool(passages) and all(passage.title for passage in passages)
 
 
 def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
@@ -134,9 +126,14 @@ def _joined(
         return replace(table, roles=roles), sample
     kept = [name for name in table.names if name not in names]
     kept += [name for name in roles.values() if name is not None and name not in kept]
-    rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
-    joined = replace(table, names=tuple(kept), rows=rows, joined=(*table.joined, *names), roles=roles)
+    joined = replace(changed_table(table, kept, cells), joined=(*table.joined, *names), roles=roles)
     return joined, [cells(row) for row in sample]
+
+
+def changed_table(table: Table, names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]) -> Table:
+    """Return a table with other columns; `cells` makes them of those of a row."""
+    rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
+    return replace(table, names=tuple(names), rows=rows)
 
 
 def _with_lists(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Cells]:
@@ -147,16 +144,17 @@ def _with_lists(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Cells]:
     return cells
 
 
-def _with_facts(name: str, facts: str) -> Callable[[Mapping[str, Any]], Cells]:
-    """Mark the passages whose titles a column of supporting facts names; without facts no passage has a mark."""
+def _with_marks(
+    name: str, field: str, column: str, named_in: Callable[[Any], set[str]]
+) -> Callable[[Mapping[str, Any]], Cells]:
+    """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
 
     def cells(row: Mapping[str, Any]) -> Cells:
-        titles = set(_titles(row.get(facts)))
-        marked = [
-            passage._replace(is_relevant=passage.title in titles) if titles else passage
-            for passage in passages_in(row.get(name))
-        ]
-        return {**row, name: [_as_object(passage) for passage in marked]}
+        named = named_in(row.get(column))
+        passages = passages_in(row.get(name))
+        if named:
+            passages = [passage._replace(is_relevant=getattr(passage, field) in named) for passage in passages]
+        return {**row, name: [_as_object(passage) for passage in passages]}
 
     return cells
 
@@ -167,34 +165,19 @@ def _names_entries(column: str, name: str, sample: Sample) -> bool:
     return bool(rows) and all(ids <= {passage.id for passage in passages_in(cell)} for ids, cell in rows)
 
 
-def _with_named(name: str, column: str) -> Callable[[Mapping[str, Any]], Cells]:
-    """Mark the passages whose ids a column names; without ids no passage has a mark."""
-
-    def cells(row: Mapping[str, Any]) -> Cells:
-        ids = _ids(row.get(column))
-        passages = [one._replace(is_relevant=one.id in ids) if ids else one for one in passages_in(row.get(name))]
-        return {**row, name: [_as_object(passage) for passage in passages]}
-
-    return cells
-
-
 def _ids(cell: Any) -> set[str]:
     return {text for item in list_items(cell) if (text := joined_text(item))}
 
 
-def _titles(facts: Any) -> list[str]:
+def _titles(facts: Any) -> set[str]:
     """Return the titles of supporting facts: pairs of title and sentence, texts, or a dict of lists."""
     facts = plain_value(parsed(facts) if isinstance(facts, str) else facts)
     if isinstance(facts, dict):
         facts = plain_value(next((cell for key, cell in facts.items() if plain_name(key) in ("title", "titles")), None))
     if not isinstance(facts, (list, tuple)):
-        return []
+        return set()
     items = [plain_value(fact) for fact in facts]
-    return [joined_text(item[0] if isinstance(item, (list, tuple)) and item else item) for item in items]
-
-
-def _nests_provenance(name: str, sample: Sample) -> bool:
-    return any(passages for row in sample[:_SAMPLE_ROWS] for passages in _provenance(row.get(name)))
+    return {joined_text(item[0] if isinstance(item, (list, tuple)) and item else item) for item in items}
 
 
 def _provenance(output: Any) -> list[list[ListedPassage]]:
@@ -252,9 +235,8 @@ def with_flat_cells(
     if not (texts or inner or joined):
         return opener, table, sample
     names = [name for name in table.names if name not in inner]
-    new_names = {
-        (name, key): key if key not in table.names else f"{name}.{key}" for name, keys in inner.items() for key in keys
-    }
+    objects_and_keys = [(name, key) for name, keys in inner.items() for key in keys]
+    new_names = {(name, key): f"{name}.{key}" if key in table.names else key for name, key in objects_and_keys}
     names += dict.fromkeys(new_names.values())
 
     def flat(cells: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,16 +244,12 @@ def with_flat_cells(
         row |= {name: question_text(row[name]) for name in texts if isinstance(row.get(name), dict)}
         row |= {name: joined_text(row[name]) for name in joined if isinstance(plain_value(row.get(name)), list)}
         for name in inner:
-            value = row.pop(name, None)
-            row |= (
-                {new_names[name, key]: cell for key, cell in value.items() if (name, key) in new_names} if value else {}
-            )
+            value = row.pop(name, None) or {}
+            row |= {new_names[name, key]: cell for key, cell in value.items() if (name, key) in new_names}
         return row
 
     def opened() -> Table:
-        table = opener()
-        rows = (row if row.problem else row._replace(cells=flat(row.cells)) for row in table.rows)
-        return replace(table, names=tuple(names), rows=rows)
+        return changed_table(opener(), names, flat)
 
     return (opened, *looked_at(opened()))
 

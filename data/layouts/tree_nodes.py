@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mrc_workbench.data.formats.columns import NAMES
 from mrc_workbench.data.formats.columns import plain_name as _uncached_plain_name
 from mrc_workbench.data.formats.tables import as_text, is_blank
-from mrc_workbench.data.layouts.cells import TITLE_NAMES, plain_value
+from mrc_workbench.data.layouts.cells import TITLE_NAMES, is_list_text, plain_value
 
 PARAGRAPH_ID = "paragraph_id"
 IMPOSSIBLE = "is_impossible"
@@ -265,7 +265,7 @@ def with_parsed_cells(cells: Node) -> dict[str, Any]:
 
 
 def _parsed_cell(cell: Any) -> Any:
-    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{") and "{" in cell[:1_000]:
+    if is_list_text(cell) and "{" in cell[:1_000]:
         value = parsed(cell.strip())
         return value if isinstance(value, (list, dict)) else cell
     return cell

@@ -112,7 +112,7 @@ def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
     found = []
     for row in rng.permutation(rows)[:_BY_CHANCE].tolist():
         passage = int(rng.integers(count))
-        if passage not in _relevant_rows(question_set, row):
+        if passage not in relevant_rows(question_set, row):
             found += share(question_set.passages.texts[passage], [question_set.questions[row].text])
     return np.array(found, dtype=np.float64)
 
@@ -173,13 +173,14 @@ def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
     text_at = lru_cache(maxsize=1_024)(question_set.passages.texts.__getitem__)  # neighbours ask about one passage
 
     def is_lost(row: int, question: Question) -> bool:
-        passages = [text_at(column) for column in _relevant_rows(question_set, row)] if question.answers else []
+        passages = [text_at(column) for column in relevant_rows(question_set, row)] if question.answers else []
         return bool(passages) and any(all(answer not in text for text in passages) for answer in question.answers)
 
     return tuple(question.id for row, question in enumerate(question_set.questions) if is_lost(row, question))
 
 
-def _relevant_rows(question_set: QuestionSet, row: int) -> list[int]:
+def relevant_rows(question_set: QuestionSet, row: int) -> list[int]:
+    """Return the rows of the passages that are relevant to the question at a row."""
     relevance = question_set.relevance
     rows: list[int] = relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]].tolist()
     return rows

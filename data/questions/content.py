@@ -11,9 +11,8 @@ then computed from the shingles themselves.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice, pairwise
 from typing import Literal
 
@@ -24,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import Problem, ProblemCode
-from mrc_workbench.data.questions.audit import Unit, unit_of
+from mrc_workbench.data.questions.audit import Unit, relevant_rows, unit_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.texts import Texts
@@ -62,27 +61,22 @@ _DAMAGE = (
 _WORD = regex.compile(r"[\w\p{M}]+")
 _LETTER = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
 _Form = Literal["NFC", "NFKC"]
-_IdAt = Callable[[int], str]  # of a passage by its place among those that are checked
 
 
 def content_notes(question_set: QuestionSet, parts: Split) -> tuple[Problem, ...]:
     """Return the notes about the texts of a set and of its parts."""
     rows = _checked_rows(question_set)
-    texts = question_set.passages.texts
-    checked = texts if len(rows) == len(texts) else Texts(texts.column.take(rows))
-    id_at = partial(_id_at, question_set.passages.ids, rows)
+    texts, ids = question_set.passages.texts, question_set.passages.ids
+    if len(rows) < len(texts):
+        texts, ids = (Texts(column.column.take(rows)) for column in (texts, ids))
     return (
-        *_markup(checked, id_at),
-        *_damaged(checked, id_at),
-        *_decomposed(question_set, checked, id_at),
-        *_full_width(question_set, checked, id_at),
-        *_near_duplicates(question_set, parts, checked, rows),
+        *_markup(texts, ids),
+        *_damaged(texts, ids),
+        *_unusual_forms(question_set, texts, ids, "NFC"),
+        *_unusual_forms(question_set, texts, ids, "NFKC"),
+        *_near_duplicates(question_set, parts, texts, rows),
         *_repeated_questions(question_set, parts),
     )
-
-
-def _id_at(ids: Sequence[str], rows: np.ndarray, place: int) -> str:
-    return ids[int(rows[place])]
 
 
 def _checked_rows(question_set: QuestionSet) -> np.ndarray:
@@ -96,74 +90,63 @@ def _checked_rows(question_set: QuestionSet) -> np.ndarray:
     return np.sort(np.concatenate([relevant, others[places]]))
 
 
-def _markup(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+def _markup(texts: Texts, ids: Texts) -> Iterator[Problem]:
     held = {kind: texts.matching(pattern) for kind, pattern in _MARKUP.items()}
     has_markup = np.any([*held.values()], axis=0)
     count = int(np.count_nonzero(has_markup))
     if count >= max(1, _LEAST_SHARE * len(texts)):
         counts = {kind: int(np.count_nonzero(found)) for kind, found in held.items()}
         patterns = re.compile("|".join(f"(?:{pattern.removeprefix('(?m)')})" for pattern in _MARKUP.values()), re.M)
-        examples = _snippets(texts, id_at, np.flatnonzero(has_markup), patterns)
+        examples = _snippets(texts, ids, np.flatnonzero(has_markup), patterns)
         share = _percent(count / len(texts))
         yield Problem.of(ProblemCode.MARKUP, count=count, checked=len(texts), share=share, **counts, examples=examples)
 
 
-def _damaged(texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
+def _damaged(texts: Texts, ids: Texts) -> Iterator[Problem]:
     places = np.flatnonzero(texts.matching(_DAMAGE))
     if len(places) >= max(1, _LEAST_DAMAGED * len(texts)):
-        examples = _snippets(texts, id_at, places, re.compile(_DAMAGE))
+        examples = _snippets(texts, ids, places, re.compile(_DAMAGE))
         yield Problem.of(ProblemCode.DAMAGED_TEXT, count=len(places), checked=len(texts), examples=examples)
 
 
-def _decomposed(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
-    """Decomposed letters: BM25 here composes them, other engines and comparisons of answers may not."""
-    places = [place for place in np.flatnonzero(texts.matching(_MARKS)).tolist() if _is_decomposed(texts[place])]
-    asked = [question for question in question_set.questions if _is_decomposed(question.text)]
+def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
+    """Report letters that other forms of Unicode write in one way.
+
+    Decomposed letters: BM25 here composes them, other engines and comparisons of answers may not. Full-width letters
+    and digits, half-width kana: BM25 tells them from the usual forms.
+    """
+    code, pattern, holds = {
+        "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, _is_decomposed),
+        "NFKC": (ProblemCode.FULL_WIDTH, _WIDE, re.compile(_WIDE).search),
+    }[form]
+    places = [place for place in np.flatnonzero(texts.matching(pattern)).tolist() if holds(texts[place])]
+    asked = [question for question in question_set.questions if holds(question.text)]
     if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
         return
-    examples = [f"{id_at(place)}: {_word_with(texts[place], _is_decomposed)}" for place in places[:_EXAMPLES]]
-    examples += [f"{one.id}: {_word_with(one.text, _is_decomposed)}" for one in asked[:_EXAMPLES]]
-    yield Problem.of(
-        ProblemCode.DECOMPOSED_LETTERS,
-        passages=len(places),
-        questions=len(asked),
-        lost=_percent(_lost(question_set, "NFC", composed=False)),
-        examples=_listed(examples),
-    )
-
-
-def _full_width(question_set: QuestionSet, texts: Texts, id_at: _IdAt) -> Iterator[Problem]:
-    """Full-width letters and digits, half-width kana: BM25 tells them from the usual forms."""
-    wide = re.compile(_WIDE)
-    places = np.flatnonzero(texts.matching(_WIDE))
-    asked = [question for question in question_set.questions if wide.search(question.text)]
-    if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
+    lost = _lost(question_set, form)
+    if form == "NFKC" and lost < _LEAST_LOST:
         return
-    lost = _lost(question_set, "NFKC", composed=True)
-    if lost < _LEAST_LOST:
-        return
-    has_wide = wide.search
-    examples = [f"{id_at(place)}: {_word_with(texts[place], has_wide)}" for place in places[:_EXAMPLES].tolist()]
-    examples += [f"{one.id}: {_word_with(one.text, has_wide)}" for one in asked[:_EXAMPLES]]
-    counts = {"passages": len(places), "questions": len(asked)}
-    yield Problem.of(ProblemCode.FULL_WIDTH, **counts, lost=_percent(lost), examples=_listed(examples))
+    given = [(ids[place], texts[place]) for place in places[:_EXAMPLES]]
+    given += [(question.id, question.text) for question in asked[:_EXAMPLES]]
+    words = ((id_, next((word for word in text.split() if holds(word)), "")) for id_, text in given)
+    examples = _listed(f"{id_}: {shown(word, _EXAMPLE_LENGTH)}" for id_, word in words)
+    yield Problem.of(code, passages=len(places), questions=len(asked), lost=_percent(lost), examples=examples)
 
 
-def _lost(question_set: QuestionSet, form: _Form, *, composed: bool) -> float:
+def _lost(question_set: QuestionSet, form: _Form) -> float:
     """Return the share of the wording that questions share with their passages and that only matches in a normal form.
 
-    With `composed`, texts are composed (NFC) before they are compared as they are. NaN if nothing can be measured.
+    For NFKC, texts are composed (NFC) before they are compared as they are. NaN if nothing can be measured.
     """
     in_pairs = unit_of(question_set) is Unit.PAIRS
     asked = np.random.default_rng(0).permutation(question_set.answerable)[:_MOST_QUESTIONS]
     texts, relevance = question_set.passages.texts, question_set.relevance
     shared = lost = 0
     for row in asked.tolist():
-        both = (question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])])
-        question, passage = (
-            _spellings(unicodedata.normalize("NFC", text) if composed else text, form, in_pairs=in_pairs)
-            for text in both
-        )
+        both = [question_set.questions[row].text, texts[int(relevance.indices[relevance.indptr[row]])]]
+        if form == "NFKC":
+            both = [unicodedata.normalize("NFC", text) for text in both]
+        question, passage = (_spellings(text, form, in_pairs=in_pairs) for text in both)
         for unit, spellings in question.items():
             if unit in passage:
                 shared += 1
@@ -195,7 +178,7 @@ def _near_duplicates(question_set: QuestionSet, parts: Split, texts: Texts, rows
     leaks: list[str] = []
     tested = parts.rows[Part.TEST]
     for row in tested.tolist():
-        relevant = relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]].tolist()
+        relevant = relevant_rows(question_set, row)
         copies = [p for p in relevant if p not in trained_passages and int(cluster[p]) in trained_clusters]
         if copies:
             leaks.append(f"{question_set.questions[row].id} ({ids[copies[0]]})")
@@ -245,24 +228,19 @@ def _listed(examples: Iterable[str]) -> str:
     return ", ".join(shown(example, 2 * _EXAMPLE_LENGTH) for example in islice(examples, _EXAMPLES))
 
 
-def _snippets(texts: Texts, id_at: _IdAt, places: np.ndarray, pattern: re.Pattern[str]) -> str:
+def _snippets(texts: Texts, ids: Texts, places: np.ndarray, pattern: re.Pattern[str]) -> str:
     """Return the first matches in the texts at these places, each with the id of its passage."""
     snippets = []
     for place in places[:_EXAMPLES].tolist():
         if match := pattern.search(texts[place]):
             start = match.start()
             snippet = texts[place][start : max(match.end(), start + _EXAMPLE_LENGTH)]
-            snippets.append(f"{id_at(place)}: {shown(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
+            snippets.append(f"{ids[place]}: {shown(' '.join(snippet.split()), _EXAMPLE_LENGTH)}")
     return ", ".join(snippets)
 
 
 def _is_decomposed(text: str) -> bool:
     return not unicodedata.is_normalized("NFC", text)
-
-
-def _word_with(text: str, holds: Callable[[str], object]) -> str:
-    """Return the first word of a text that a test holds for."""
-    return shown(next((word for word in text.split() if holds(word)), ""), _EXAMPLE_LENGTH)
 
 
 SIMILARITY = 0.8  # Jaccard, from which on two texts are near-duplicates: about one word in ten differs
@@ -302,12 +280,15 @@ def near_duplicates(texts: Sequence[str], *, shingle: int = 5, numbers: float = 
     """
     signatures, has_shingles = _signatures(texts, shingle)
     pairs = _candidates(signatures, np.flatnonzero(has_shingles))
-    estimates = _estimates(signatures, pairs)
+    chunks = (pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK))
+    shares = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
+    estimates = np.concatenate([np.zeros(0), *shares])  # of the similarities: shares of equal bins
     pairs, estimates = pairs[estimates >= _ESTIMATE], estimates[estimates >= _ESTIMATE]
     is_similar = estimates >= SIMILARITY
     compared = min(len(pairs), _MOST_COMPARED)
     is_similar[:compared] = [
-        _similarity(texts[a], texts[b], shingle) >= SIMILARITY for a, b in pairs[:compared].tolist()
+        _jaccard(_shingles(texts[a], shingle), _shingles(texts[b], shingle)) >= SIMILARITY
+        for a, b in pairs[:compared].tolist()
     ]
     pairs = pairs[is_similar]
     numbers_in = {row: set(_DIGITS.findall(texts[row])) for row in np.unique(pairs).tolist()}
@@ -322,13 +303,8 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text[:_LONGEST]).lower()
 
 
-def _similarity(a: str, b: str, shingle: int) -> float:
-    """Jaccard similarity of the shingles of two texts."""
-    first, second = (_SPACE.sub("", _plain(text)) for text in (a, b))
-    return _jaccard(_shingles(first, shingle), _shingles(second, shingle))
-
-
 def _shingles(text: str, length: int) -> set[str]:
+    text = _SPACE.sub("", _plain(text))
     return {text[start : start + length] for start in range(len(text) - length + 1)}
 
 
@@ -429,10 +405,3 @@ def _candidates(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
             found.append(rows[order[partner]] * n + rows[order[repeats]])
     keys = np.unique(np.concatenate(found))
     return np.stack([keys // max(1, n), keys % max(1, n)], axis=1)
-
-
-def _estimates(signatures: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the share of bins that the two texts of each pair have in common, `(n_pairs,)` float64."""
-    chunks = (pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK))
-    shares = [(signatures[chunk[:, 0]] == signatures[chunk[:, 1]]).mean(axis=1) for chunk in chunks]
-    return np.concatenate([np.zeros(0), *shares])

@@ -8,15 +8,16 @@ Earlier versions read the file as if only what is right had been judged. Remarks
 A damaged file is kept beside the new one before anything is written: see `data.files.user_files`."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 from filelock import FileLock
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.files import damaged_copies, read_user_file, set_aside
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, QuestionSet, composed
@@ -24,7 +25,7 @@ from mrc_workbench.data.workspace import workspace, write_json
 
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 LONGEST_QUESTION = 2000  # characters
-R = TypeVar("R")
+C = TypeVar("C")
 
 
 class Verdict(StrEnum):
@@ -74,12 +75,103 @@ class JudgedAnswer:
     right: bool
 
 
-class _File(BaseModel):
-    questions: list[Judged] = []
-    answers: list[JudgedAnswer] = []
+@dataclass(frozen=True)
+class _Judgements:
+    questions: tuple[Judged, ...] = ()
+    answers: tuple[JudgedAnswer, ...] = ()
 
 
-_ENTRIES: dict[str, TypeAdapter[Any]] = {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)}
+@dataclass(frozen=True)
+class Remarks:
+    """Hard negatives as pairs of a question's and a passage's id, and notes by question id, the oldest first."""
+
+    negatives: tuple[tuple[str, str], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.negatives) + len(self.notes)
+
+    def note(self, question: str) -> str:
+        """Return the note of a question, empty if there is none."""
+        return dict(self.notes).get(question, "")
+
+
+@dataclass(frozen=True)
+class _Files(Generic[C]):
+    """The files of a folder, one for each fingerprint. `entries` are the types of the tuples in `content`."""
+
+    folder: str
+    content: type[C]
+    entries: Mapping[str, TypeAdapter[Any]]
+
+    def read(self, fingerprint: str) -> C:
+        """Return what a file holds; what cannot be read is skipped."""
+        try:
+            return self.parse(path_of(self.folder, fingerprint))[0]
+        except (OSError, ValueError):
+            return self.content()
+
+    def parse(self, path: Path) -> tuple[C, bool]:
+        """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
+        given, is_damaged = read_user_file(path)
+        valid: dict[str, tuple[Any, ...]] = {}
+        for name, entry in self.entries.items():
+            values = given.get(name, [])
+            valid[name] = _valid(values, entry) if isinstance(values, list) else ()
+            is_damaged |= not isinstance(values, list) or len(valid[name]) < len(values)
+        return self.content(**valid), is_damaged
+
+    def change(self, fingerprint: str, change: Callable[[C], C]) -> None:
+        """Replace the content of a file by what `change` makes of it; a damaged file is set aside first.
+
+        Nobody else changes it between reading and writing: two pages may be open. Raises `ValueError` if this is no
+        fingerprint: a path never reaches the file system.
+        """
+        path = path_of(self.folder, fingerprint)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_suffix(".lock")):
+            known, is_damaged = self.parse(path)
+            if is_damaged:
+                set_aside(path)
+            # the answers of a question are entries of their own
+            unwritten = {"questions": {"__all__": {"answers"}}}
+            write_json(path, TypeAdapter(self.content).dump_python(change(known), exclude=unwritten))
+
+
+def _valid(entries: list[Any], entry: TypeAdapter[Any]) -> tuple[Any, ...]:
+    """Return the entries of a list that are what they must be."""
+    found = []
+    for given in entries:
+        with suppress(ValidationError):
+            found.append(entry.validate_python(given))
+    return tuple(found)
+
+
+_JUDGEMENTS = _Files(
+    "judgements", _Judgements, {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)}
+)
+_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
+_REMARKS = _Files("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
+
+
+def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
+    """Return a file of what was said of a corpus or a set. Raises `ValueError` if this is no fingerprint."""
+    if not _FINGERPRINT.fullmatch(fingerprint):
+        raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
+    return workspace() / folder / f"{fingerprint}{ending}"
+
+
+def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
+    """Return the files with judgements of a corpus, or remarks of a set, of which something cannot be read.
+
+    These are the files in use, and those that were set aside when something new was written.
+    """
+    found = []
+    for files, name in ((_JUDGEMENTS, corpus), (_REMARKS, fingerprint)):
+        path = path_of(files.folder, name)
+        found += damaged_copies(path)
+        found += [path] if files.parse(path)[1] else []
+    return found
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
@@ -87,7 +179,7 @@ def judgements_of(corpus: str) -> tuple[Judged, ...]:
 
     Over the corpus of this fingerprint; what cannot be read is passed over.
     """
-    file = _read(corpus)
+    file = _JUDGEMENTS.read(corpus)
 
     def right(question: str) -> tuple[str, ...]:
         return tuple(one.answer for one in file.answers if one.right and composed(one.question) == composed(question))
@@ -97,7 +189,7 @@ def judgements_of(corpus: str) -> tuple[Judged, ...]:
 
 def judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
     """Return the answers that were judged over the corpus of this fingerprint, oldest first."""
-    return tuple(_read(corpus).answers)
+    return _JUDGEMENTS.read(corpus).answers
 
 
 def judged_answer(judged: Sequence[JudgedAnswer], question: str, answer: str) -> bool | None:
@@ -117,44 +209,38 @@ def verdicts_of(judged: Sequence[Judged]) -> dict[tuple[str, str], Verdict]:
 
 
 def judge(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
-    """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten.
-
-    Raises `ValueError` where this is no fingerprint: a path never reaches the file system.
-    """
+    """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten."""
     text = _cut(question)
 
-    def judged(file: _File) -> _File:
+    def judged(file: _Judgements) -> _Judgements:
         known = {composed(one.question): one for one in file.questions}
         of = replace(known.get(composed(text), Judged(text, ())), question=text)
         known[composed(text)] = of.judging(passage, verdict)
-        return file.model_copy(update={"questions": [one for one in known.values() if one.verdicts]})
+        return replace(file, questions=tuple(one for one in known.values() if one.verdicts))
 
-    _change(corpus, judged)
+    _JUDGEMENTS.change(corpus, judged)
 
 
 def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
-    """Judge an answer to a question right or wrong, or, by None, take the judgement back.
+    """Judge an answer to a question right or wrong, or, by None, take the judgement back."""
 
-    Raises `ValueError` where this is no fingerprint: a path never reaches the file system.
-    """
+    def judged(file: _Judgements) -> _Judgements:
+        others = tuple(one for one in file.answers if not _same(one, question, answer))
+        new = () if right is None else (JudgedAnswer(_cut(question), _cut(answer), right),)
+        return replace(file, answers=others + new)
 
-    def judged(file: _File) -> _File:
-        others = [one for one in file.answers if not _same(one, question, answer)]
-        new = [] if right is None else [JudgedAnswer(_cut(question), _cut(answer), right)]
-        return file.model_copy(update={"answers": [*others, *new]})
-
-    _change(corpus, judged)
+    _JUDGEMENTS.change(corpus, judged)
 
 
 def forget(corpus: str, question: str) -> None:
     """Take everything back that was judged of a question."""
+    forgotten = composed(question)
 
-    def without(file: _File) -> _File:
-        wanted = composed(question)
-        questions = [one for one in file.questions if composed(one.question) != wanted]
-        return _File(questions=questions, answers=[one for one in file.answers if composed(one.question) != wanted])
+    def without(file: _Judgements) -> _Judgements:
+        questions = tuple(one for one in file.questions if composed(one.question) != forgotten)
+        return _Judgements(questions, tuple(one for one in file.answers if composed(one.question) != forgotten))
 
-    _change(corpus, without)
+    _JUDGEMENTS.change(corpus, without)
 
 
 def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
@@ -196,132 +282,22 @@ def _cut(text: str) -> str:
     return " ".join(text.split())[:LONGEST_QUESTION]
 
 
-def _read(corpus: str) -> _File:
-    if not _FINGERPRINT.fullmatch(corpus):
-        return _File()
-    try:
-        return _read_judgements(path_of("judgements", corpus))[0]
-    except OSError:
-        return _File()
-
-
-def _read_judgements(path: Path) -> tuple[_File, bool]:
-    """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
-    content, is_damaged = read_user_file(path)
-    found: dict[str, list[Any]] = {}
-    for name, entry in _ENTRIES.items():
-        found[name], are_damaged = _valid(content.get(name, []), entry)
-        is_damaged = is_damaged or are_damaged
-    return _File(**found), is_damaged
-
-
-def _valid(entries: object, entry: TypeAdapter[Any]) -> tuple[list[Any], bool]:
-    """Return the entries of a list that are what they must be, and whether anything else is in it."""
-    if not isinstance(entries, list):
-        return [], True
-    found = []
-    for given in entries:
-        try:
-            found.append(entry.validate_python(given))
-        except ValidationError:
-            continue
-    return found, len(found) < len(entries)
-
-
-def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
-    """Return a file of what was said of a corpus or a set. Raises `ValueError` where this is no fingerprint."""
-    if not _FINGERPRINT.fullmatch(fingerprint):
-        raise ValueError(f"{fingerprint[:80]!r} is no fingerprint of a corpus or a question set")
-    return workspace() / folder / f"{fingerprint}{ending}"
-
-
-def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
-    """Return the files with judgements of a corpus, or remarks of a set, of which something cannot be read.
-
-    These are the files in use, and those that were set aside when something new was written.
-    """
-    found = []
-    for path, read in (
-        (path_of("judgements", corpus), _read_judgements),
-        (path_of("remarks", fingerprint), _read_remarks),
-    ):
-        found += damaged_copies(path)
-        if read(path)[1]:
-            found.append(path)
-    return found
-
-
-def _rewrite(path: Path, read: Callable[[Path], tuple[R, bool]], content: Callable[[R], object]) -> None:
-    """Replace the content of a file by what `content` makes of it; a damaged file is set aside first.
-
-    Nobody else changes it between reading and writing: two pages may be open.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_suffix(".lock")):
-        known, is_damaged = read(path)
-        if is_damaged:
-            set_aside(path)
-        write_json(path, content(known))
-
-
-def _change(corpus: str, change: Callable[[_File], _File]) -> None:
-    # the answers of a question stand for themselves
-    unwritten = {"questions": {"__all__": {"answers"}}}
-
-    def changed(file: _File) -> dict[str, Any]:
-        return change(file).model_dump(exclude=unwritten)
-
-    _rewrite(path_of("judgements", corpus), _read_judgements, changed)
-
-
 COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
 LONGEST_NOTE = 2000  # characters
-_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
-
-
-@dataclass(frozen=True)
-class Remarks:
-    """Hard negatives as pairs of a question's and a passage's id, and notes by question id, the oldest first."""
-
-    negatives: tuple[tuple[str, str], ...] = ()
-    notes: tuple[tuple[str, str], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.negatives) + len(self.notes)
-
-    def note(self, question: str) -> str:
-        """Return the note of a question, empty where there is none."""
-        return dict(self.notes).get(question, "")
 
 
 def remarks_of(fingerprint: str) -> Remarks:
-    """Return what was remarked about the set with this fingerprint; what cannot be read is passed over."""
-    if not _FINGERPRINT.fullmatch(fingerprint):
-        return Remarks()
-    try:
-        return _read_remarks(path_of("remarks", fingerprint))[0]
-    except OSError:
-        return Remarks()
-
-
-def _read_remarks(path: Path) -> tuple[Remarks, bool]:
-    """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
-    content, is_damaged = read_user_file(path)
-    negatives, are_negatives_damaged = _valid(content.get("negatives", []), _PAIR)
-    notes, are_notes_damaged = _valid(content.get("notes", []), _PAIR)
-    return Remarks(tuple(negatives), tuple(notes)), is_damaged or are_negatives_damaged or are_notes_damaged
+    """Return the remarks about the set with this fingerprint; what cannot be read is skipped."""
+    return _REMARKS.read(fingerprint)
 
 
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
-    """Mark a passage (an id) as a hard negative of a question (an id); marked again it stays where it is.
-
-    Raises `ValueError`, as every change does, where this is no fingerprint: a path never reaches the file system.
-    """
+    """Mark a passage (an id) as a hard negative of a question (an id); marked again it stays where it is."""
 
     def marked(known: Remarks) -> Remarks:
         return replace(known, negatives=tuple(dict.fromkeys((*known.negatives, (question, passage)))))
 
-    _change_remarks(fingerprint, marked)
+    _REMARKS.change(fingerprint, marked)
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
@@ -330,7 +306,7 @@ def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
     def without(known: Remarks) -> Remarks:
         return replace(known, negatives=tuple(pair for pair in known.negatives if pair != (question, passage)))
 
-    _change_remarks(fingerprint, without)
+    _REMARKS.change(fingerprint, without)
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
@@ -340,7 +316,7 @@ def write_note(fingerprint: str, question: str, text: str) -> None:
         others = tuple(note for note in known.notes if note[0] != question)
         return replace(known, notes=(*others, (question, text.strip()[:LONGEST_NOTE])) if text.strip() else others)
 
-    _change_remarks(fingerprint, noted)
+    _REMARKS.change(fingerprint, noted)
 
 
 def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
@@ -353,10 +329,3 @@ def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:
             passage = question_set.passages[row_of[passage_id]]
             rows.append((id_, questions[id_].text, "", passage_id, passage.title, passage.text))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _change_remarks(fingerprint: str, change: Callable[[Remarks], Remarks]) -> None:
-    def changed(remarks: Remarks) -> dict[str, Any]:
-        return asdict(change(remarks))
-
-    _rewrite(path_of("remarks", fingerprint), _read_remarks, changed)
