@@ -28,10 +28,8 @@ _FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSet:
-    """What the note of every kept set says. `key` names its folder, `created` is an ISO 8601 time in UTC.
-
-    `shared` says that it lies on the shelf.
-    """
+    """The note of a stored set. `key` names its folder, `created` is an ISO 8601 time in UTC, `shared` sets lie on
+    the shelf."""
 
     key: str
     name: str
@@ -57,10 +55,9 @@ S = TypeVar("S", bound=_Content)
 
 @dataclass(frozen=True)
 class Collection(Generic[N]):
-    """The kept sets of one kind: those in the folder `name` of the workspace, and of the shelf.
+    """The stored sets of one kind: the folder `name` of the workspace and of the shelf.
 
-    `unknown` makes the error for a reference that names none of those there are, which are told to it as well; `others`
-    are further names that a reference may be.
+    `unknown` makes the error for a reference that names no set; `others` are further names that a reference may be.
     """
 
     name: str
@@ -69,9 +66,9 @@ class Collection(Generic[N]):
     others: Container[str] = ()
 
     def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
-        """Keep a set that `fill` writes into an empty folder; the same content is kept once, under its newest name.
+        """Store a set that `fill` writes into an empty folder; the same content is stored once, under its newest name.
 
-        Raises `LimitError` where it is more than the user may keep; nothing of it is kept then.
+        Raises `LimitError`, and stores nothing, if it is more than the user may store.
         """
         created, told = datetime.now(UTC).isoformat(), {"fingerprint": fingerprint, "source": source, **figures}
         note = self.note(key=fingerprint[:16], name=name, created=created, **told)  # type: ignore[arg-type]
@@ -83,10 +80,8 @@ class Collection(Generic[N]):
         return note
 
     def stored(self) -> list[N]:
-        """Return the notes of the kept sets, the newest first, then those of the shelf that are not among them.
-
-        A folder that cannot be read is passed over.
-        """
+        """Return the readable notes of the user's sets, the newest first, then those of the shelf that the user does
+        not have."""
         own, place = self._notes_in(workspace()), shelf()
         keys = {kept.key for kept in own}
         others = self._notes_in(place) if place else []
@@ -105,9 +100,9 @@ class Collection(Generic[N]):
         return note
 
     def load(self, key: str, opened: Callable[[Path, N], S], broken: ProblemCode) -> S:
-        """Return a kept set as `opened` makes it of its folder and note. Raises the error of `unknown`.
+        """Return a stored set as `opened` makes it of its folder and note. Raises the error of `unknown`.
 
-        Raises `DataError` (`broken`) for whatever a damaged file causes, and where its content has changed since.
+        Raises `DataError` (`broken`) for a damaged file, and if the content has changed since.
         """
         kept = self.known(key)
         try:
@@ -119,10 +114,8 @@ class Collection(Generic[N]):
         return found
 
     def named(self, reference: str) -> N:
-        """Return the note of the set with this name, or whose fingerprint begins so (8 digits and more).
-
-        Raises the error of `unknown`.
-        """
+        """Return the note of the set with this name or fingerprint (8 digits or more). Raises the error of
+        `unknown`."""
         is_beginning = _FINGERPRINT.fullmatch(reference) is not None
         for kept in self.stored():
             if reference == kept.name or (is_beginning and kept.fingerprint.startswith(reference)):
@@ -135,10 +128,8 @@ class Collection(Generic[N]):
         return place / self.name / key if place and self._read(self._own(key)) is None else self._own(key)
 
     def rename(self, key: str, name: str) -> None:
-        """Give a set of the user's another name. Its key, its folder and its content stay.
-
-        Raises the error of `unknown`, and `ValueError` where the name has no character that can be displayed.
-        """
+        """Give a set of the user another name. Raises the error of `unknown`, and `ValueError` for a name without
+        characters."""
         note = self._read(self._own(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
@@ -154,7 +145,6 @@ class Collection(Generic[N]):
         remove_folder(self._own(key))
 
     def error(self, reference: str) -> Exception:
-        """Return the error for a reference that names nothing."""
         known = [*self.others, *(f"{kept.name} ({kept.reference})" for kept in self.stored())]
         return self.unknown(reference=shown(reference, 80), known=", ".join(known) or "none")
 

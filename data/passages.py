@@ -38,8 +38,8 @@ class Passage:
 class Passages(Sequence[Passage]):
     """The passages of a corpus, in order; equal to any sequence of the same passages.
 
-    `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. `known` is the fingerprint of
-    passages that were looked at before; these and passages that `are_distinct` are not searched for repeated ones.
+    `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. Passages with a `known`
+    fingerprint, or that `are_distinct`, are not searched for repeated ones.
     """
 
     def __init__(self, table: Any, *, known: str = "", are_distinct: bool = False) -> None:
@@ -167,10 +167,8 @@ class RowOfId(Mapping[str, int]):
 
 
 class GatheredPassages:
-    """Passages by place, in the order they came. A text is found by its hash, and then compared.
-
-    Passages with the same text are merged. The ids of merged copies become aliases; `notices` reports the merges.
-    """
+    """Passages by position, in the order they came, those with the same text merged; ids of merged copies become
+    aliases."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []  # as given, "" where there is none
@@ -192,10 +190,9 @@ class GatheredPassages:
         return self._place_of_hash.get(self._key(text), len(self))
 
     def add(self, text: str, title: str, id_: str, *, is_copy: bool = False) -> int:
-        """Keep a passage and return its place; a known text is merged with its first passage.
+        """Store a passage and return its position; a known text is merged with its first passage.
 
-        Set `is_copy` if the row holds only a passage: a known text without an id then counts as a merged copy. Rows of
-        questions repeat the text of their passage.
+        Set `is_copy` if the row holds only a passage: then a known text without an id counts as a merged copy.
         """
         title = self._same_title.setdefault(title, title)
         count = len(self._titles)
@@ -233,11 +230,9 @@ class GatheredPassages:
             self._ambiguous.add(id_)
 
     def titles(self) -> Sequence[str]:
-        """Return the titles by position, "" for unknown ones."""
         return self._titles
 
     def passages(self) -> Passages:
-        """Return all of them; ids that are missing are made."""
         texts = pa.chunked_array([*self._blocks, column_of(self._open)])
         columns = [_column(self.final_ids), texts, _column(self._titles)]
         return Passages(pa.Table.from_arrays(columns, schema=SCHEMA), are_distinct=True)
@@ -248,10 +243,7 @@ class GatheredPassages:
         return list(filled_ids("p", self.ids, reserved=[*self._copies, *self._given_aliases]))
 
     def aliases(self) -> dict[str, str]:
-        """Return the id of the passage for the id of every merged copy.
-
-        An id that also belongs to a passage of another text, or to copies of several passages, is no alias.
-        """
+        """Return the id of the passage for the id of every merged copy; ambiguous ids are no alias."""
         copies = self._given_aliases | self._copies
         if not copies:
             return {}
@@ -304,10 +296,8 @@ def _column(texts: Iterable[str]) -> Any:
 
 
 def filled_ids(letter: str, given: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the ids given, the first of equal ones only, and "p1", "p2"... where there is none to keep.
-
-    No made id is one of `reserved`.
-    """
+    """Yield the given ids, the first of equal ones only, and "p1", "p2"... for the others, none of them in
+    `reserved`."""
     taken, kept = set(given), set[str]()
     if len(taken) == len(given) and "" not in taken:
         yield from given
@@ -329,8 +319,8 @@ def write_passages(folder: Path, passages: Passages) -> None:
 def open_passages(folder: Path) -> Passages:
     """Map the passages of a folder into memory; those of an older one are read.
 
-    A file that has the size and time it had when its content was known is taken to hold that. Any other is read
-    through, which tells its fingerprint. Raises `OSError` or an Arrow error where there is none to be read.
+    A file with the size and time of its seal has the fingerprint of the seal; any other is validated and read through.
+    Raises `OSError` or an Arrow error if it cannot be read.
     """
     path = folder / FILE
     if not path.exists():

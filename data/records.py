@@ -35,21 +35,18 @@ _PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.pa
 class Question:
     """One question, the texts that answer it, and the ids of the passages that hold an answer.
 
-    `relevant` is empty for an unanswerable question. `kind` is the question type where the data names one. `made` says
-    how a question was made of its passages (see `Maker`) and is empty where a person asked it. A `hidden` one asks
-    with words of its passages, or with their title: training takes them out there.
+    `relevant` is empty for an unanswerable question; `kind` is its type. `made` says how a question was made of its
+    passages (see `Maker`), and is empty if a person asked it. A `hidden` one asks with words of its passages, or their
+    title: training takes them out there.
 
-    `starts` says of each answer at which letter of the first relevant passage it begins, -1 where nobody does; empty
-    where that is so of all. `rejected` are passages of which the file says that they hold no answer, as of SQuAD 2.0's
-    impossible questions. Both are for who reads passages, not for who searches them, and no content; where an answer
-    begins is a claim that may be wrong.
+    `starts` are the characters of the first relevant passage at which answers begin, -1 if unknown; empty if all are.
+    `rejected` are passages that the file says hold no answer, as in SQuAD 2.0. Neither is content.
 
-    `grades` are the passages that were judged, each with a whole number, 0 for one that is not relevant; `relevant` are
-    those of `RELEVANT_GRADE` and more. Of each of the `groups` one passage is needed: AND between groups, OR within. An
-    empty group is one that the corpus has no passage of: it is never met, and lowers the recall of its question.
-    Both say nothing, and are empty, where all that was judged is relevant by grade 1, and a single passage is a group.
+    `grades` are the judged passages with whole numbers; `relevant` are those of `RELEVANT_GRADE` and more. One passage
+    of each of the `groups` is needed: AND between groups, OR within. The corpus has no passage of an empty group, which
+    lowers the recall. Both are empty if all grades are 1 and a single passage is a group.
 
-    `part` is the part the question was published in: "train", "validation" or "test"; empty if its source names none.
+    `part` is the published part: "train", "validation" or "test"; empty if its source names none.
     """
 
     id: str
@@ -103,12 +100,11 @@ class Question:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """Questions over a corpus. Ids are unique, passage texts differ, every relevant id exists.
+    """Questions over a corpus. Ids are unique, passage texts differ, every relevant id exists; else raises
+    `ValueError`.
 
-    `aliases` maps the id of a merged copy to the id of the passage that has its text. No alias is the id of a passage.
-    Aliases are not content: they do not change the fingerprint.
-
-    Raises `ValueError` where that does not hold: readers mend or reject rows before they build a set.
+    `aliases` maps the id of a merged copy to the id of the passage with its text. No alias is the id of a passage.
+    Aliases do not change the fingerprint.
     """
 
     name: str
@@ -149,7 +145,6 @@ class QuestionSet:
 
     @cached_property
     def merged_ids(self) -> dict[str, list[str]]:
-        """The aliases of each passage that has any, by its id."""
         merged = defaultdict[str, list[str]](list)
         for alias, id_ in self.aliases.items():
             merged[id_].append(alias)
@@ -198,10 +193,8 @@ class QuestionSet:
 
     @cached_property
     def judged(self) -> csr_array | None:
-        """Boolean `(n_questions, n_passages)`: which passages were judged, relevant or not; None as for `gains`.
-
-        Where None, only relevant passages are known, and nobody can tell judged from unjudged.
-        """
+        """Boolean `(n_questions, n_passages)`: which passages were judged, relevant or not; None if only relevant
+        ones are known."""
         if self.gains is None:
             return None
         judged = self._graded(0)
@@ -234,10 +227,8 @@ class QuestionSet:
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
     def relevant_from(self, grade: int) -> "QuestionSet":
-        """Return the set with only passages of this grade and more relevant, less the questions that none is left of.
-
-        Grades, and so gains and what was judged, stay as they are.
-        """
+        """Return the set with only passages of this grade and more relevant, without questions that have none;
+        grades stay."""
         return self if grade == RELEVANT_GRADE else replace(self, questions=(*_relevant_from(self.questions, grade),))
 
     @cached_property
@@ -259,7 +250,6 @@ def _relevant_from(questions: Iterable[Question], grade: int) -> Iterator[Questi
 
 
 def _told(question: Question) -> Iterator[str]:
-    """The ids that grades and groups name."""
     return chain((id_ for id_, _ in question.grades), *question.groups)
 
 
@@ -292,9 +282,8 @@ def is_made(text: str) -> bool:
 def as_trained(question_set: QuestionSet) -> QuestionSet:
     """Return the set with its passages as they are trained on: without what hidden questions ask with.
 
-    A sentence that asks is taken out of the passages it asks for. Where a title asks, no passage keeps one: those
-    without would be known by that. What is measured during the training is measured so, too. Ids, rows and questions
-    stay, and the corpus that is searched later is the whole one.
+    A sentence that asks is taken out of its passages. If a title asks, all titles are: passages without one would stand
+    out. Metrics during training use these passages, too. Ids, rows and questions stay.
     """
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:

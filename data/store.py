@@ -62,8 +62,8 @@ def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Read
 def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     """Return the bytes of an entry's file, its checksum verified.
 
-    Looked for in the folder `MRC_DATA` names, then among the workspace's downloads, else downloaded from its
-    publisher and kept there. Raises `DataError` where the download fails or is not the known file.
+    Looks in the folder `MRC_DATA`, then in the workspace's downloads, else downloads and stores it. Raises `DataError`
+    if the download fails or is not the known file.
     """
     if not entry.address:
         return file_content(entry.path).whole
@@ -154,10 +154,8 @@ def last_used() -> str:
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
-    """Return the set a person names: a file or a folder (its path from `base`), a catalog id, a name or a fingerprint.
-
-    Raises `DataError`, which lists what exists where nothing has that name.
-    """
+    """Return a set by file or folder (from `base`), catalog id, name or fingerprint. Raises `DataError` that lists
+    all names."""
     if path := file_named(reference, base):
         return read_file_apart(path).question_set
     if reference in CATALOG:

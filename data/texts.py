@@ -23,10 +23,7 @@ _T = TypeVar("_T")
 
 
 class Texts(Sequence[str]):
-    """The texts of an Arrow column of strings without nulls; with `titles`, each known one on the line before its text.
-
-    Equal to any sequence of the same texts.
-    """
+    """The texts of an Arrow column without nulls; with `titles`, each known one stands on the line before its text."""
 
     def __init__(self, texts: Any, titles: Any = None) -> None:
         self._texts, self._titles = texts, titles
@@ -45,7 +42,6 @@ class Texts(Sequence[str]):
         return _digest((np.asarray(pc.utf8_length(part)), _utf8(part)) for part in self._parts(BLOCK))
 
     def lengths(self) -> np.ndarray:
-        """Return the length of every text in characters, `(n_texts,)` int64."""
         lengths = (np.asarray(pc.utf8_length(part)) for part in self._parts(BLOCK))
         return np.concatenate([np.zeros(0, dtype=np.int64), *lengths])
 
@@ -78,7 +74,6 @@ class Texts(Sequence[str]):
         return None
 
     def blocks(self, size: int = BLOCK) -> Iterator[list[str]]:
-        """Yield the texts in order, `size` at a time."""
         return (part.to_pylist() for part in self._parts(size))
 
     def at(self, rows: Sequence[int] | np.ndarray) -> list[str]:
@@ -131,9 +126,8 @@ class Texts(Sequence[str]):
 
 
 def fingerprint_of(texts: Iterable[str]) -> str:
-    """sha256 (hexadecimal) of texts in order, whatever holds them: of `BLOCK` of them at a time, first their lengths
-    in characters (int64, little-endian), then all in UTF-8 without a gap. A lone surrogate is three bytes.
-    """
+    """sha256 (hexadecimal) of texts in order: of each `BLOCK` the lengths in characters (int64, little-endian), then
+    UTF-8."""
     if isinstance(texts, Texts):
         return texts.fingerprint
     blocks = in_blocks(texts)
@@ -143,7 +137,6 @@ def fingerprint_of(texts: Iterable[str]) -> str:
 
 
 def _digest(blocks: Iterable[tuple[np.ndarray, Any]]) -> str:
-    """The digest of the blocks' lengths in characters and bytes."""
     digest = sha256()
     for lengths, content in blocks:
         digest.update(lengths.astype("<i8").tobytes())
@@ -167,10 +160,8 @@ def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
 
 
 def column_of(texts: Sequence[str]) -> Any:
-    """Return texts as an Arrow array of exactly their size: Arrow's own way takes twice that, and keeps it.
-
-    Raises `ValueError` for a lone surrogate.
-    """
+    """Return texts as an Arrow array of exactly their size: Arrow's own way takes twice. `ValueError` for a lone
+    surrogate."""
     encoded = [text.encode() for text in texts]
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))
@@ -192,7 +183,7 @@ def beginnings(texts: Iterable[str]) -> list[str]:
 def script_of(texts: Iterable[str]) -> Script:
     """Tell the script of a corpus by the beginnings of its first texts.
 
-    A script counts when it makes up a tenth of the letters: Korean passages are full of Latin names, not the reverse.
+    A script counts from a tenth of the letters: Korean passages are full of Latin names, not the reverse.
     """
     sample = "".join(beginnings(texts))
     letters = max(1, len(_LETTER.findall(sample)))

@@ -36,10 +36,8 @@ class ToJudge(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Which model judges, told in which language, and about how many passages it is asked at the same time.
-
-    Raises `QuestionsError` where no model is named.
-    """
+    """Which model judges, in which language, and how many passages at a time. Raises `QuestionsError` without a
+    model."""
 
     model: str
     language: PromptLanguage = PromptLanguage.KOREAN
@@ -51,7 +49,6 @@ class JudgeOptions:
 
     @property
     def instruction(self) -> str:
-        """What the model is told before it reads a passage."""
         return prompts()[self.language]["judge"].strip()
 
 
@@ -74,9 +71,9 @@ def judge_with_model(
 ) -> ModelJudged:
     """Ask a model about each passage; what it judged before, told the same, is not asked again.
 
-    Each verdict is kept as it comes, whoever stops this. `on_progress` is told how many are done of how many, twice a
-    second at least. Raises `EndpointError` where the endpoint will not answer others either, `LimitError`
-    (`megabytes`), `ValueError` where `corpus` is no fingerprint.
+    Each verdict is stored as it comes. `on_progress` gets the number done and of all, at least twice a second. Raises
+    `EndpointError` if the endpoint will not answer others either, `LimitError` (`megabytes`), and `ValueError` if
+    `corpus` is no fingerprint.
     """
     tell = on_progress or (lambda _done, _all: None)
     kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
@@ -106,9 +103,8 @@ def judge_with_model(
 
 
 def asked_text(one: ToJudge, language: PromptLanguage) -> str:
-    """Return what the model reads: the passage quoted line by line, so that nothing in it can pass for anything else,
-    and then the question, quoted likewise.
-    """
+    """Return what the model reads: passage and question, quoted line by line, so that nothing in them passes for
+    anything else."""
     words, passage = prompts()[language], one.passage
     title = f"{words['title']}: {passage.title}\n" if passage.title else ""
     quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_LONGEST_PASSAGE]).splitlines())
@@ -134,10 +130,8 @@ def _without_punctuation(text: str) -> str:
 
 
 def verdicts_of_models(corpus: str) -> dict[str, Verdicts]:
-    """Return what models judged over the corpus of this fingerprint, by their names; the latest of each counts.
-
-    What cannot be read is passed over. Raises `ValueError` where this is no fingerprint.
-    """
+    """Return the readable verdicts of models by their names, the latest of each. Raises `ValueError` if it is no
+    fingerprint."""
     found: dict[str, dict[tuple[str, str], Verdict]] = {}
     for entry in lines_of(path_of("judgements", corpus, ".jsonl")):
         try:
@@ -159,10 +153,10 @@ def with_model(judged: Sequence[Judged], of_model: Verdicts) -> tuple[Judged, ..
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a model judged what a person did, too. Those of which either was unsure are counted, and no more.
+    """How a model judged what a person did, too. Pairs of which either was unsure are only counted.
 
-    `kappa` is Cohen's (1960): agreement beyond what two judges who say right and wrong as often would have by chance, 1
-    at most, 0 where it is no better. None where it is of nothing: both said one and the same of all.
+    `kappa` is Cohen's (1960): agreement beyond chance, at most 1, 0 if it is no better than chance. None if both gave
+    one and the same verdict throughout.
     """
 
     both_right: int

@@ -49,10 +49,10 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 
 @dataclass(frozen=True, kw_only=True)
 class MakerOptions:
-    """How questions are made. Raises `QuestionsError` where an option is out of its range.
+    """How questions are made. Raises `QuestionsError` if an option is out of its range.
 
-    Where a language model writes them, `model` is its name at the endpoint, which stands in every question; the
-    endpoint itself is no option, and is kept nowhere.
+    `model` is the name of a language model at its endpoint and stands in every question; the endpoint is stored
+    nowhere.
     """
 
     by: Maker = option(Maker.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model")
@@ -110,10 +110,8 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class MadeQuestions:
-    """The set, of how many passages its questions are, and the passages a language model wrote nothing usable of.
-
-    `left` passages were not asked about: there was no endpoint.
-    """
+    """The set, how many passages its questions are of, the passages without a usable question, and those not asked
+    about."""
 
     question_set: QuestionSet
     passages_asked: int
@@ -131,9 +129,9 @@ def make_questions(
 ) -> MadeQuestions:
     """Make questions of the passages of a set; those it has are not looked at.
 
-    The same passages, options and, where a language model writes, kept answers give the same set. Equal questions are
-    one, with the passages of all. Raises `QuestionsError` where no question comes, `EndpointError` where the language
-    model cannot be asked; what it wrote until then is kept, and made use of the next time.
+    The same passages, options and stored answers give the same set. Equal questions are one, with the passages of all.
+    Raises `QuestionsError` if no question comes, `EndpointError` if the language model cannot be asked; its answers
+    until then are stored and used the next time.
     """
     tell, passages = on_progress or (lambda _done, _total: None), question_set.passages
     unanswered, left = list[Unanswered](), 0
@@ -179,10 +177,8 @@ def _nothing_made(options: MakerOptions, unanswered: Sequence[Unanswered]) -> Qu
 
 
 def _drawn(count: int, options: MakerOptions) -> list[int]:
-    """As many of the numbers below `count` as are asked about, ascending.
-
-    Those drawn for fewer are among those drawn for more: a preview shows what will be made.
-    """
+    """Draw numbers below `count`, ascending; those drawn for fewer are among those for more, so a preview shows what
+    comes."""
     numbers = np.random.default_rng(options.seed).permutation(count)
     return sorted(numbers[: options.most or count].tolist())
 
@@ -205,11 +201,10 @@ _LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or 
 
 
 def _sentence_drafts(passages: Passages, options: MakerOptions, on_progress: Progress) -> list[_Draft]:
-    """Draw sentences of the passages, each by a lottery of its own: others coming or going change nothing for it.
+    """Draw sentences of the passages, each passage by a lottery of its own: others change nothing for it.
 
-    A sentence that stands in several of the passages says little of any and is not drawn. A share `taken_out` of them
-    is hidden: taken out of the passage in training. The others stay, so that equal words go on to count (Lee et al.
-    2019, section 5.1).
+    A sentence of several passages says little of any and is not drawn. A fraction `taken_out` is hidden, taken out of
+    the passage in training; the others stay, so that equal words still count (Lee et al. 2019, section 5.1).
     """
     drafts: list[_Draft] = []
     seen, repeated = set[int](), set[int]()
@@ -263,10 +258,9 @@ _DECODER = json.JSONDecoder()
 
 
 def questions_in(answer: str, most: int) -> list[str]:
-    """Return up to `most` different questions of an answer; none where it holds no list of them.
+    """Return up to `most` different questions of an answer.
 
-    Takes the first JSON list of texts, wherever it stands (some models say more than they were told to), or lines of
-    which every one ends with a question mark once its number is taken away.
+    Takes the first JSON list of texts, wherever it stands, or lines that all end with a question mark.
     """
     text = without_thoughts(answer)
     lines = [_NUMBERED.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
@@ -303,10 +297,9 @@ def _instruction_of(options: MakerOptions) -> str:
 def _written_drafts(
     passages: Passages, options: MakerOptions, endpoint: Endpoint | None, on_progress: Progress
 ) -> tuple[list[_Draft], list[Unanswered], int]:
-    """Ask the model about the passages, several at a time; without an endpoint, take what was written before.
+    """Ask the model about the passages, several at a time; without an endpoint, take the stored answers.
 
-    Each answer is kept as it comes, and a passage is not asked about again, whoever stops this. Returns what was
-    written, the passages of which nothing usable was, and how many were not asked about.
+    Returns the drafts, the passages without anything usable, and how many were not asked about.
     """
     # kept with one model, prompt and temperature, by passage
     key = key_of(options.model, _instruction_of(options), options.language, options.temperature)[:16]

@@ -30,8 +30,8 @@ JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a
 class QuestionSetBuilder(DatasetBuilder):
     """Builds a question set. `add` reads one source after the other: passages first, then questions and judgements.
 
-    `row_count` counts rows, `passage_rows` those that hold a passage (before equal passages are merged), and
-    `judgement_count` the judgements that name a passage of the corpus.
+    `passage_rows` counts rows with a passage, before equal ones are merged; `judgement_count` judgements of known
+    passages.
     """
 
     def __init__(self, *, names_files: bool) -> None:
@@ -115,7 +115,6 @@ class QuestionSetBuilder(DatasetBuilder):
         )
 
     def _notices(self) -> list[Problem]:
-        """Return what was done with ids, copies and rows without a question."""
         found = [*self.passages.notices(), *self._labels.problems()]
         found += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self._questions.by_position])
         found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
@@ -163,7 +162,6 @@ class QuestionSetBuilder(DatasetBuilder):
         return position
 
     def _add_row(self, reader: RowReader, source: Source) -> Problem | None:
-        """Read a row that holds a question, its passages, or both."""
         row, plan = reader.row, self._plan
         asks = row.asks and plan.columns.question is not None
         self._asks |= asks
@@ -243,7 +241,6 @@ class QuestionSetBuilder(DatasetBuilder):
     def _add_passages_of(
         self, reader: RowReader, context: str, judged: Sequence[JudgedPassage], *, asks: bool
     ) -> Problem | None:
-        """Store the passages of a row without a question."""
         number = reader.row.number
         if not context and not judged:
             role, code = ("question", ProblemCode.EMPTY_QUESTION) if asks else ("context", ProblemCode.EMPTY_CONTEXT)

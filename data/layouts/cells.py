@@ -178,7 +178,6 @@ def _pair(value: Iterable[Any]) -> ListedPassage | None:
 
 
 def _mark(columns: dict[str, Any]) -> bool | None:
-    """Return what the first readable mark of an entry says."""
     marks = (is_marked(first_value(columns, (name,))) for name in _MARK_NAMES)
     return next((mark for mark in marks if mark is not None), None)
 
@@ -355,10 +354,10 @@ def is_list_text(cell: object) -> bool:
 
 
 def separates_answers(answers: str, context: str | None, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether answer cells hold several answers between `|`.
+    """Whether answer cells hold several answers between `|`: no whole cell stands in its passage, and a part of it
+    does.
 
-    The passages decide: no whole cell stands in its passage, and a part of it does. Without passages several cells
-    must have the mark.
+    Without passages several cells must have the mark.
     """
     cells = [(text, row) for row in sample if isinstance(text := row.get(answers), str) and "|" in text]
     if not cells or not all(all(map(str.strip, text.split("|"))) for text, _ in cells):

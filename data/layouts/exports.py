@@ -46,10 +46,7 @@ def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
 
 
 def refuse_predictions(names: Sequence[str], name: str, value: object) -> None:
-    """Raise `DataError` if a file holds answers that a model predicted: they are no dataset.
-
-    Its columns say so, or its name if its JSON is an object of texts by id.
-    """
+    """Raise `DataError` if columns, or the name of a file with texts by id, say that a model predicted the answers."""
     is_by_id = isinstance(value, dict) and "text" in names and not any(map(is_known, value))
     if _PREDICTION in names or (is_by_id and guess_columns(names).question is None and is_named_prediction(name)):
         raise DataError.of(ProblemCode.PREDICTIONS, name=name)
@@ -127,10 +124,9 @@ _MOST_LEVELS = 20  # of a query that are searched for its text
 
 
 def documents_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
-    """Return what opens the table of documents that a search engine wrote; None if the file holds none.
+    """Return what opens the documents of a search engine, the `_id` and the fields of `_source`; None for other files.
 
-    Reads a bulk file (a line for the action, a line for the document), the lines of elasticdump, and the answer to a
-    search. A row has the `_id` and the fields of `_source`.
+    Reads a bulk file (a line for the action, a line for the document), elasticdump, and the answer to a search.
     """
     text, value = recognised.text, recognised.value
     if recognised.format is Format.JSONL and text is not None and value is None:
@@ -157,7 +153,6 @@ def _is_hit(item: object) -> bool:
 
 
 def _hits_in(value: object) -> list[Any] | None:
-    """The hits of a search, or a list of them."""
     if isinstance(value, dict) and isinstance(value.get("hits"), dict):
         value = value["hits"].get("hits")
     if isinstance(value, dict) and _is_hit(value):

@@ -18,14 +18,9 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.json_rows import json_table
 from mrc_workbench.data.formats.opening import told_of
 from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection, shown
+from mrc_workbench.data.layouts import objects
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
-from mrc_workbench.data.layouts.objects import (
-    ANSWER_NAMES,
-    answers_opener,
-    holds_predictions,
-    may_hold_answers,
-)
 from mrc_workbench.data.layouts.references import canonical_id, file_key, part_of_path, published_parts
 from mrc_workbench.data.layouts.roles import assign_columns
 from mrc_workbench.data.layouts.sighting import Sighted, row_source
@@ -37,10 +32,11 @@ _PASSAGE_WORDS = (
     "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
     "문서", "지문", "본문", "코퍼스", "말뭉치",
 )  # fmt: skip
-_JUDGEMENT_WORDS = ("qrels", "qrel", "rel", "default", "judgements", "judgments", "relevance", "relevant", "판정")
-_OTHER_WORDS = {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
-ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *_JUDGEMENT_WORDS}
-PLAIN_WORDS = ROLE_WORDS | _OTHER_WORDS  # they do not tell one collection from another
+_JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
+_ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
+_ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *_JUDGEMENT_WORDS, "rel", "default"}
+# they do not tell one collection from another
+PLAIN_WORDS = _ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
 _WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
 _SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
 _WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
@@ -61,8 +57,7 @@ def words_of(name: str) -> list[str]:
 def with_roles(sources: Sequence[Source]) -> list[Source]:
     """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
 
-    Judged ids come before the tags and names that a source was recognised by, if they tell questions from passages:
-    topics may stand in <DOC> tags.
+    If judged ids tell questions from passages, they come before tags and names: topics may stand in <DOC> tags.
     """
     judged = _judged_ids(sources)
     sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
@@ -80,7 +75,7 @@ def with_roles(sources: Sequence[Source]) -> list[Source]:
 
 
 def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
-    judgements = [one for one in sources if one.role is Role.JUDGEMENTS and one.columns.id]
+    judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
     names = {Role.QUESTIONS: "id", Role.PASSAGES: "passage_id"}
     return {
         role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
@@ -88,19 +83,16 @@ def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
     }
 
 
-def _with_judged_id(source: Source, judged: Collection[str]) -> Source:
+def _with_judged_id(source: Source, judged: set[str]) -> Source:
     """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
     columns = source.columns
     if source.role is not Role.PASSAGES or not judged:
         return source
     taken = {columns.context, columns.title, source.metadata}
-    hits = {name: _hits(name, source, judged) for name in source.names if name not in taken}
+    free = [name for name in source.names if name not in taken]
+    hits = {name: len(judged & {canonical_id(as_text(row.get(name))) for row in source.sample}) for name in free}
     best = max(hits, key=lambda name: (hits[name], name == columns.id), default=None)
     return replace(source, columns=replace(columns, id=best)) if best is not None and hits[best] else source
-
-
-def _hits(name: str, source: Source, ids: Collection[str]) -> int:
-    return len({id_ for row in source.sample if (id_ := canonical_id(as_text(row.get(name)))) in ids})
 
 
 def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
@@ -134,13 +126,10 @@ def role_by_name(names: Sequence[str]) -> Role | None:
     for name in reversed(names):
         words = words_of(name)
         for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):
-            if any(word in known or word.startswith(_korean(known)) for word in words):
+            korean = tuple(word for word in known if not word.isascii())
+            if any(word in known or word.startswith(korean) for word in words):
                 return role
     return None
-
-
-def _korean(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for word in words if not word.isascii())
 
 
 def _mean_length(source: Source) -> float:
@@ -162,10 +151,8 @@ def _in_role(source: Source, role: Role) -> Source:
 
 
 def with_parts(sources: Sequence[Source]) -> list[Source]:
-    """Return the sources with their published parts, by the names of files and folders.
-
-    The folders that all files lie in name the collection and no part.
-    """
+    """Return the sources with the published parts that files and folders name; folders of all files name the
+    collection."""
     divided = [source.name for source in sources if source.role in _DIVIDED]
     levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
@@ -193,7 +180,7 @@ def _collection_path(name: str) -> str:
     parts = PurePosixPath(name).parts
     for depth, part in enumerate(parts):
         words = words_of(part.partition(".")[0])
-        if ROLE_WORDS & set(words):
+        if _ROLE_WORDS & set(words):
             telling = [word for word in words if word not in PLAIN_WORDS and not word.isdigit()]
             return "/".join((*_folders(parts[:depth]), *(["-".join(telling)] if telling else [])))
     return "/".join(_folders(parts[:-1]))
@@ -205,38 +192,25 @@ def _folders(names: Sequence[str]) -> list[str]:
 
 
 def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
-    """Return the source of a file whose rows are of no collection by the names of their columns, read beside others.
+    """Return the source of a file that is no collection by its columns, read beside others; `chosen` are columns by
+    role.
 
-    `chosen` names columns by role, in every file that has them.
-
-    Rows without a passage are questions; the files beside them may hold what they name. Raises `DataError` if the file
-    has neither questions nor passages.
+    Rows without a passage are questions; other files may hold what they name. Raises `DataError` if it has neither.
     """
     given = {role: name for role, name in chosen.items() if name in seen.names}
     source = row_source(file, seen, given)
     columns = source.columns
     if columns.has_passages:
         return source
-    if columns.question is None or _holds_ids(columns.question, source):
-        raise DataError.of(_without_texts(source), found=shown(", ".join(source.names), 300))
+    asked = [as_text(row.get(columns.question or "")) for row in source.sample]
+    are_ids = all(text.isascii() and len(text.split()) <= 1 for text in asked)  # single words
+    if columns.question is None or are_ids:
+        cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
+        code = ProblemCode.NO_KNOWN_COLUMN if any(" " in cell for cell in cells) else ProblemCode.ONLY_IDS
+        raise DataError.of(code, found=shown(", ".join(source.names), 300))
     return as_questions(source)
 
 
-def _holds_ids(name: str, source: Source) -> bool:
-    """Whether a column holds ids rather than questions: single words in ASCII."""
-    values = [as_text(row.get(name)) for row in source.sample]
-    return all(value.isascii() and not any(map(str.isspace, value)) for value in values)
-
-
-def _without_texts(source: Source) -> ProblemCode:
-    """The problem with a table that has neither questions nor passages: no text at all, or none that is known."""
-    cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
-    has_texts = any(" " in cell for cell in cells)
-    return ProblemCode.NO_KNOWN_COLUMN if has_texts else ProblemCode.ONLY_IDS
-
-
-_ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
-_JUDGEMENT_WORDS_by_id = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
 _MOST_ROWS = 20_000  # of nested data that are looked at
 _LONGEST_ANSWER, _LONGEST_NAME = 200, 200  # characters
 
@@ -256,8 +230,7 @@ def with_objects_by_id(
 ) -> tuple[list[tuple[File, Sighted]], tuple[Problem, ...]]:
     """Return the files, objects by id in their roles, and why some of these objects are not read.
 
-    The keys of an object may be ids of questions or of passages in other files. By questions it holds judgements or
-    answers, and never passages.
+    Keys may be ids of questions or passages in other files. By questions an object holds judgements or answers.
     """
     if len(seen) == 1 or not any(_object(one) for _, one in seen):
         return list(seen), ()
@@ -296,7 +269,8 @@ def _known(name: str, one: Sighted) -> _Known:
                 known.passage_ids.add(id_)
             for column, cell in row.items():
                 if column != columns.id:
-                    known.names[column].update(_names_in(cell))
+                    texts = ("" if is_collection(item) else as_text(item) for item in list_items(cell))
+                    known.names[column].update(file_key(text) for text in texts if 0 < len(text) <= _LONGEST_NAME)
     return known
 
 
@@ -312,37 +286,32 @@ def _readings(name: str, one: Sighted) -> Iterator[tuple[Columns, Role, Iterable
         yield assign_columns(one.names, one.sample), Role.ROWS, one.sample
 
 
-def _names_in(cell: object) -> Iterator[str]:
-    """Yield what may name passages, as file names are compared."""
-    for item in list_items(cell):
-        text = "" if is_collection(item) else as_text(item)
-        if 0 < len(text) <= _LONGEST_NAME:
-            yield file_key(text)
-
-
 def _settled(name: str, one: Sighted, others: Sequence[_Known]) -> Sighted:
     """Return an object by id in its role. Raises `DataError` for predictions, and for ids that no other file knows."""
     value, recognised = _object(one), one.recognised
     role = one.sources[0].role if one.sources else None
     is_by_id = any(source.shape is Shape.BY_ID for source in one.sources)
     file_name = PurePosixPath(name).name
-    words, told = {*words_of(file_name)}, role_by_name([file_name])
+    words = {*words_of(file_name)}
+    role_in_name = role_by_name([file_name])
     has_answer = {id_: has for other in others for id_, has in other.has_answer.items()}
     is_by_question = 2 * len(has_answer.keys() & value.keys()) > len(has_answer)
-    if role is Role.JUDGEMENTS and (words & _JUDGEMENT_WORDS_by_id or (is_by_question and _names_any(value, others))):
+    if role is Role.JUDGEMENTS and (words & _JUDGEMENT_WORDS or (is_by_question and _names_any(value, others))):
         return one
-    is_answered = is_by_question and told is None and may_hold_answers(value)
+    is_answered = is_by_question and role_in_name is None and objects.may_hold_answers(value)
     if is_answered and any(other.has_passages for other in others) and (words & _ANSWER_WORDS or _are_answers(value)):
-        if recognised is None or holds_predictions(value) or is_named_prediction(name) or any(has_answer.values()):
+        are_predicted = objects.holds_predictions(value) or is_named_prediction(name)
+        if recognised is None or are_predicted or any(has_answer.values()):
             raise DataError.of(ProblemCode.PREDICTIONS, name=file_name)
-        columns, opener = Columns(id="id", answers="answers"), answers_opener(value)
-        return Sighted([Source(name, Role.ANSWERS, Shape.BY_ID, columns, ANSWER_NAMES, opener, recognised)], recognised)
+        columns = Columns(id="id", answers="answers")
+        given = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
+        return Sighted([Source(name, Role.ANSWERS, Shape.BY_ID, columns, *given)], recognised)
     keys = {file_key(id_) for id_ in value}
     cells = [names for other in others for names in other.names.values()]
     is_named = any(2 * len(names & keys) > min(len(names), len(keys)) for names in cells)
     if role is Role.TEXTS and is_named:
         return replace(one, sources=[replace(one.sources[0], role=Role.PASSAGES)])
-    if is_by_id and (role is not Role.TEXTS or told is None):
+    if is_by_id and (role is not Role.TEXTS or role_in_name is None):
         json_table(value)  # refuses it: nothing says what the keys are
     return one
 

@@ -56,9 +56,8 @@ _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "chan
 def unpacked(files: Sequence[File]) -> list[File]:
     """Return the files, those of archives instead of these. Raises `DataError` for a broken archive or a bomb.
 
-    Files of zip archives are unpacked when they are read. Of several files a broken one is returned, and reading it
-    raises the error. A workbook, which is an archive too, stays one file; hidden files are left out. Of files that only
-    describe others (`describes_data`) an archive's content is not unpacked.
+    Files of zip archives are unpacked when they are read. Of several files, reading a broken one raises its error.
+    Workbooks stay one file; hidden files are left out; files that only describe others (`describes_data`) are empty.
     """
     found: list[File] = []
     size = 0
@@ -124,10 +123,7 @@ def _content_in_folder(path: Path) -> Content:
 
 
 def files_of_paths(paths: Sequence[Path]) -> list[File]:
-    """Return the files of some paths and folders. Files of one name are named with their folders.
-
-    Raises `DataError`.
-    """
+    """Return the files of paths and folders, those of one name named with their folders. Raises `DataError`."""
     names = [path.name for path in paths]
     if len(set(names)) < len(names):
         parent = Path(os.path.commonpath([path.resolve().parent for path in paths]))
@@ -200,10 +196,7 @@ def _unzipped(file: File, left: int) -> Iterator[File]:
 
 
 def _opened_zip(content: Content) -> ZipFile:
-    """Open an archive. Without the flag of UTF-8, programs write names as UTF-8 or in the code page of their system.
-
-    Python reads such names as CP437; all names together tell which encoding they are in.
-    """
+    """Open an archive. Names without the flag of UTF-8 are in an encoding that all of them together tell."""
     packed = content.source if isinstance(content.source, Path) else content.open()
     archive = ZipFile(packed)
     names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]

@@ -30,10 +30,8 @@ _DOCUMENT = "page_content"  # LangChain's name of a document's text
 
 
 def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
-    """Return what opens the tables of JSON that is no plain list of rows, by part; nothing for any other file.
-
-    The part is "" if the file is a single table.
-    """
+    """Return what opens the tables of JSON that is no list of rows, by part ("" for a single table); {} for other
+    files."""
     value, text = recognised.value, recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
@@ -164,8 +162,7 @@ def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
     """Return the tables of an object with several lists of objects.
 
-    Lists that are named as parts are one table with a column `split`, and so are lists whose objects have the same
-    keys. Any others are tables of their own.
+    Lists named as parts are one table with a column `split`; lists with the same keys are one table, too.
     """
     skipped = [name for name in value if name not in lists]
     parts = {name: part_of_word(plain_name(name)) for name in lists}
@@ -257,7 +254,7 @@ def _questions(pairs: Pairs, answers: Mapping[str, Any]) -> Iterator[Sequence[An
     for id_, question in pairs:
         answer = answers.get(id_)
         if isinstance(question, dict):
-            roles = question_roles(question).keys
+            roles = question_roles(question)
             answer = answer or answers_of(question.get(roles.get("answers", "")))
             question = question_text(question.get(roles.get("question", "text")))  # noqa: PLW2901
         yield id_, question, answer
@@ -326,7 +323,7 @@ def _may_be_answer(item: Any) -> bool:
     if not isinstance(item, dict):
         return isinstance(item, str)
     has_text = any(plain_name(key) == "text" for key in item)
-    return "answers" in question_roles(item).keys or (has_text and "title" not in passage_roles(item).keys)
+    return "answers" in question_roles(item) or (has_text and "title" not in passage_roles(item))
 
 
 def _first_values(value: object) -> list[Any]:
@@ -347,5 +344,5 @@ def _is_graded(item: Any) -> bool:
 def _answer(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
-    key = question_roles(item).keys.get("answers")
+    key = question_roles(item).get("answers")
     return answers_of(item if key is None else item[key])

@@ -92,11 +92,10 @@ class GatheredQuestion:
 
 
 class GatheredQuestions:
-    """All questions, in order, and their judgements, counted in `judgement_count` where the corpus has the passage.
+    """All questions, in order, and their judgements, counted in `judgement_count` if the corpus has the passage.
 
-    `positions` are those of the passages by id, also of merged copies, and grow as passages are read. `unmet` are the
-    ids of questions with a group of which the corpus has no passage, and `unjudged` of those without a judgement that
-    need one, both known once all are finished.
+    `positions` are those of passages by id and grow as passages are read. Once all questions are finished, `unmet` has
+    the ids of those with a group that the corpus has no passage of, and `unjudged` those that need a judgement.
     """
 
     def __init__(self, positions: Mapping[str, int], names: PassageNames) -> None:
@@ -142,8 +141,7 @@ class GatheredQuestions:
     def use_positions(self, judged: Iterable[str]) -> None:
         """Let judgements name questions by position, from 1, if their numbers can be nothing else, as in Cranfield.
 
-        They name most questions, no number is larger than the number of questions, some are no id, and some ids are
-        larger.
+        They name most questions, none is above the number of questions, some are no id, and some ids are larger.
         """
         numbers, ids = {*map(canonical_id, judged)}, {*map(canonical_id, self._by_id)}
         if len({one.source for one in self._questions}) != 1 or not all(map(str.isdecimal, numbers | ids)):

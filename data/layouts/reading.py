@@ -80,10 +80,8 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 @dataclass(frozen=True)
 class SelectedSources:
-    """The sources that make a dataset together, in the order they are read, and why other files are `aside`.
-
-    `layout` is None where the rows of a single file hold questions with their passages.
-    """
+    """The sources of a dataset in the order they are read, and why other files are `aside`; `layout` is None for one
+    table."""
 
     sources: tuple[Source, ...]
     name: str
@@ -92,10 +90,10 @@ class SelectedSources:
 
 
 def select_sources(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> SelectedSources:
-    """Tell what files hold, those of archives unpacked before; `name` is of the set where no file has one.
+    """Tell what files hold; `name` is of the set if no file has one, and `chosen` names columns by role.
 
-    `chosen` names columns by role, in every file that has them. Raises `DataError` for a file that cannot be read (of
-    several, the detail `file` names it), and where they make no dataset together.
+    Raises `DataError` for a file that cannot be read (of several, the detail `file` names it), and if they are no
+    dataset.
     """
     files, notices = set_aside(files)
     found = _selected(files, name, chosen)
@@ -289,10 +287,7 @@ _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 
 def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
-    """Return the files to read, and what to report of the others and of files that are missing.
-
-    If all files only describe others, as a README does, they are read.
-    """
+    """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
     stored = _without_notes(files)
     data = [file for file in stored if not describes_data(file.name)] or stored
     names = {file.name for file in data}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -36,17 +37,12 @@ class NumberIds:
             return None
         ids = self._ids()
         if len(ids) != self._count:
-            self._index(ids)
-        return self._id_by_number.get(number)
-
-    def _index(self, ids: Collection[str]) -> None:
-        self._count = len(ids)
-        self._id_by_number = {}
-        for id_ in ids:
-            number = _number(id_)
-            if number is not None and self._id_by_number.setdefault(number, id_) != id_:
+            self._count = len(ids)
+            numbers = [(own, id_) for id_ in ids if (own := _number(id_)) is not None]
+            self._id_by_number = dict(numbers)
+            if len(self._id_by_number) < len(numbers):
                 self._id_by_number = {}
-                return
+        return self._id_by_number.get(number)
 
 
 def _number(id_: str) -> str | None:
@@ -61,33 +57,17 @@ def canonical_id(id_: str) -> str:
     return _number(id_) or id_
 
 
-TRAIN, VALIDATION, TEST = "train", "validation", "test"
-_BY_WORD = {
-    **dict.fromkeys(("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"), TRAIN),
-    **dict.fromkeys(
-        ("dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発"),
-        VALIDATION,
+_PART_WORDS = {
+    "train": ("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"),
+    "validation": (
+        "dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発",
     ),
-    **dict.fromkeys(
-        (
-            "test",
-            "testing",
-            "tst",
-            "eval",
-            "evaluation",
-            "heldout",
-            "holdout",
-            "평가",
-            "시험",
-            "테스트",
-            "評価",
-            "テスト",
-            "测试",
-            "測試",
-        ),
-        TEST,
+    "test": (
+        "test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트",
+        "評価", "テスト", "测试", "測試",
     ),
-}
+}  # fmt: skip
+_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
 _WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
 _LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
@@ -117,10 +97,8 @@ def part_of_word(word: str) -> str:
 
 
 def published_parts(paths: Iterable[str]) -> dict[str, str]:
-    """Return the part of each path that tells one; {} unless the paths tell at least two different parts.
-
-    A single part, such as the test judgements that BEIR publishes alone, divides nothing.
-    """
+    """Return the part of each path that names one; {} for a single part, which divides nothing, as of BEIR's
+    judgements."""
     part_by_path = {path: part for path in paths if (part := part_of_path(path))}
     return part_by_path if len({*part_by_path.values()}) > 1 else {}
 
@@ -173,10 +151,7 @@ class Reference(NamedTuple):
 
 
 class PassageNames:
-    """Finds passages by id, by the name of their file, or by title.
-
-    `position_of` has the position of each id; `titles` returns the titles by position, "" for unknown ones.
-    """
+    """Finds passages by id, file name or title: `position_of` by id, `titles` by position, "" for unknown ones."""
 
     def __init__(self, position_of: Mapping[str, int], titles: Callable[[], Iterable[str]]) -> None:
         self._position_of = position_of
@@ -188,7 +163,6 @@ class PassageNames:
         self._locations: list[tuple[str, int]] = []
 
     def add_location(self, location: str, position: int) -> None:
-        """Note the file or address that a passage comes from."""
         self._locations.append((location, position))
 
     def id_of(self, name: str) -> str | None:
@@ -267,16 +241,15 @@ def is_file_name(name: str) -> bool:
 def reference_columns(
     names: Iterable[str], sample: Sequence[Mapping[str, object]], passages: PassageNames
 ) -> tuple[Reference, ...]:
-    """Return the columns whose values name passages: those of the kind that most values of the sample match.
+    """Return the columns that name passages: those of the kind that most values of the sample match.
 
-    Small numbers match ids of any corpus, and a title may cover many passages: such a column counts only if its name
-    hints at documents.
+    Small numbers match ids of any corpus, and a title may cover many passages: then the column's name must hint at it.
     """
     found: list[Reference] = []
     for name in names:
         if _NEVER.search(plain_name(name)):
             continue
-        values = list(dict.fromkeys(value for row in sample for value in _sampled(row.get(name))))
+        values = dict.fromkeys(value for row in sample for value in islice(_values(row.get(name)), _MOST_VALUES))
         kind = _kind_of(values, passages)
         if kind is not None and (_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
             grade = NOT_RELEVANT if _NEGATIVE.search(plain_name(name)) else RELEVANT_GRADE
@@ -285,19 +258,14 @@ def reference_columns(
     return tuple(one for one in found if best and one.kind is best[0])
 
 
-def _sampled(cell: object) -> list[str]:
-    return [value for value, _ in zip(_values(cell), range(_MOST_VALUES), strict=False)]
-
-
 def _kind_of(values: Collection[str], passages: PassageNames) -> NameKind | None:
-    shares = {kind: _share(values, kind, passages) for kind in NameKind}
-    best = max(shares, key=shares.__getitem__)  # of equal shares the first kind
-    return best if shares[best] >= _LEAST_SHARE else None
-
-
-def _share(values: Collection[str], kind: NameKind, passages: PassageNames) -> float:
-    hits = sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
-    return hits / len(values) if values else 0.0
+    """Return how most values name passages, None if few do; of kinds with equal hits the first."""
+    hits = {
+        kind: sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
+        for kind in NameKind
+    }
+    best = max(hits, key=hits.__getitem__)
+    return best if values and hits[best] >= _LEAST_SHARE * len(values) else None
 
 
 def _is_distinctive(values: Collection[str], kind: NameKind, passages: PassageNames) -> bool:
@@ -313,10 +281,8 @@ def named_passages(cell: object, kind: NameKind, passages: PassageNames) -> Iter
 
 
 def _names_in(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
-    """Return the names that a text lists, the text itself if it is a name or has no known name in it.
-
-    What may be part of a name separates names only if all of them are known.
-    """
+    """Return the names that a text lists, or the text; doubtful separators count only if all names between them are
+    known."""
     if passages.find(kind, value):
         return [value]
     names = _split(value, _SEPARATOR)
@@ -332,12 +298,10 @@ def _split(value: str, separator: re.Pattern[str]) -> list[str]:
 
 def _values(cell: object, depth: int = _MOST_LEVELS) -> Iterator[str]:
     for item in list_items(cell) if depth else ():
-        value = _id_in(item) if isinstance(item, dict) else item
+        value = item
+        if isinstance(item, dict):
+            value = next((cell for name, cell in item.items() if plain_name(name) in ID_NAMES), None)
         if is_collection(value):
             yield from _values(value, depth - 1)
         elif not is_blank(value):
             yield as_text(value)
-
-
-def _id_in(item: Mapping[str, object]) -> object:
-    return next((value for name, value in item.items() if plain_name(name) in ID_NAMES), None)

@@ -27,29 +27,25 @@ _FILE_NAME = re.compile(r"[^\n]{1,200}\.(md|txt|pdf|html?|docx?|hwpx?|pptx?|xlsx
 _ADDRESS = re.compile(r"(https?://|www\.|file:|s3:|/|[A-Za-z]:\\)\S+|[\w.+-]+@[\w-]+\.[\w.]+", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}[-./년]\s?\d{1,2}[-./월]\s?\d{1,2}.{0,30}|\d{1,2}[-./]\d{1,2}[-./]\d{4}.{0,30}")
 _SEVERAL_WORDS = re.compile(r"\S\s+\S|\S[.!?。！？…]$|[\u3040-\u30ff\u4e00-\u9fff\u0e00-\u0e7f]{12}")
+_MEDIA = ({"bytes", "path"}, {"array", "sampling_rate"})  # images, sounds and videos as Hugging Face stores them
 _MOST_ITEMS = 5  # of a list that are looked at
 _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
 
 Sample = Sequence[Mapping[str, object]]
 
 
-def may_hold_passages(name: str, sample: Sample, *, is_sure: bool) -> bool:
+def _may_hold_passages(name: str, sample: Sample) -> bool:
     """Whether values can be passages: no lists of numbers, no media; without a sure name no files, addresses, dates."""
-    if not is_sure and (holds_locations(name, sample) or _holds(name, sample, _DATE)):
+    if plain_name(name) not in _SURE_PASSAGES and (holds_locations(name, sample) or _holds(name, sample, _DATE)):
         return False
     values = [row.get(name) for row in sample[:20] if not is_missing(row.get(name))]
     cells = [value for value in values if is_collection(value)]
     items = [item for cell in cells for item in list_items(cell)[:_MOST_ITEMS]]
-    if items and all(map(_is_medium, items)):
+    if items and all(isinstance(item, dict) and any(keys <= item.keys() for keys in _MEDIA) for item in items):
         return False
     may_be_empty = not any(isinstance(value, dict) for value in values)
     is_numbers = any(is_number(leaf) for cell in cells for leaf in _leaves(cell))
     return (may_be_empty and not is_numbers) or holds_texts(name, sample)
-
-
-def _is_medium(item: object) -> bool:
-    """Whether an object is an image, a sound or a video, as Hugging Face stores them."""
-    return isinstance(item, dict) and ({"bytes", "path"} <= item.keys() or {"array", "sampling_rate"} <= item.keys())
 
 
 def holds_locations(name: str, sample: Sample) -> bool:
@@ -59,9 +55,14 @@ def holds_locations(name: str, sample: Sample) -> bool:
 
 def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
     """Whether most filled cells of a column, or the items of their lists, match a pattern as a whole."""
-    values = [row.get(name) for row in sample[:50] if not is_missing(row.get(name))]
-    items = [item for value in values for item in (list_items(value)[:5] if is_collection(value) else [value])]
+    items = _items(name, sample[:50])
     return bool(items) and 2 * sum(_matches(item, pattern) for item in items) > len(items)
+
+
+def _items(name: str, sample: Sample) -> list[object]:
+    """Return the filled cells of a column, of a list its first items."""
+    cells = [row.get(name) for row in sample if not is_missing(row.get(name))]
+    return [item for cell in cells for item in (list_items(cell)[:_MOST_ITEMS] if is_collection(cell) else [cell])]
 
 
 def _matches(item: object, pattern: re.Pattern[str]) -> bool:
@@ -72,11 +73,7 @@ def _matches(item: object, pattern: re.Pattern[str]) -> bool:
 
 def holds_texts(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
-    values = [value for row in sample if not is_missing(value := row.get(name))]
-    items = [
-        item for value in values for item in (list_items(value)[:_MOST_ITEMS] if is_collection(value) else [value])
-    ]
-    leaves = [found for item in items if (found := [*_leaves(item)])]
+    leaves = [found for item in _items(name, sample) if (found := [*_leaves(item)])]
     return 2 * sum(any(map(_is_text, found)) for found in leaves) > len(leaves)
 
 
@@ -134,17 +131,8 @@ _NEVER_PASSAGE = re.compile(
 _RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
 # names that mean a passage whatever their values look like; ids stand under the others, too
 _SURE_PASSAGES = {
-    "text",
-    "context",
-    "contexttext",
-    "passagetext",
-    "contents",
-    "paragraph",
-    "지문",
-    "본문",
-    "문맥",
-    "문단",
-}
+    "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
+}  # fmt: skip
 _ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
 _REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
 _MOST_FLAGS = 5
@@ -155,18 +143,16 @@ _LEAST_ROWS = 2  # that an observation about values needs
 def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, str | None] | None = None) -> Columns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
-    `chosen` are columns that the user named by role; no other role gets them. A column of passages is never taken by
-    the length of its texts: without a known name, `context` and `positives` stay None.
+    `chosen` are columns that the user named by role; no other role gets them. A column is never taken for passages only
+    because its texts are long.
     """
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (chosen or {}).items() if name is not None}
 
     def fits(role: str, name: str, find: Find) -> bool:
         is_sure = _without_number(plain_name(name)) in _SURE_LISTS
-        needs_texts = bool(sample) and (
-            (find is has_word and role == "context") or (role == "positives" and not is_sure)
-        )
-        return _fits(role, name, sample) and (not needs_texts or holds_texts(name, sample))
+        needs_texts = (find is has_word and role == "context") or (role == "positives" and not is_sure)
+        return _fits(role, name, sample) and (not (needs_texts and sample) or holds_texts(name, sample))
 
     roles = roles_by_name(NAMES, ((known_name, filled), (known_name, names), (has_word, filled)), given, fits)
     _replace_system_answers(roles, names, given)
@@ -202,10 +188,8 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
 
 
 def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) -> tuple[Columns, ...]:
-    """Return the readings to choose from if no column is known to hold the passages, the likeliest first.
-
-    Also those of a label that may be relevance or the answer.
-    """
+    """Return the readings to choose from, the likeliest first, if no column is known to hold passages or a label is
+    unsure."""
     if is_unsure_label(columns, sample):
         questions = _texts(columns.question or "", sample)
         is_repeated = len(set(questions)) < len(questions)
@@ -219,9 +203,8 @@ def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) ->
     if any(holds_texts(name, sample) for name in texts):
         texts = [name for name in texts if holds_texts(name, sample) or name == columns.answers]  # not those of ids
     texts.sort(key=lambda name: _is_never_passage(name) and name != columns.answers)
-    return tuple(
-        replace(columns, context=name, answers=None if name == columns.answers else columns.answers) for name in texts
-    )
+    answers = {name: None if name == columns.answers else columns.answers for name in texts}
+    return tuple(replace(columns, context=name, answers=answers[name]) for name in texts)
 
 
 def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> DataError:
@@ -236,12 +219,12 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     unmarked = [name for name in candidates if is_unclear_list(name, sample)]
     if unmarked and columns.question is not None:
         details["flags"] = " / ".join(map(column_flag, unmarked))
-        return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=_short(unmarked[0]))
+        return DataError.of(ProblemCode.UNMARKED_PASSAGES, **details, column=shown(unmarked[0], 80))
     if files and columns.question is not None:
-        return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=_short(files[0]))
+        return DataError.of(ProblemCode.DOCUMENTS_BY_NAME, **details, column=shown(files[0], 80))
     others = [name for name in candidates if name != columns.answers and not _is_never_passage(name)]
     if columns.question is not None and columns.answers is not None and not others:
-        details |= {"question": _short(columns.question), "answers": _short(columns.answers)}
+        details |= {"question": shown(columns.question, 80), "answers": shown(columns.answers, 80)}
         return DataError.of(ProblemCode.ANSWERS_ALONE, **details | {"flags": column_flag(columns.answers)})
     return DataError.of(ProblemCode.MISSING_COLUMN, **details, role="context", wanted=wanted_names(NAMES["context"]))
 
@@ -266,13 +249,9 @@ def unique_column(names: Sequence[str], sample: Sample) -> str | None:
 
 def column_flag(name: str, role: str = "context") -> str:
     """Return the flag of the command line that names the column of a role, that of the passages if none is given."""
-    option = f"{role}={_short(name)}"
+    option = f"{role}={shown(name, 80)}"
     is_plain = re.fullmatch(r"[\w.=-]+", option) is not None  # which `quote` sees in ASCII only
     return f"--columns {option if is_plain else quote(option)}"
-
-
-def _short(name: str) -> str:
-    return shown(name, 80)
 
 
 def _without_number(name: str) -> str:
@@ -280,7 +259,6 @@ def _without_number(name: str) -> str:
 
 
 def _fits(role: str, name: str, sample: Sample) -> bool:
-    """Whether the values of a column can be those of a role."""
     values = [row.get(name) for row in sample if not is_missing(row.get(name))]
     if not sample:
         return role != "context" or not _is_never_passage(name)
@@ -300,10 +278,6 @@ def _fits(role: str, name: str, sample: Sample) -> bool:
 def _is_never_passage(name: str) -> bool:
     plain = plain_name(name)
     return plain in _NEVER_PASSAGES or _NEVER_PASSAGE.search(plain) is not None
-
-
-def _may_hold_passages(name: str, sample: Sample) -> bool:
-    return may_hold_passages(name, sample, is_sure=plain_name(name) in _SURE_PASSAGES)
 
 
 def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: Mapping[str, str]) -> None:
@@ -332,8 +306,8 @@ def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample)
         parts = [name for name in several if _fits("part", name, sample)]
         roles |= {"part": parts[0]} if len(parts) == 1 else {}
     if "answers" not in roles and plain_name(roles.get("question", "")) == "q":
-        answers = next((name for name in left if plain_name(name) == "a"), None)
-        roles |= {} if answers is None else {"answers": answers}
+        answers = [name for name in left if plain_name(name) == "a"]
+        roles |= {"answers": answers[0]} if answers else {}
 
 
 def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample) -> list[str]:
@@ -397,7 +371,7 @@ def _with_passage_ids(columns: Columns, names: Sequence[str], sample: Sample, gi
     if "id" in given:
         return columns
     taken = {name for role, name in asdict(columns).items() if name is not None and role != "id"}
-    known = [*NAMES["passage_id"], *NAMES["id"]]
+    known = (*NAMES["passage_id"], *NAMES["id"])
     by_name = [name for plain in known for name in names if plain_name(name) == plain]
     others = [name for name in names if _ID_NAME.search(plain_name(name)) and name not in by_name]
     candidates = [name for name in dict.fromkeys([columns.id, *by_name, *others]) if name is not None]
@@ -420,5 +394,5 @@ def _one_to_one(ids: Sequence[str], texts: Sequence[str]) -> bool:
     pairs = [(id_, text) for id_, text in zip(ids, texts, strict=True) if id_ and text]
     if not pairs:
         return False
-    ids, texts = [id_ for id_, _ in pairs], [text for _, text in pairs]
+    ids, texts = zip(*pairs, strict=True)
     return _goes_with(ids, texts) and _goes_with(texts, ids)

@@ -10,36 +10,7 @@ from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
 from mrc_workbench.data.formats.tables import Table, shown
 from mrc_workbench.data.formats.text import Content, EncodedText
 from mrc_workbench.data.formats.workbooks import Workbook
-from mrc_workbench.data.layouts.exports import (
-    ASKED_NAMES,
-    RATING_NAMES,
-    Ratings,
-    documents_opener,
-    export_opener,
-    holds_rated_lines,
-    rated_lines,
-    ratings_in,
-    refuse_predictions,
-)
-from mrc_workbench.data.layouts.lines import (
-    Lines,
-    document_table,
-    holds_documents,
-    holds_smart_entries,
-    holds_topics,
-    line_rows,
-    lines_of_a_kind,
-    smart_table,
-    topic_table,
-)
-from mrc_workbench.data.layouts.objects import (
-    JUDGEMENT_NAMES,
-    Dictionaries,
-    dictionaries_in,
-    judgements_opener,
-    object_openers,
-    texts_opener,
-)
+from mrc_workbench.data.layouts import exports, lines, objects
 from mrc_workbench.data.layouts.roles import Sample, assign_columns, is_unsure_label
 from mrc_workbench.data.layouts.sources import Role, Shape, Source, kind_by_columns, kind_by_names, knows
 from mrc_workbench.data.layouts.tables import with_flat_cells, with_passage_columns
@@ -65,7 +36,6 @@ class Sighted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of the file."""
         return self.table.names if self.table else tuple(name for source in self.sources for name in source.names)
 
 
@@ -79,13 +49,13 @@ def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sight
     if text is not None and (found := _text_sources(file.name, text)):
         return Sighted(found)
     recognised = recognise(file.content, knows, file.name)
-    if (ratings := ratings_in(recognised.value)) is not None:
+    if (ratings := exports.ratings_in(recognised.value)) is not None:
         return Sighted(_rated(file.name, ratings, recognised))
     opener = _rows_opener(recognised)
     if opener is None:
         if (seen := _tables_of(file.name, recognised)) is not None:
             return seen
-        value, openers = recognised.value, object_openers(recognised)
+        value, openers = recognised.value, objects.object_openers(recognised)
         if not openers and isinstance(value, dict) and _is_row(value):
             recognised = replace(recognised, format=Format.JSONL, value=None)  # a line is all there is
         opener = openers.get("") or table_opener(file.content, recognised)
@@ -128,7 +98,7 @@ def _table_seen(
         table, sample = looked_at(opener())
     else:
         opener, table, sample = with_flat_cells(opener, table, sample)
-    refuse_predictions(table.names, name, recognised.value)
+    exports.refuse_predictions(table.names, name, recognised.value)
     given = {role: column for role, column in chosen.items() if column in table.names}
     by_user = kind_by_columns(given, table.names, sample)
     role, shape, columns, metadata = by_user or kind_by_names(table.names, sample)
@@ -146,9 +116,9 @@ def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
         return Sighted([], recognised)
     if (tree := tree_in(recognised)) is not None:
         return Sighted([_nested(name, recognised, tree.table)], recognised)
-    if (dictionaries := dictionaries_in(recognised)) is not None:
+    if (dictionaries := objects.dictionaries_in(recognised)) is not None:
         return Sighted(_dictionaries(name, recognised, dictionaries))
-    openers = object_openers(recognised)
+    openers = objects.object_openers(recognised)
     if not openers and (by_id := _by_id(name, recognised)) is not None:
         return Sighted([by_id], recognised)
     return _parts(name, recognised, openers) if len(openers) > 1 else None
@@ -156,21 +126,19 @@ def _tables_of(name: str, recognised: RecognisedFile) -> Sighted | None:
 
 def _by_id(name: str, recognised: RecognisedFile) -> Source | None:
     """The texts or judgements of an object by id, which only the ids of other files make sure of."""
-    if (found := judgements_opener(recognised.value)) is not None:
+    if (found := objects.judgements_opener(recognised.value)) is not None:
         opener, is_graded = found
         names, judged = _judgement_columns(is_graded=is_graded)
         return Source(name, Role.JUDGEMENTS, Shape.BY_ID, judged, names, opener, recognised).opened()
-    if (texts := texts_opener(recognised.value)) is not None:
+    if (texts := objects.texts_opener(recognised.value)) is not None:
         columns = Columns(id="id", context="text")
         return Source(name, Role.TEXTS, Shape.BY_ID, columns, (), texts, recognised).opened()
     return None
 
 
 def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
-    """Return the source of a file whose rows hold questions and passages; `chosen` names columns by role.
-
-    Raises `DataError` if no column is known to hold the passages.
-    """
+    """Return the source of a file of questions and passages; `chosen` names columns by role. Raises `DataError`
+    without them."""
     recognised = seen.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
         return nested[0]
@@ -196,15 +164,15 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
 
 def _rows_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
     """Return what opens rows that lie in the objects of a program, or at any level of a tree; None for other files."""
-    opener = documents_opener(recognised) or export_opener(recognised)
+    opener = exports.documents_opener(recognised) or exports.export_opener(recognised)
     tree = tree_in(recognised) if opener is None else None
     return opener if tree is None else flat_opener(tree.items)
 
 
 def rows_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
     """Return what opens the rows of a file that is one table: also of an export, or of JSON that is no list of rows."""
-    exported = documents_opener(recognised) or export_opener(recognised)
-    return exported or object_openers(recognised).get("") or table_opener(content, recognised)
+    exported = exports.documents_opener(recognised) or exports.export_opener(recognised)
+    return exported or objects.object_openers(recognised).get("") or table_opener(content, recognised)
 
 
 def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -220,10 +188,8 @@ def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTa
 
 
 def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable[[], Table]]) -> Sighted:
-    """The tables of one file: the parts of a collection, or the only one that holds questions with passages.
-
-    Raises `DataError` if several may hold the data.
-    """
+    """The tables of a file: parts of a collection, or the only one with questions and passages; else raises
+    `DataError`."""
     sources: list[Source] = []
     seen: dict[str, tuple[Table, Sample]] = {}
     for part, opener in openers.items():
@@ -256,18 +222,19 @@ def holds_dataset(table: Table, sample: Sample) -> bool:
     return columns.question is not None and columns.has_passages
 
 
+_DOCUMENTS = Columns(id="DOCNO", title="TITLE", context="TEXT")
 _MARKUP = (
-    (holds_documents, Role.PASSAGES, Shape.MARKUP, Columns(id="DOCNO", title="TITLE", context="TEXT"), document_table),
-    (holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), topic_table),
-    (holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), smart_table),
+    (lines.holds_documents, Role.PASSAGES, Shape.MARKUP, _DOCUMENTS, lines.document_table),
+    (lines.holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), lines.topic_table),
+    (lines.holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), lines.smart_table),
 )
 _JUDGED = Columns(id="query-id", passage_id="corpus-id", label="score")
 _LINES = {
-    Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
-    Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, Columns("query", positives="positive", negatives="negative")),
-    Lines.JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
-    Lines.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
-    Lines.SMART_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, replace(_JUDGED, label=None)),
+    lines.Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
+    lines.Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, Columns("query", positives="positive", negatives="negative")),
+    lines.Lines.JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    lines.Lines.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    lines.Lines.SMART_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, replace(_JUDGED, label=None)),
 }
 
 
@@ -277,30 +244,30 @@ def _text_sources(name: str, text: EncodedText) -> list[Source]:
     for holds, role, shape, columns, table in _MARKUP:
         if holds(text.head):
             return [Source(name, role, shape, columns, (), partial(table, text), recognised).opened()]
-    if holds_rated_lines(text.head):
-        return _rated(name, rated_lines(text), replace(recognised, format=Format.TEXT))
-    kind = lines_of_a_kind(text, knows)
+    if exports.holds_rated_lines(text.head):
+        return _rated(name, exports.rated_lines(text), replace(recognised, format=Format.TEXT))
+    kind = lines.lines_of_a_kind(text, knows)
     if kind is None:
         return []
     recognised = replace(recognised, format=Format.TSV, delimiter="\t")
-    return [Source(name, *_LINES[kind], (), partial(line_rows, text, kind), recognised).opened()]
+    return [Source(name, *_LINES[kind], (), partial(lines.line_rows, text, kind), recognised).opened()]
 
 
-def _rated(name: str, ratings: Ratings, recognised: RecognisedFile) -> list[Source]:
+def _rated(name: str, ratings: exports.Ratings, recognised: RecognisedFile) -> list[Source]:
     """The judgements of a search tool and, if the file has ids of its questions, their texts."""
-    question_id, question, passage_id, grade = RATING_NAMES
+    question_id, question, passage_id, grade = exports.RATING_NAMES
     judged = Columns(passage_id=passage_id, label=grade)
     judged = replace(judged, id=question_id) if ratings.has_ids else replace(judged, question=question)
     sources = [Source(name, Role.JUDGEMENTS, Shape.ENGINE, judged, (), ratings.judgements, recognised).opened()]
     if ratings.questions is not None:
-        id_, text = ASKED_NAMES
+        id_, text = exports.ASKED_NAMES
         columns, opener = Columns(text, id=id_), ratings.questions
         asked = Source(f"{name}: queries", Role.QUESTIONS, Shape.ENGINE, columns, (), opener, recognised)
         sources = [asked.opened(), *sources]
     return sources
 
 
-def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) -> list[Source]:
+def _dictionaries(name: str, recognised: RecognisedFile, found: objects.Dictionaries) -> list[Source]:
     is_llama_index = all(isinstance(recognised.value.get(part), dict) for part in _LLAMA_INDEX)
     shape = Shape.LLAMA_INDEX if is_llama_index else Shape.PARTS
     names, judged = _judgement_columns(is_graded=found.is_graded)
@@ -316,5 +283,6 @@ def _dictionaries(name: str, recognised: RecognisedFile, found: Dictionaries) ->
 
 
 def _judgement_columns(*, is_graded: bool) -> tuple[tuple[str, ...], Columns]:
-    """The columns of judgements by id, and their roles."""
-    return (JUDGEMENT_NAMES, _JUDGED) if is_graded else (JUDGEMENT_NAMES[:2], replace(_JUDGED, label=None))
+    return (
+        (objects.JUDGEMENT_NAMES, _JUDGED) if is_graded else (objects.JUDGEMENT_NAMES[:2], replace(_JUDGED, label=None))
+    )

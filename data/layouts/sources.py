@@ -65,9 +65,9 @@ class Shape(StrEnum):
 class Source:
     """The rows of a file, to be read anew at each call of `table`.
 
-    What an id or a text is of in `columns`, the role tells: a passage has `id` and `context`, a question `id` and
-    `question`, with `passage_id` for passages that it names; a judgement has the `id` or text of its question, the
-    `passage_id` and the grade as `label`. Texts that may be either stand under `context`.
+    The role says what `columns` mean: a passage has `id` and `context`; a question `id`, `question`, and `passage_id`
+    for passages it names; a judgement the `id` or `question`, the `passage_id`, and the grade as `label`. Texts of
+    unknown role stand under `context`.
     """
 
     name: str
@@ -160,7 +160,6 @@ def kind_by_names(names: Sequence[str], sample: Sample) -> Kind:
 
 
 def _whole_rows(first: Callable[..., str | None]) -> Kind | None:
-    """Rows that hold a question and what answers it."""
     asked, id_ = first(*_QUESTIONS), first(*_QUESTION_IDS, *_IDS)
     if asked and (groups := first("retrievalgt")):
         columns = Columns(asked, id=id_, passage_id=groups, answers=first("generationgt"))
@@ -213,10 +212,7 @@ def _texts(first: Callable[..., str | None], sample: Sample) -> Kind:
 
 
 def stands_alone(source: Source) -> bool:
-    """Whether one file is read as one of a collection, though it has no fellows.
-
-    What the readers of single files make sense of is left to them.
-    """
+    """Whether a single file is read as a collection, and not by the readers of single files."""
     if source.shape is Shape.LINES and source.role is Role.TEXTS:
         return has_numbers(source.table())
     if source.shape in (Shape.NESTED, Shape.BY_ID):
@@ -233,9 +229,9 @@ ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the gr
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How rows are read. `lists` are the columns that hold lists of passages.
+    """How rows are read. `lists` are columns of passages; `has_context` is whether the passage is a text.
 
-    With `merges_questions` rows of the same question are one question; `has_context` is whether the passage is a text.
+    With `merges_questions` rows of the same question are one question.
     """
 
     columns: Columns
@@ -281,8 +277,8 @@ _LONGEST_NAME = 200  # characters of a title
 def with_references(source: Source, passages: PassageNames, chosen: Mapping[str, str | None]) -> Source:
     """Return a source of questions with the columns that name passages; any other source as it is.
 
-    `chosen` are columns that the user named by role. Evidence comes before names: a column such as `article` holds no
-    passages if its values are ids, file names or titles of passages in another file.
+    `chosen` are columns that the user named by role. A column such as `article` holds no passages if its values are
+    ids, file names or titles of passages in another file.
     """
     columns = source.columns
     if source.role is Role.ROWS:

@@ -2,11 +2,11 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from mrc_workbench.data.formats.columns import NAMES
 from mrc_workbench.data.formats.columns import plain_name as _uncached_plain_name
-from mrc_workbench.data.formats.tables import as_text, is_blank
+from mrc_workbench.data.formats.tables import is_blank
 from mrc_workbench.data.layouts.cells import TITLE_NAMES, is_list_text, plain_value
 
 PARAGRAPH_ID = "paragraph_id"
@@ -46,45 +46,33 @@ Node = Mapping[str, Any]
 plain_name = lru_cache(maxsize=4_096)(_uncached_plain_name)  # the same few keys in every object
 
 
-class Roles(NamedTuple):
-    """The key of each role in objects with the same keys, and the keys that no role has."""
-
-    keys: dict[str, str]
-    others: tuple[str, ...]
-
-
-def question_roles(node: Node) -> Roles:
+def question_roles(node: Node) -> Mapping[str, str]:
     """Return the keys of an object that asks a question, by role."""
     return _roles(tuple(node), is_question=True)
 
 
-def passage_roles(node: Node) -> Roles:
+def passage_roles(node: Node) -> Mapping[str, str]:
     """Return the keys of an object that encloses questions, by role."""
     return _roles(tuple(node), is_question=False)
 
 
 @lru_cache(maxsize=512)
-def _roles(names: tuple[str, ...], *, is_question: bool) -> Roles:
+def _roles(names: tuple[str, ...], *, is_question: bool) -> Mapping[str, str]:
     by_plain = {plain_name(name): name for name in reversed(names)}
     keys: dict[str, str] = {}
     for role, wanted in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
         name = next((by_plain[one] for one in wanted if one in by_plain and by_plain[one] not in keys.values()), None)
         if name is not None:
             keys[role] = name
-    return Roles(keys, tuple(name for name in names if name not in keys.values()))
+    return keys
 
 
 def has_question(node: object) -> bool:
     """Whether an object asks a question itself."""
     if not isinstance(node, dict):
         return False
-    key = _question_key(tuple(node))
+    key = question_roles(node).get("question")
     return key is not None and bool(question_text(node[key]))
-
-
-@lru_cache(maxsize=512)
-def _question_key(names: tuple[str, ...]) -> str | None:
-    return _roles(names, is_question=True).keys.get("question")
 
 
 def question_text(value: Any) -> Any:
@@ -130,10 +118,9 @@ def is_passage_list_name(name: str) -> bool:
 
 
 def question_lists(node: Node) -> dict[str, list[Any]]:
-    """Return the lists of questions of an object by key, each question an object.
+    """Return the lists of questions of an object by key: lists whose objects ask, and texts under a known name.
 
-    A list whose objects ask questions is one, and so is a list of texts under a known name. Answers in a list beside it
-    are joined to the questions by position.
+    Answers in a list beside them are joined to the questions by position.
     """
     found: dict[str, list[Any]] = {}
     names = tuple(node)
@@ -177,14 +164,13 @@ def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[
     for other in others:
         answers = _answer_items(node[other])
         if other != name and len(answers) == len(questions):
-            return [_with_answer(question, answer) for question, answer in zip(questions, answers, strict=True)]
+            return [
+                {**question, "answers": answer}
+                if isinstance(question, dict) and "answers" not in question_roles(question)
+                else question
+                for question, answer in zip(questions, answers, strict=True)
+            ]
     return questions
-
-
-def _with_answer(question: Any, answer: Any) -> Any:
-    if not isinstance(question, dict) or "answers" in question_roles(question).keys:
-        return question
-    return {**question, "answers": answer}
 
 
 def objects_in(value: Any) -> list[Any]:
@@ -243,8 +229,10 @@ def answers_of(value: Any) -> Any:
     if not isinstance(value, dict) or _is_plain_answer(value):
         return value
     by_plain = {plain_name(name): cell for name, cell in reversed([*value.items()])}
-    text = next((by_plain[name] for name in _ANSWER_TEXTS if not _is_nothing(by_plain.get(name))), None)
-    start = next((by_plain[name] for name in _ANSWER_STARTS if not _is_nothing(by_plain.get(name))), None)
+    known = {name: by_plain.get(name) for name in (*_ANSWER_TEXTS, *_ANSWER_STARTS)}
+    filled = {name: cell for name, cell in known.items() if cell is not None and cell not in ("", [])}
+    text = next((filled[name] for name in _ANSWER_TEXTS if name in filled), None)
+    start = next((filled[name] for name in _ANSWER_STARTS if name in filled), None)
     aliases = by_plain.get("aliases")
     if isinstance(aliases, list) and not isinstance(text, list):
         return [text, *aliases]
@@ -253,10 +241,6 @@ def answers_of(value: Any) -> Any:
 
 def _is_plain_answer(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, dict) and value.keys() <= {"text", "answer_start"})
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or value in ("", [])
 
 
 def with_parsed_cells(cells: Node) -> dict[str, Any]:
@@ -269,8 +253,3 @@ def _parsed_cell(cell: Any) -> Any:
         value = parsed(cell.strip())
         return value if isinstance(value, (list, dict)) else cell
     return cell
-
-
-def joined_id(parent: Any, turn: Any) -> str:
-    """Return the id of a question in a conversation."""
-    return f"{as_text(parent)}-{as_text(turn)}" if not is_blank(parent) and not is_blank(turn) else ""

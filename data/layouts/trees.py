@@ -13,30 +13,10 @@ from typing import Any, NamedTuple
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import RawRow, Table, kind_of, shown
+from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
+from mrc_workbench.data.layouts import tree_nodes as nodes
 from mrc_workbench.data.layouts.cells import passages_in
-from mrc_workbench.data.layouts.tree_nodes import (
-    IMPOSSIBLE,
-    PARAGRAPH_ID,
-    SPLIT,
-    answers_of,
-    answers_without_questions,
-    children,
-    context_key,
-    has_question,
-    is_nested,
-    is_nested_root,
-    is_passage_list_name,
-    joined_answers,
-    joined_id,
-    objects_in,
-    passage_roles,
-    question_list_keys,
-    question_lists,
-    question_roles,
-    question_text,
-    with_parsed_cells,
-)
+from mrc_workbench.data.layouts.tree_nodes import IMPOSSIBLE, PARAGRAPH_ID, SPLIT
 from mrc_workbench.data.problems import Problem, ProblemCode
 
 NESTED_COLUMNS = Columns(
@@ -75,10 +55,14 @@ class NestedTable(Table):
     keys: KeyReport = field(default_factory=KeyReport)
 
 
+Items = Callable[[], Iterable[Any]]
+Node = Mapping[str, Any]
+
+
 class Tree(NamedTuple):
     """Nested objects: the outer ones, and what opens their rows of questions and passages."""
 
-    items: Callable[[], Iterable[Any]]
+    items: Items
     table: Callable[[], NestedTable]
 
 
@@ -91,35 +75,31 @@ def tree_in(recognised: RecognisedFile) -> Tree | None:
         return _tree(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
     if isinstance(value, list):
         return _tree(lambda: value)
-    if isinstance(value, dict) and len(value) > 1 and all(map(is_nested, value.values())):
+    if isinstance(value, dict) and len(value) > 1 and all(map(nodes.is_nested, value.values())):
         return _tree(value.values)
-    if isinstance(value, dict) and is_nested_root(value):
+    if isinstance(value, dict) and nodes.is_nested_root(value):
         keys = KeyReport()
-        return Tree(lambda: [value], lambda: _table(_Walk(keys).node(value, "", "", {}), keys))
+        return Tree(lambda: [value], lambda: NestedTable(_NAMES, _Walk(keys).node(value, "", "", {}), keys=keys))
     return None
 
 
 def tree_in_rows(opener: Callable[[], Table], sample: Sequence[Mapping[str, object]]) -> Tree | None:
     """Return the tree of a table whose cells hold lists of questions, None for any other table."""
-    if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
+    if not any(nodes.is_nested(nodes.with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
     return _tree(lambda: _parsed_rows(opener()))
 
 
 def _parsed_rows(table: Table) -> Iterator[Any]:
     for row in table.rows:
-        yield with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+        yield nodes.with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
 
 
-def _tree(items: Callable[[], Iterable[Any]]) -> Tree | None:
-    if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
+def _tree(items: Items) -> Tree | None:
+    if not any(nodes.is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
         return None
     keys = KeyReport()
-    return Tree(items, lambda: _table(_Walk(keys).items(items(), "data", "", {}), keys))
-
-
-def _table(rows: Iterator[RawRow], keys: KeyReport) -> NestedTable:
-    return NestedTable(_NAMES, rows, keys=keys)
+    return Tree(items, lambda: NestedTable(_NAMES, _Walk(keys).items(items(), "data", "", {}), keys=keys))
 
 
 _Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
@@ -135,7 +115,7 @@ class _Walk:
 
     def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
-        expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
+        expected = _PARAGRAPH if nodes.is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
         for position, item in enumerate(items):
             item_place = f"{place}[{position}]"
             if isinstance(item, list) and item:
@@ -147,21 +127,23 @@ class _Walk:
 
     def node(self, node: dict[str, Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of an object: of its own question, or of its passage and what its lists hold."""
-        if has_question(node):
+        if nodes.has_question(node):
             yield self._question(node, path, inherited)
             return
-        lists = question_lists(node)
-        inner = dict(children(node, known=lists))
-        context = context_key(node)
+        lists = nodes.question_lists(node)
+        inner = dict(nodes.children(node, known=lists))
+        context = nodes.context_key(node)
         if context is not None and any(map(_has_context, inner.values())):
             context = None  # the passages are further down
-        broken = [name for name in question_list_keys(tuple(node)) if name not in lists and node[name] is not None]
+        broken = [
+            name for name in nodes.question_list_keys(tuple(node)) if name not in lists and node[name] is not None
+        ]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
-            broken = answers_without_questions(node)
-        shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
+            broken = nodes.answers_without_questions(node)
+        shared = self._shared(node, path, inherited, context, (*lists, *inner, *nodes.joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
         for _ in broken:
@@ -173,7 +155,7 @@ class _Walk:
             inner_place, inner_path = f"{place}.{name}" if place else name, _joined(path, name)
             if isinstance(child, dict):
                 yield from self.node(child, inner_place, inner_path, shared)
-            elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
+            elif nodes.is_passage_list_name(name) and all(isinstance(item, str) for item in child):
                 yield from (RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, asks=False) for text in child)
             else:
                 yield from self.items(child, inner_place, f"{inner_path}[]", shared)
@@ -185,14 +167,13 @@ class _Walk:
         shape = (path, tuple(node), context, lists)
         keys = self._keys_by_shape.get(shape)
         if keys is None:
-            keys = {role: name for role, name in passage_roles(node).keys.items() if role != "context"}
+            keys = {role: name for role, name in nodes.passage_roles(node).items() if role != "context"}
             if context is None:
                 keys.pop(PARAGRAPH_ID, None)  # the id of an article
             else:
                 keys["context"] = context
             keys = {role: name for role, name in keys.items() if name not in lists}
-            self._report(path, node, (*keys.values(), *lists))
-            self._remember(shape, keys)
+            self._report(shape, keys, (*keys.values(), *lists))
         own = {role: node[name] for role, name in keys.items() if node[name] is not None}
         return inherited | own if context is None else {**inherited, PARAGRAPH_ID: None, **own}
 
@@ -201,39 +182,38 @@ class _Walk:
         if not isinstance(question, dict):
             problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
             return RawRow(number, shared, problem, is_paragraph=False)
-        own_context = None if shared.get("context") else context_key(question)
+        own_context = None if shared.get("context") else nodes.context_key(question)
         shape = (path, tuple(question), own_context, ())
         keys = self._keys_by_shape.get(shape)
         if keys is None:
-            keys = dict(question_roles(question).keys)
+            keys = dict(nodes.question_roles(question))
             if own_context is not None:
                 keys["context"] = own_context
-            self._report(path, question, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
-            self._remember(shape, keys)
+            self._report(shape, keys, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
         cells = {role: question[name] for role, name in keys.items()}
-        cells["question"] = question_text(cells.get("question"))
-        cells["answers"] = answers_of(cells.get("answers"))
+        cells["question"] = nodes.question_text(cells.get("question"))
+        cells["answers"] = nodes.answers_of(cells.get("answers"))
         start = cells.pop("start", None)
         if isinstance(cells["answers"], str) and start is not None:
             cells["answers"] = {"text": [cells["answers"]], "answer_start": [start]}
-        turn = cells.pop("turn", None)
-        cells["id"] = cells.get("id") or joined_id(shared.get(PARAGRAPH_ID), turn)
+        turn, parent = cells.pop("turn", None), shared.get(PARAGRAPH_ID)
+        is_turn = not is_blank(parent) and not is_blank(turn)
+        cells["id"] = cells.get("id") or (f"{as_text(parent)}-{as_text(turn)}" if is_turn else "")
         return RawRow(number, {**shared, **cells}, is_paragraph=own_context is not None)
 
-    def _remember(self, shape: _Shape, keys: dict[str, str]) -> None:
+    def _report(self, shape: _Shape, keys: dict[str, str], used: Collection[str], metadata: str | None = None) -> None:
+        """Report the keys of objects of a new shape."""
+        path, names, *_ = shape
+        self.keys.add(self.keys.used, path, [name for name in names if name in used])
+        self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])
+        self.keys.add(self.keys.unused, path, [name for name in names if name not in used and name != metadata])
         if len(self._keys_by_shape) < _MAX_KEYS:
             self._keys_by_shape[shape] = keys
-
-    def _report(self, path: str, node: dict[str, Any], used: Collection[str], metadata: str | None = None) -> None:
-        unused = [name for name in node if name not in used and name != metadata]
-        self.keys.add(self.keys.used, path, [name for name in node if name in used])
-        self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])
-        self.keys.add(self.keys.unused, path, unused)
 
 
 def _has_context(child: Any) -> bool:
     items = child if isinstance(child, list) else [child]
-    return any(isinstance(item, dict) and context_key(item) is not None for item in items[:_SAMPLE_ITEMS])
+    return any(isinstance(item, dict) and nodes.context_key(item) is not None for item in items[:_SAMPLE_ITEMS])
 
 
 def _joined(path: str, name: str) -> str:
@@ -245,27 +225,21 @@ def _broken(place: str, value: object, expected: str) -> RawRow:
     return RawRow(0, {}, problem, asks=False)
 
 
-Items = Callable[[], Iterable[Any]]
-Node = Mapping[str, Any]
-
-_SAMPLE = 50
-
-
 def flat_opener(items: Items) -> Callable[[], Table] | None:
     """Return what opens the rows of a tree's questions; None if it has none, or the first have a passage as text.
 
     Also None if some of the outer objects ask themselves: then others among them are rows without a question.
     """
-    if any(map(has_question, islice(items(), _SAMPLE))):
+    if any(map(nodes.has_question, islice(items(), _SAMPLE_ITEMS))):
         return None
-    first = [row for row in islice(_rows(items(), "", {}), _SAMPLE) if isinstance(row, dict)]
-    if not any(map(has_question, first)) or any(map(_has_text, first)):
+    first = [row for row in islice(_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
+    if not any(map(nodes.has_question, first)) or any(map(_has_text, first)):
         return None
     return item_opener(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
 
 
 def _has_text(row: Node) -> bool:
-    key = context_key(row)
+    key = nodes.context_key(row)
     return key is not None and isinstance(row[key], str)
 
 
@@ -282,29 +256,29 @@ def _rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
 
 def _is_row(node: Node) -> bool:
     """Whether an object asks a question, also a broken one that is a list of texts."""
-    name = question_roles(node).keys.get("question", "")
-    is_list = isinstance(node.get(name), list) and not objects_in(node[name])
-    return has_question(node) or is_list
+    name = nodes.question_roles(node).get("question", "")
+    is_list = isinstance(node.get(name), list) and not nodes.objects_in(node[name])
+    return nodes.has_question(node) or is_list
 
 
 def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
-    lists = question_lists(node)
-    inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
+    lists = nodes.question_lists(node)
+    inner = {name: child for name, child in nodes.children(node, known=lists) if nodes.is_nested(child)}
     if not lists and not inner:
         yield _question(node, inherited)  # passages alone, or a row with a problem
         return
-    used = {*lists, *inner, *joined_answers(node, lists)}
-    roles = passage_roles(node).keys
-    own = {roles.get("title"), roles.get(SPLIT), context_key(node)}
+    used = {*lists, *inner, *nodes.joined_answers(node, lists)}
+    roles = nodes.passage_roles(node)
+    own = {roles.get("title"), roles.get(SPLIT), nodes.context_key(node)}
     shared = dict(inherited)
     for name, value in node.items():
         if name not in used:
-            is_kept = name in own or (is_passage_list_name(name) and passages_in(value))
-            shared[name if is_kept else f"{path}.{name}" if path else name] = value
+            is_kept = name in own or (nodes.is_passage_list_name(name) and passages_in(value))
+            shared[name if is_kept else _joined(path, name)] = value
     for questions in lists.values():
         yield from (_question(question, shared) for question in questions)
     for name, child in inner.items():
-        inner_path = f"{path}.{name}" if path else name
+        inner_path = _joined(path, name)
         if isinstance(child, list):
             yield from _rows(child, f"{inner_path}[]", shared)
         else:
@@ -314,7 +288,7 @@ def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
 def _question(question: Any, shared: Node) -> Any:
     if not isinstance(question, dict):
         return question
-    keys = question_roles(question).keys
-    read = {"question": question_text, "answers": answers_of}
-    cells = {name: read[role](question[name]) for role, name in keys.items() if role in read and has_question(question)}
+    keys = nodes.question_roles(question)
+    read = {"question": nodes.question_text, "answers": nodes.answers_of} if nodes.has_question(question) else {}
+    cells = {name: read[role](question[name]) for role, name in keys.items() if role in read}
     return {**shared, **question, **cells}

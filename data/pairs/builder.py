@@ -39,10 +39,8 @@ _MOST_TEXTS = 100  # different ones that are no number: what holds more is no la
 
 
 def score_of(text: str) -> float | None:
-    """Return the number a text is, with a point or a comma, 1 for true and 0 for false; None where it is none.
-
-    One beyond `LARGEST` is none, either.
-    """
+    """Return the number a text is, with a point or a comma, 1 for true, 0 for false; None for others and beyond
+    `LARGEST`."""
     number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
     return number if abs(number) <= LARGEST else None
 
@@ -84,7 +82,6 @@ class Values:
 
     @property
     def are_numbers(self) -> bool:
-        """Whether most are numbers."""
         return len(self.numbers) > self.others
 
     @property
@@ -119,10 +116,8 @@ def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> 
 
 
 class PairSetBuilder(DatasetBuilder):
-    """Builds a set of pairs: good rows in the order they came, a block of them at a time in Arrow's memory.
-
-    `add` reads one file after the other; `rejection` and `row_count` are those of the last.
-    """
+    """Builds a set of pairs, a block at a time in Arrow's memory; `rejection` and `row_count` are those of the last
+    file."""
 
     def __init__(self, kind: PairKind, scale: Scale) -> None:
         super().__init__()
@@ -140,10 +135,8 @@ class PairSetBuilder(DatasetBuilder):
         return len(self._published) > 0
 
     def add(self, rows: Iterable[RawRow], columns: PairColumns, part: Part | None, problems: Iterable[Problem]) -> None:
-        """Read the rows of a file that was published for a part; `problems` are those known before.
-
-        Raises `DataError` if none of very many rows is good.
-        """
+        """Read a file that was published for a part; `problems` are known before. Raises `DataError` if no row of
+        many is good."""
         self.rejection = Rejection()
         self.rejection.report(problems)
         self.row_count = 0
@@ -157,7 +150,6 @@ class PairSetBuilder(DatasetBuilder):
             self.rejection.report([Problem.of(ProblemCode.DECIMAL_COMMA, column=column, value=value, read=read)])
 
     def pair_set(self, name: str) -> PairSet:
-        """Build the set of all rows that were read."""
         self._close()
         texts = tuple(Texts(pa.chunked_array(blocks, pa.large_string())) for blocks in self._blocks)
         dtype = np.float32 if self.kind is PairKind.SCORED else np.int8

@@ -56,9 +56,9 @@ _SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of colum
 
 @dataclass(frozen=True)
 class PairOptions:
-    """What is told and not guessed: names of columns by role, the kind, the ends of the scale, and each file's part.
+    """What is given and not guessed: columns by role, the kind, the ends of the scale, and each file's part.
 
-    Without `parts` the names of the files tell them; None is of no published part. Raises `ValueError`.
+    Without `parts` the names of the files tell them; None is no published part. Raises `ValueError`.
     """
 
     columns: Mapping[str, str | None] = field(default_factory=dict)
@@ -93,18 +93,17 @@ class PairReading:
 
     @property
     def left_out(self) -> int:
-        """How many rows cannot be used."""
         return sum(file.left_out for file in self.files)
 
 
 def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
     """Read the content of some files, each with its name, into one set; archives are unpacked.
 
-    The format of each is told by content, and what `options` do not say is guessed: columns by their names, the kind by
-    what stands beside the sentences, the scale by the scores, and the part by the file's name or a column of its own.
-    Rows that cannot be used are left out and listed. Raises `DataError` for a file that cannot be read or has no
-    sentences (of several, the detail `file` names it), for too few rows, and where all scores or labels are equal;
-    `ValueError` where `options` have another number of parts than there are files; an archive may have one part.
+    What `options` do not say is guessed: columns by their names, the kind by what stands beside the sentences, the
+    scale by the scores, the part by a column or the file's name. Rows that cannot be used are listed. Raises
+    `DataError` for a file that cannot be read or has no sentences (of several, the detail `file` names it), too few
+    rows, or equal values; `ValueError` if `options` have another number of parts than there are files; an archive may
+    have one part.
     """
     options = options or PairOptions()
     given, notices = _data_files(files)
@@ -138,18 +137,14 @@ def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[P
 
 
 def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
-    """Read files and folders from disk in a process of its own; see `read_pairs_apart`.
-
-    `encoding` is that of their text; if empty, it is detected.
-    """
+    """Read files and folders in a process of its own, see `read_pairs_apart`; an empty `encoding` is detected."""
     return read_pairs_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], options)
 
 
 def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
     """Read files as `read_pairs` does, in a process of its own.
 
-    Raises `UnusableFileError`, also where reading takes more than its `Limits` or the process ends, and `OSError` where
-    the disk is full.
+    Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
     """
     given = [File(Content.of(content), name) for content, name in files]
     return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
@@ -160,8 +155,8 @@ def assign_pair_columns(
 ) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
 
-    A known name wins, whole or behind its last dot ("labels.label"). Where none is known for the first sentence, the
-    columns that hold texts are taken in order, if they are no more than a row has sentences.
+    A known name wins, whole or behind its last dot ("labels.label"). Without one for the first sentence, the columns
+    that hold texts are taken in order, if they are no more than a row has sentences.
     """
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (chosen or {}).items() if name is not None}
@@ -184,7 +179,6 @@ def _holds_sentences(name: str, sample: Sample) -> bool:
 
 
 def _data_files(files: Sequence[tuple[bytes | Content, str]]) -> tuple[list[File], tuple[Problem, ...]]:
-    """Return the files to read, those of archives instead of these, and notices of the others. Raises `DataError`."""
     inner = unpacked([File(Content.of(content), name) for content, name in files])
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
@@ -203,7 +197,7 @@ class _OpenedFile:
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
 
     def fitted_columns(self, kind: PairKind) -> PairColumns:
-        """Return the columns that rows of a kind are read from. Raises `DataError` where one is missing.
+        """Return the columns that rows of a kind are read from. Raises `DataError` if one is missing.
 
         A label that is a number can be a score, and what is called a score can be a label.
         """
@@ -222,7 +216,6 @@ class _OpenedFile:
 
 
 def _opened(file: File, chosen: Mapping[str, str | None]) -> _OpenedFile:
-    """Open a file; columns that are not chosen are guessed."""
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, ())

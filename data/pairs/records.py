@@ -51,11 +51,10 @@ class Label(IntEnum):
 
 @dataclass(frozen=True)
 class PairSet:
-    """Rows of sentences. Raises `ValueError` where the columns do not fit each other.
+    """Rows of sentences. Raises `ValueError` if the columns do not fit each other.
 
-    `values` are scores (float32, between the two ends of `scale`), labels (int8, see `Label`), or empty for the other
-    kinds. `published` says which part of its publisher's split a row belongs to: int8, a place in `PARTS`, -1 where
-    none was published.
+    `values` are scores (float32, on `scale`), labels (int8, see `Label`), or empty. `published` is the part that a row
+    was published in: int8, a position in `PARTS`, -1 for none.
     """
 
     name: str
@@ -141,10 +140,8 @@ def write_pairs(folder: Path, pairs: PairSet) -> None:
 
 
 def open_pairs(folder: Path, name: str) -> PairSet:
-    """Map the pairs of a folder into memory, under this name.
-
-    Raises `OSError`, an Arrow error, or one of Python's where there are none to be read.
-    """
+    """Map the pairs of a folder into memory. Raises `OSError`, an Arrow error, or one of Python's if it cannot be
+    read."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
     table.validate(full=True)  # a damaged file may point anywhere
     meaning = json.loads(table.schema.metadata[_MEANING])
@@ -155,9 +152,9 @@ def open_pairs(folder: Path, name: str) -> PairSet:
 
 
 def numbers_of(*sets: PairSet) -> list[np.ndarray]:
-    """Number the sentences of some sets: equal ones, letter by letter, have one number, in every column and set.
+    """Number the sentences of some sets, equal ones alike, from 0 in order of first appearance.
 
-    Returns an array for each set, `(n_rows, kind.width)` int64, counting from 0 in order of first appearance.
+    Returns an array for each set, `(n_rows, kind.width)` int64.
     """
     columns = [texts.column.cast(pa.large_string()) for pairs in sets for texts in pairs.texts]
     chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
@@ -180,15 +177,13 @@ def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
 def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Part, np.ndarray]:
     """Return the rows of every part, ascending int64; those of `Part.ALL` are all.
 
-    Published parts are kept as they are, also where they share sentences: figures compare with those of others only so.
-    A part of which nothing was published is drawn, seeded, from the rows that were published for training or for
-    nothing; never from those of another published part. So KorSTS is kept whole, of a set published without validation
-    rows some training rows become them, and a development set alone is for validation: there is nothing to train on.
+    Published parts stay as they are, also if they share sentences: only so metrics compare with those of others. A part
+    that was not published is drawn, seeded, from the rows published for training or for nothing.
 
-    Drawn are groups of rows that share a sentence, directly or through others, so that no sentence stands on both
-    sides; a group that reaches into a published part stays with the training rows. `options` give shares of the rows
-    that can be drawn. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the
-    next to validation, and one larger than twice the share that is wanted is passed over.
+    Groups of rows that share a sentence, directly or through others, are drawn whole; a group that reaches into a
+    published part stays with the training rows. `options` give fractions of the rows that can be drawn. Groups are
+    shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the next to validation, and one
+    larger than twice the fraction is skipped.
     """
     options = options or SplitOptions()
     part_of_row = np.maximum(pairs.published, 0)  # what was published for nothing is for training
@@ -219,10 +214,8 @@ def part_to_measure(rows: dict[Part, np.ndarray]) -> Part:
 
 
 def row_groups(numbers: np.ndarray) -> np.ndarray:
-    """Number the groups of rows that share sentences, directly or through others, `(n_rows,)` int64.
-
-    `numbers` are those of the rows' sentences by `numbers_of`, `(n_rows, width)`.
-    """
+    """Number the groups of rows that share sentences, directly or through others, `(n_rows,)` int64; see
+    `numbers_of`."""
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     links = coo_array((np.ones(numbers.size, dtype=bool), (first.ravel(), numbers.ravel())), shape=(count, count))
@@ -233,10 +226,8 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Leak:
-    """What one set, or part, has in common with another: different sentences, and the rows of the other with any.
-
-    `repeated` counts those of the rows whose sentences are all those of one row of the first.
-    """
+    """What a set has in common with another: different sentences, the rows of the other with any, and `repeated`
+    whole rows."""
 
     sentences: int
     rows: np.ndarray = field(repr=False)  # ascending
@@ -262,10 +253,7 @@ class PairAudit:
 
 
 def audit_pairs(pairs: PairSet, rows: dict[Part, np.ndarray] | None = None) -> PairAudit:
-    """Measure a set of pairs; `rows` are those of its parts, by `split_pairs` where they are not given.
-
-    Two scored sentences are the same pair in either order; of other kinds the order counts.
-    """
+    """Measure a set of pairs and its parts, `rows`; only of scored sentences either order is the same pair."""
     import pandas as pd  # only who measures waits for it
 
     rows = rows or split_pairs(pairs)

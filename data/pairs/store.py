@@ -29,7 +29,6 @@ class PairEntry:
 
     @property
     def size(self) -> int:
-        """Bytes to be downloaded."""
         return sum(file.size for file in self.files)
 
 
@@ -50,10 +49,7 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None
 
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
-    """Return the content of the files of a set of the catalog, each with its name. Raises `DataError`.
-
-    `on_progress` is told the bytes of all files so far, and those of the set.
-    """
+    """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
     files, before = [], 0
 
     def follow(done: int, _: int) -> None:
@@ -91,10 +87,8 @@ def load(key: str) -> PairSet:
 
 
 def find(reference: str, base: Path | None = None) -> PairSet:
-    """Return the set a person names: a file (its path from `base`), a catalog id, a name, a key or a fingerprint.
-
-    Raises `DataError`, which lists what exists where nothing has that name.
-    """
+    """Return a set by file (its path from `base`), catalog id, name, key or fingerprint. Raises `DataError` with all
+    names."""
     if path := file_named(reference, base):
         return read_pair_files_apart([path]).pairs
     if reference in PAIR_CATALOG:

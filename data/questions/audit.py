@@ -46,7 +46,6 @@ class Overlap:
 
     @property
     def measured(self) -> int:
-        """How many questions have a share."""
         return int(np.count_nonzero(~np.isnan(self.shares)))
 
 
@@ -198,8 +197,8 @@ def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]
 class Level(StrEnum):
     """What a mean overlap, above that by chance, lets expect of lexical search.
 
-    KorQuAD's is 0.67, and BM25 is hard to beat there; the sample's questions that say the same in other words have
-    0.17, and it finds few of them first. The borders lie between such sets: a guide, not a law.
+    KorQuAD has 0.67, and BM25 is hard to beat there; questions in other words have 0.17, and it ranks few of them
+    first.
     """
 
     HIGH = "high"
@@ -228,9 +227,8 @@ def overlap_level(overlap: Overlap) -> Level:
 def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
     """Count values by range; columns "from", "to" and "count", a row a range, empty ranges included.
 
-    A range holds `from` and not `to`; only where the highest value ends a range of a given `width`, that one holds
-    it. `width` 0 takes the smallest of 1, 2, 5, 10, 20, 50... that needs no more than `most_bins` ranges. NaN are
-    passed over.
+    A range holds `from` and not `to`; only the last range of a given `width` holds both. `width` 0 takes the smallest
+    of 1, 2, 5, 10, 20, 50... that needs no more than `most_bins` ranges. NaN are skipped.
     """
     known = values[~np.isnan(values)]
     if not len(known):
@@ -278,10 +276,7 @@ def split_table(question_set: QuestionSet, found: Split) -> pd.DataFrame:
 
 
 def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
-    """Return the rows of the passages whose text, title or questions hold `text`, in any case; "" is in all.
-
-    Ascending, `(n_found,)` int64.
-    """
+    """Return the rows, ascending, of passages whose text, title or questions hold `text` in any case; "" is in all."""
     wanted, passages = text.strip().lower(), question_set.passages
     if not wanted:
         return np.arange(len(passages))

@@ -110,10 +110,10 @@ def _damaged(texts: Texts, ids: Texts) -> Iterator[Problem]:
 
 
 def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
-    """Report letters that other forms of Unicode write in one way.
+    """Report letters that have another form in Unicode.
 
-    Decomposed letters: BM25 here composes them, other engines and comparisons of answers may not. Full-width letters
-    and digits, half-width kana: BM25 tells them from the usual forms.
+    Decomposed ones: BM25 here composes them, other engines and comparisons of answers may not. Full-width letters and
+    digits, half-width kana: BM25 tells them from the usual forms.
     """
     code, pattern, holds = {
         "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, _is_decomposed),
@@ -134,9 +134,10 @@ def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _F
 
 
 def _lost(question_set: QuestionSet, form: _Form) -> float:
-    """Return the share of the wording that questions share with their passages and that only matches in a normal form.
+    """Return the share of the wording common to questions and passages that only matches in a normal form; NaN for
+    none.
 
-    For NFKC, texts are composed (NFC) before they are compared as they are. NaN if nothing can be measured.
+    For NFKC, texts are composed (NFC) before they are compared as they are.
     """
     in_pairs = unit_of(question_set) is Unit.PAIRS
     asked = np.random.default_rng(0).permutation(question_set.answerable)[:_MOST_QUESTIONS]
@@ -229,7 +230,6 @@ def _listed(examples: Iterable[str]) -> str:
 
 
 def _snippets(texts: Texts, ids: Texts, places: np.ndarray, pattern: re.Pattern[str]) -> str:
-    """Return the first matches in the texts at these places, each with the id of its passage."""
     snippets = []
     for place in places[:_EXAMPLES].tolist():
         if match := pattern.search(texts[place]):
@@ -257,26 +257,22 @@ _EMPTY = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text.
-
-    Texts of one cluster are linked by pairs; a text without a near-duplicate is a cluster of its own.
-    """
+    """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text that pairs
+    link."""
 
     pairs: np.ndarray = field(repr=False)  # (n_pairs, 2) int64, ascending
     cluster: np.ndarray = field(repr=False)  # (n,) int32
 
     @property
     def repeated(self) -> int:
-        """The number of texts that nearly repeat an earlier text."""
         return len(self.cluster) - int(self.cluster.max(initial=-1) + 1)
 
 
 def near_duplicates(texts: Sequence[str], *, shingle: int = 5, numbers: float = 0.5) -> NearDuplicates:
     """Find the texts with a Jaccard similarity of `SIMILARITY` or more, over shingles of so many characters.
 
-    White space, case and the composition of letters do not count. Texts that differ in their numbers tell different
-    things in the same words: the Jaccard similarity of their numbers must be `numbers` or more. Memory: 128 bytes a
-    text, and 16 a candidate pair.
+    White space, case and the composition of letters do not count. The Jaccard similarity of the numbers in two texts
+    must be `numbers` or more: other numbers tell other things. Memory: 128 bytes a text, and 16 a candidate pair.
     """
     signatures, has_shingles = _signatures(texts, shingle)
     pairs = _candidates(signatures, np.flatnonzero(has_shingles))
@@ -309,7 +305,6 @@ def _shingles(text: str, length: int) -> set[str]:
 
 
 def _jaccard(first: set[str], second: set[str]) -> float:
-    """Jaccard similarity of two sets, 1 if both are empty."""
     return len(first & second) / len(first | second) if first or second else 1.0
 
 

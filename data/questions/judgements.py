@@ -38,9 +38,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """A question in a person's words, the ids of the passages that answer it, in the order they were marked, and the
-    answers that were judged right; then the ids of those that do not answer it, and of those nobody can tell of.
-    """
+    """A question, the ids of the passages that answer it, its right answers, and the ids of wrong and unsure
+    passages."""
 
     question: str
     passages: tuple[str, ...]
@@ -50,7 +49,6 @@ class Judged:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        """What was said of each passage, by its id."""
         return {id_: verdict for verdict, name in _FIELDS.items() for id_ in getattr(self, name)}
 
     def judging(self, passage: str, verdict: Verdict | None) -> "Judged":
@@ -92,7 +90,6 @@ class Remarks:
         return len(self.negatives) + len(self.notes)
 
     def note(self, question: str) -> str:
-        """Return the note of a question, empty if there is none."""
         return dict(self.notes).get(question, "")
 
 
@@ -122,10 +119,9 @@ class _Files(Generic[C]):
         return self.content(**valid), is_damaged
 
     def change(self, fingerprint: str, change: Callable[[C], C]) -> None:
-        """Replace the content of a file by what `change` makes of it; a damaged file is set aside first.
+        """Replace the content of a file by what `change` makes of it, locked; a damaged file is set aside first.
 
-        Nobody else changes it between reading and writing: two pages may be open. Raises `ValueError` if this is no
-        fingerprint: a path never reaches the file system.
+        Raises `ValueError` if this is no fingerprint: a path never reaches the file system.
         """
         path = path_of(self.folder, fingerprint)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +135,6 @@ class _Files(Generic[C]):
 
 
 def _valid(entries: list[Any], entry: TypeAdapter[Any]) -> tuple[Any, ...]:
-    """Return the entries of a list that are what they must be."""
     found = []
     for given in entries:
         with suppress(ValidationError):
@@ -162,10 +157,7 @@ def path_of(folder: str, fingerprint: str, ending: str = ".json") -> Path:
 
 
 def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
-    """Return the files with judgements of a corpus, or remarks of a set, of which something cannot be read.
-
-    These are the files in use, and those that were set aside when something new was written.
-    """
+    """Return the files with judgements of a corpus, or remarks of a set, that are damaged, or were when set aside."""
     found = []
     for files, name in ((_JUDGEMENTS, corpus), (_REMARKS, fingerprint)):
         path = path_of(files.folder, name)
@@ -175,10 +167,8 @@ def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
-    """Return the questions that a person judged passages of, with the right answers to them, oldest first.
-
-    Over the corpus of this fingerprint; what cannot be read is passed over.
-    """
+    """Return the questions with judged passages over the corpus of this fingerprint, with their right answers,
+    oldest first."""
     file = _JUDGEMENTS.read(corpus)
 
     def right(question: str) -> tuple[str, ...]:
@@ -246,9 +236,9 @@ def forget(corpus: str, question: str) -> None:
 def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
     """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
 
-    A question that the set asks gets what was judged of it besides what the set knows: what both know stays as it is in
-    the set. Passages that were judged wrong are of grade 0 there; unsure ones stay unjudged. Of a question that the set
-    does not ask, one passage must be right. Raises `ValueError` where that leaves no question.
+    A question of the set gets what was judged besides what the set knows, which stays as it is. Wrong passages get
+    grade 0; unsure ones stay unjudged. A new question needs a right passage. Raises `ValueError` if no question is
+    left.
     """
     by_text = {composed(one.question): one for one in judged}
     asked = {composed(question.text) for question in question_set.questions}

@@ -56,13 +56,9 @@ class CollectionFile:
 class Reading(FileReading):
     """A question set and what was understood on the way.
 
-    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` the contexts before equal
-    ones were made one. `columns` is None for SQuAD files, whose layout fixes the names; they have no `first_rows`.
-
-    Of a collection, several files as a rule, `layout` tells whose it is; `columns` is None, and `gaps` say what the
-    files lack of each other: passages that are judged and not there, questions that nobody judged.
-
-    `published_split` is true where the files name the part of each question.
+    `row_count` counts rows (questions in SQuAD files) with those left out, `paragraph_count` contexts before equal ones
+    are merged. `columns` is None for SQuAD files and collections. A collection has a `layout`, and `gaps` say what its
+    files lack of each other. `published_split` is whether files name the part of each question.
     """
 
     question_set: InstanceOf[QuestionSet]
@@ -88,9 +84,9 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
 def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading:
     """Read a file of questions and passages, or several that are a collection together; archives are unpacked.
 
-    Columns of a single file are guessed unless given. Rows that cannot be used are left out and listed in `problems`.
-    A file without a question, or a table without a column of them, is read as passages only. Raises `DataError` where a
-    file cannot be read, the column of the passages is missing, or nothing is left.
+    Columns of a single file are guessed unless given. Rows that cannot be used are listed in `problems`. Files without
+    questions are read as passages only. Raises `DataError` if a file cannot be read, the column of the passages is
+    missing, or nothing is left.
     """
     return _read(files, {} if columns is None else asdict(columns))
 
@@ -106,10 +102,8 @@ def read_paths_apart(
     encoding: str = "",
     report: Report | None = None,
 ) -> Reading:
-    """Read files and folders from disk together, in a process of its own; see `read_files_apart`.
-
-    `encoding` is that of their text; if empty, it is detected.
-    """
+    """Read files and folders together in a process of its own, see `read_files_apart`; an empty `encoding` is
+    detected."""
     return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen, report)
 
 
@@ -120,9 +114,8 @@ def read_files_apart(
 ) -> Reading:
     """Read files as `read_files` does, in a process of its own.
 
-    `chosen` names columns of a single one by role; those of the other roles are guessed. `report` is called with the
-    number of files read and of all files. Raises `UnusableFileError`, also where reading takes more than its `Limits`
-    or the process ends, and `OSError` where the disk is full.
+    `chosen` names columns of a single file by role. `report` gets the number of files read and of all files. Raises
+    `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
     """
     return carried_out(WORK, files, chosen or {}, report)
 
@@ -142,10 +135,7 @@ def _selected(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alo
 
 
 def propose_columns(content: bytes | Content) -> Proposal[Columns]:
-    """Return what can be chosen, also where `read` misses a column; no columns for SQuAD files.
-
-    Raises `DataError` where the file cannot be read.
-    """
+    """Return what can be chosen of a file, also if `read` misses a column. Raises `DataError` if it cannot be read."""
     return _proposal(row_source(File(Content.of(content), ""), Sighted([]), {}))
 
 

@@ -131,7 +131,6 @@ def refusal_lines(error: DataError) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """Return an argument as a shell takes it."""
     return f'"{word}"' if any(character.isspace() or character in "'()[]{}<>&|;*?$`!#~" for character in word) else word
 
 
@@ -161,10 +160,8 @@ def as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Prob
 
 
 def dataset_as_json(reading: Reading, figures: Audit, parts: Split, file_names: Sequence[str]) -> dict[str, Any]:
-    """Return the counts of a dataset and what became of its files and columns.
-
-    `file_names` are the names of the given files, for a reading that does not list its files.
-    """
+    """Return counts and what became of files and columns; `file_names` are for a reading that does not list its
+    files."""
     return {
         "articles": figures.article_count,
         "split": {part: len(parts.rows[part]) for part in PARTS},
@@ -218,8 +215,7 @@ _ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same b
 def written(question_set: QuestionSet, layout: Layout) -> bytes:
     """Return a zip archive of a folder in one of the layouts `WRITTEN`, with a card.
 
-    Every judgement is written, 0 too; of questions that say more than those, such as answers, the metadata tell it.
-    The metadata of a passage list its aliases.
+    Every judgement is written, 0 too; metadata hold what else questions say, and the aliases of passages.
     """
     out, folder = io.BytesIO(), folder_name(question_set.name)
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:

@@ -62,10 +62,7 @@ class SplitMethod(StrEnum):
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Shares (0 to 1) for validation and test; the rest is for training.
-
-    A `strict` split is by group of passages whatever it leaves in a part, as all splits of earlier versions were.
-    """
+    """Fractions for validation and test; a `strict` split is by group whatever that leaves in a part."""
 
     validation: float = 0.1
     test: float = 0.2
@@ -84,9 +81,8 @@ class SplitOptions:
 class Split:
     """Rows of a set's answerable questions by part, and the group every passage belongs to.
 
-    `published_as` gives the part that each published part is used as; it is empty if the split is drawn. `leaks` counts
-    the test questions that share a relevant passage with a training question. Groups of passages are those that parts
-    do not share; if parts share passages, each passage is a group.
+    `published_as` is the part that each published part is used as; empty if the split is drawn. `leaks` counts the test
+    questions that share a relevant passage with a training question. If parts share passages, each passage is a group.
     """
 
     options: SplitOptions
@@ -110,7 +106,6 @@ class Split:
 
     @property
     def tests_on_validation(self) -> bool:
-        """Whether the questions published for validation are used as test questions."""
         return self.published_as.get(Part.VALIDATION) is Part.TEST
 
     @property
@@ -133,7 +128,6 @@ class Split:
         return described
 
     def summary(self) -> dict[str, object]:
-        """Return what is known of the split, JSON-able."""
         return {
             "method": self.method.value,
             "published": self.is_published,
@@ -156,15 +150,14 @@ def few_questions(count: int, what: str) -> str:
 def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Split:
     """Split the answerable questions as published, else by passage group, seeded.
 
-    Published parts (`Question.part`, two or more) are kept. Questions of no published part are for training. If no test
-    part is published, the validation part is the test part. A missing validation part is drawn from the training
-    questions; no other part is drawn from a published one.
+    Published parts (`Question.part`, two or more) are used, questions without one for training. Without a test part,
+    the validation part is the test part. A missing validation part is drawn from the training questions.
 
-    Without published parts, a group is an article (passages with one title), or a passage alone if no title is known;
-    groups that share a question are one. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the
-    first go to test, the next to validation. If that leaves a part with fewer questions than `least_questions` asks
-    for, groups are drawn by their number of questions, then parts share as few passages as possible
-    (`data.split.partition`), then questions are drawn one by one.
+    Otherwise a group is an article (passages with one title), or a passage if no title is known; groups that share a
+    question are one. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the
+    next to validation. If a part gets fewer questions than `least_questions`, groups are drawn by their number of
+    questions, then parts share as few passages as possible (`data.split.partition`), then questions are drawn one by
+    one.
     """
     options = options or SplitOptions()
     asked = question_set.answerable

@@ -21,9 +21,10 @@ FOLDS = 5
 
 
 def draw_groups(groups: np.ndarray, wanted: int, order: np.ndarray) -> np.ndarray:
-    """Return the groups, taken in `order`, that together hold nearly `wanted` of the questions.
+    """Return the groups, taken in `order`, that hold nearly `wanted` of the questions; `groups` are those of the
+    questions.
 
-    `groups` `(n_questions,)` numbers the group of each question. A group twice as large as wanted is passed over.
+    A group more than twice as large as wanted is skipped.
     """
     sizes = np.bincount(groups, minlength=int(order.max(initial=-1)) + 1)
     fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * wanted)]
@@ -43,8 +44,8 @@ def least_shared(relevance: csr_array, wanted: int, rng: np.random.Generator) ->
     """Return `wanted` questions that share few relevant passages with the others, ascending.
 
     Whole components of questions linked by passages come first, in drawn order. The rest grows within the largest
-    component that is left, from its edge: each step takes the question that brings the fewest new neighbours, which is
-    the greedy heuristic for a small vertex separator.
+    component left, from its edge: each step takes the question with the fewest new neighbours (greedy small vertex
+    separator).
     """
     n_questions = relevance.shape[0]
     wanted = min(wanted, n_questions)
@@ -156,9 +157,9 @@ def passage_groups(question_set: QuestionSet) -> np.ndarray:
 class Lessons:
     """Questions whose relevant passages are known, and the fold of each, `(n_questions,)`, 0 to `FOLDS` - 1.
 
-    Questions with one text are in one fold, and so are all whose passages are of one group. If groups leave too few
-    questions outside a fold, folds share as few passages as possible, or questions are drawn one by one, as in `split`.
-    `known` `(n_questions,)` bool are those that signals were trained on.
+    Questions with one text, or whose passages are of one group, are in one fold. If groups leave too few questions
+    outside a fold, folds share few passages, or questions are drawn one by one, as in `split`. `known` `(n_questions,)`
+    bool are those that signals were trained on.
     """
 
     question_set: QuestionSet
@@ -181,17 +182,14 @@ class Lessons:
 
     @property
     def leaks(self) -> int:
-        """How many questions share a relevant passage with a question of another fold."""
         return _fold_leaks(self.question_set.relevance, self.folds)
 
     @cached_property
     def fold_of(self) -> Mapping[str, int]:
-        """The fold of each text, as `composed` tells texts apart."""
         return dict(zip(map(composed, self.texts), self.folds.tolist(), strict=True))
 
 
 def _folds(taught: QuestionSet) -> np.ndarray:
-    """Number the folds of answerable questions."""
     relevance, n_questions = taught.relevance, len(taught.questions)
     first = relevance.indices[relevance.indptr[:-1]]
     groups = passage_groups(taught)[first]
