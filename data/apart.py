@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 _WORKS = {
     "questions": "mrc_workbench.data.questions.read",
-    "pairs": "mrc_workbench.data.pairs.reading",
+    "pairs": "mrc_workbench.data.pairs.store",
 }  # each has a `WORK`
 _FORKS = sys.platform == "linux"  # beside the system libraries of a Mac forking is not safe
 _POLITE = 10  # pages are drawn first

@@ -12,7 +12,7 @@ from mrc_workbench.data.commands import AsJson, columns_of, commands_of, tell_ke
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.generate.cli import generate
+from mrc_workbench.data.generate.make import generate
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions import report
 from mrc_workbench.data.questions.audit import audit

@@ -19,7 +19,7 @@ import pandas as pd
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import MEASURE, SPLIT, compared, scores, workspace
 from benchmarks.quality.mixes import alike
-from mrc_workbench.data.pairs.reading import PairOptions, read_pairs
+from mrc_workbench.data.pairs.store import PairOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, split

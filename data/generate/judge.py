@@ -7,16 +7,15 @@ single case (Faggioli et al. 2023): see what `agreement` says before you build o
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError, prompts
+from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError, prompts, unusable_answers
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_room
-from mrc_workbench.models.llm.asking import EndpointError, KeptAnswers, ask_each, lines_of
+from mrc_workbench.models.llm.asking import EndpointError, KeptAnswers, lines_of
 from mrc_workbench.models.llm.endpoint import Chat, Endpoint, without_thoughts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
@@ -67,7 +66,7 @@ def judge_with_model(
     wanted: Sequence[ToJudge],
     options: JudgeOptions,
     endpoint: Endpoint,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> ModelJudged:
     """Ask a model about each passage; what it judged before, told the same, is not asked again.
 
@@ -75,10 +74,9 @@ def judge_with_model(
     `EndpointError` if the endpoint will not answer others either, `LimitError` (`megabytes`), and `ValueError` if
     `corpus` is no fingerprint.
     """
-    tell = on_progress or (lambda _done, _all: None)
     kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
     new = [one for one in wanted if kept.get(_key(one, options)) is None]
-    done, without = len(wanted) - len(new), list[str | EndpointError]()
+    known = len(wanted) - len(new)
     if new:
         require_room()
     chat = Chat(endpoint, options.model, temperature=0)
@@ -92,14 +90,10 @@ def judge_with_model(
         kept.add(_key(one, options), verdict, {"model": options.model, **told})
         return ""
 
-    with closing(ask_each(new, ask, options.concurrency)) as answers:
-        for told in answers:
-            done += told is not None
-            without += [told[1]] if told and told[1] else []
-            tell(done, len(wanted))
-    error = next((one for one in without if isinstance(one, EndpointError)), None)
-    said = next((" ".join(one.split())[:_SHOWN] for one in without if isinstance(one, str)), "")
-    return ModelJudged(done - len(without), len(without), error, said)
+    failed = unusable_answers(new, ask, options.concurrency, lambda done: on_progress(known + done, len(wanted)))
+    errors = [answer for _, answer in failed if isinstance(answer, EndpointError)]
+    texts = [" ".join(answer.split())[:_SHOWN] for _, answer in failed if isinstance(answer, str)]
+    return ModelJudged(len(wanted) - len(failed), len(failed), next(iter(errors), None), next(iter(texts), ""))
 
 
 def asked_text(one: ToJudge, language: PromptLanguage) -> str:

@@ -1,34 +1,48 @@
-"""A corpus becomes a question set whose questions were made of its passages: how, and what they ask.
+"""A corpus becomes a question set whose questions were made of its passages; `mrc data generate` stores it.
 
 Titles ask for all the passages of their article, and sentences for the rest of their passage: the inverse cloze task
-(Lee et al. 2019). A language model can write questions as well, and they are read out of its answers: doc2query
-(Nogueira & Lin 2019)."""
+(Lee et al. 2019). Language models write questions as well: doc2query (Nogueira & Lin 2019).
+"""
 
 import hashlib
 import json
+import os
 import re
 import tomllib
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import regex
+from cyclopts import Parameter
 
 from mrc_workbench.data.cache import key_of
+from mrc_workbench.data.commands import stop_message, takes
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.records import Maker, Passage, Passages, Question, QuestionSet, made_by, without
+from mrc_workbench.data.records import Maker, Passages, Question, QuestionSet, made_by, without
+from mrc_workbench.data.store import find, keep
+from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.llm.asking import EndpointError, KeptAnswers, ask_each
-from mrc_workbench.models.llm.endpoint import Chat, Endpoint, without_thoughts
+from mrc_workbench.models.llm.endpoint import MODEL, Chat, Endpoint, without_thoughts
+
+_LETTER = regex.compile(r"\p{L}")
+_LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or a formula
+_LONGEST, _SHORTEST = 300, 4  # characters of a question
+_LONGEST_PASSAGE = 8000  # characters that are sent
+_NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
+_SHOWN = 200  # characters of an answer that nothing could be made of
+_LISTED = 5  # passages of a preview, questions, and passages without one
+K = TypeVar("K")
 
 
 class QuestionsError(Failure):
@@ -49,11 +63,7 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 
 @dataclass(frozen=True, kw_only=True)
 class MakerOptions:
-    """How questions are made. Raises `QuestionsError` if an option is out of its range.
-
-    `model` is the name of a language model at its endpoint and stands in every question; the endpoint is stored
-    nowhere.
-    """
+    """How questions are made; every question names its `model`. Raises `QuestionsError` for an option out of range."""
 
     by: Maker = option(Maker.SENTENCE, "what asks: the article's title, a sentence of the passage, or a language model")
     most: int = option(0, "passages (by title: articles) that are asked about, drawn by the seed; 0: all", 0)
@@ -83,7 +93,6 @@ class MakerOptions:
 
     @property
     def made(self) -> str:
-        """What `Question.made` says of their questions."""
         return made_by(self.by, self.model.strip())
 
 
@@ -110,8 +119,7 @@ class Unanswered:
 
 @dataclass(frozen=True)
 class MadeQuestions:
-    """The set, how many passages its questions are of, the passages without a usable question, and those not asked
-    about."""
+    """The set, the number of its passages with questions, those without usable ones, and of those not asked about."""
 
     question_set: QuestionSet
     passages_asked: int
@@ -125,23 +133,23 @@ def make_questions(
     endpoint: Endpoint | None = None,
     *,
     name: str = "",
-    on_progress: Progress | None = None,
+    on_progress: Progress = lambda _done, _total: None,
 ) -> MadeQuestions:
     """Make questions of the passages of a set; those it has are not looked at.
 
     The same passages, options and stored answers give the same set. Equal questions are one, with the passages of all.
-    Raises `QuestionsError` if no question comes, `EndpointError` if the language model cannot be asked; its answers
-    until then are stored and used the next time.
+    Raises `QuestionsError` if no question comes, `EndpointError` if the model cannot be asked; its answers are stored.
     """
-    tell, passages = on_progress or (lambda _done, _total: None), question_set.passages
-    unanswered, left = list[Unanswered](), 0
+    passages = question_set.passages
+    unanswered: list[Unanswered] = []
+    left = 0
     match options.by:
         case Maker.TITLE:
-            drafts = list(_title_drafts(passages, options))
+            drafts = _title_drafts(passages, options)
         case Maker.SENTENCE:
-            drafts = _sentence_drafts(passages, options, tell)
+            drafts = _sentence_drafts(passages, options, on_progress)
         case Maker.MODEL:
-            drafts, unanswered, left = _written_drafts(passages, options, endpoint, tell)
+            drafts, unanswered, left = _written_drafts(passages, options, endpoint, on_progress)
     if not drafts:
         raise _nothing_made(options, unanswered)
     questions = _questions(drafts, passages, options)
@@ -166,45 +174,38 @@ def _questions(drafts: list[_Draft], passages: Passages, options: MakerOptions) 
 
 
 def _nothing_made(options: MakerOptions, unanswered: Sequence[Unanswered]) -> QuestionsError:
-    if options.by is Maker.TITLE:
-        return QuestionsError("no_titles", "no passage has a title that could ask for it")
-    if options.by is Maker.SENTENCE:
-        return QuestionsError("no_sentences", "no passage has a sentence to spare: they are too short, or repeat")
     if unanswered:
         first = unanswered[0].said
         return QuestionsError("nothing_usable", f"no answer held a list of questions; the first: {first}", first=first)
-    return QuestionsError("nothing_written", "nothing was written yet: an endpoint is needed")
+    errors = {
+        Maker.TITLE: ("no_titles", "no passage has a title that could ask for it"),
+        Maker.SENTENCE: ("no_sentences", "no passage has a sentence to spare: they are too short, or repeat"),
+        Maker.MODEL: ("nothing_written", "nothing was written yet: an endpoint is needed"),
+    }
+    return QuestionsError(*errors[options.by])
 
 
 def _drawn(count: int, options: MakerOptions) -> list[int]:
-    """Draw numbers below `count`, ascending; those drawn for fewer are among those for more, so a preview shows what
-    comes."""
+    """Draw numbers below `count`, ascending. A preview shows what comes: fewer numbers are among those of more."""
     numbers = np.random.default_rng(options.seed).permutation(count)
     return sorted(numbers[: options.most or count].tolist())
 
 
-def _title_drafts(passages: Passages, options: MakerOptions) -> Iterator[_Draft]:
+def _title_drafts(passages: Passages, options: MakerOptions) -> list[_Draft]:
     # hidden: passages are trained on without titles, or a model would learn to compare two equal lines
     rows_of: defaultdict[str, list[int]] = defaultdict(list)
     for row, title in enumerate(passages.titles):
         if title.strip():
             rows_of[title.strip()].append(row)
     titles = list(rows_of)
-    for number in _drawn(len(titles), options):
-        for row in rows_of[titles[number]]:
-            yield _Draft(titles[number], row, hidden=True)
-
-
-_LETTER = regex.compile(r"\p{L}")
-_LEAST_WORDS = 3
-_LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or a formula
+    drawn = [titles[number] for number in _drawn(len(titles), options)]
+    return [_Draft(title, row, hidden=True) for title in drawn for row in rows_of[title]]
 
 
 def _sentence_drafts(passages: Passages, options: MakerOptions, on_progress: Progress) -> list[_Draft]:
-    """Draw sentences of the passages, each passage by a lottery of its own: others change nothing for it.
+    """Draw sentences that no other passage has, by a lottery for each passage: the others change nothing for it.
 
-    A sentence of several passages says little of any and is not drawn. A fraction `taken_out` is hidden, taken out of
-    the passage in training; the others stay, so that equal words still count (Lee et al. 2019, section 5.1).
+    A fraction `taken_out` is taken out of the passage in training; equal words still count (Lee et al. 2019, 5.1).
     """
     drafts: list[_Draft] = []
     seen, repeated = set[int](), set[int]()
@@ -232,7 +233,7 @@ def sentences_of(text: str) -> Iterator[str]:
 
 def _is_informative(sentence: str, options: MakerOptions) -> bool:
     words, letters = len(sentence.split()), len(_LETTER.findall(sentence))
-    spaced = words >= _LEAST_WORDS or words == 1  # where words are not spaced, as in Japanese, there is one
+    spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
     long_enough = options.shortest <= len(sentence) <= options.longest
     return long_enough and spaced and letters >= _LEAST_LETTERS * (len(sentence) - words + 1)
 
@@ -251,12 +252,6 @@ def _drawn_sentences(text: str, sentences: list[str], row: int, options: MakerOp
             return
 
 
-_LONGEST, _SHORTEST = 300, 4  # characters of a question
-_MOST_LISTS = 50  # looked for in an answer
-_NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
-_DECODER = json.JSONDecoder()
-
-
 def questions_in(answer: str, most: int) -> list[str]:
     """Return up to `most` different questions of an answer.
 
@@ -264,23 +259,18 @@ def questions_in(answer: str, most: int) -> list[str]:
     """
     text = without_thoughts(answer)
     lines = [_NUMBERED.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
-    found = next(_lists(text), None) or (lines if all(line.endswith(("?", "？")) for line in lines) else [])
+    found = _first_list(text) or (lines if all(line.endswith(("?", "？")) for line in lines) else [])
     usable = (" ".join(one.split()) for one in found)
     return list(dict.fromkeys(one for one in usable if _SHORTEST <= len(one) <= _LONGEST))[:most]
 
 
-def _lists(text: str) -> Iterator[list[str]]:
-    for place in (match.start() for match in islice(re.finditer(r"\[", text), _MOST_LISTS)):
-        try:
-            value, _ = _DECODER.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            continue
-        if value and all(isinstance(one, str) for one in value):
-            yield value
-
-
-_LONGEST_PASSAGE = 8000  # characters that are sent
-_SHOWN = 200  # characters of an answer that nothing could be made of
+def _first_list(text: str) -> list[str]:
+    for bracket in islice(re.finditer(r"\[", text), 50):
+        with suppress(ValueError, RecursionError):
+            value, _ = json.JSONDecoder().raw_decode(text, bracket.start())
+            if value and all(isinstance(one, str) for one in value):
+                return list(value)
+    return []
 
 
 @cache
@@ -289,9 +279,19 @@ def prompts() -> dict[str, dict[str, str]]:
     return tomllib.loads((Path(__file__).parent / "prompts.toml").read_text(encoding="utf-8"))
 
 
-def _instruction_of(options: MakerOptions) -> str:
-    wanted = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
-    return wanted.replace("{n}", str(options.per_passage))
+def unusable_answers(
+    requests: Sequence[K], ask: Callable[[K], str], concurrency: int, on_progress: Callable[[int], None]
+) -> list[tuple[K, str | EndpointError]]:
+    """Ask about each request; return those with an error, or with an answer that `ask` returns as it cannot use it."""
+    done = 0
+    failed: list[tuple[K, str | EndpointError]] = []
+    with closing(ask_each(requests, ask, concurrency)) as answers:
+        for answered in answers:
+            if answered is not None:
+                done += 1
+                failed += [answered] if answered[1] else []
+            on_progress(done)
+    return failed
 
 
 def _written_drafts(
@@ -301,62 +301,100 @@ def _written_drafts(
 
     Returns the drafts, the passages without anything usable, and how many were not asked about.
     """
-    # kept with one model, prompt and temperature, by passage
-    key = key_of(options.model, _instruction_of(options), options.language, options.temperature)[:16]
+    instruction = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
+    instruction = instruction.replace("{n}", str(options.per_passage))
+    title_word = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]
+    # stored with one model, prompt and temperature, by passage
+    key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
-    kept, rows = KeptAnswers(path, "passage", _questions_kept), _drawn(len(passages), options)
-    new = [row for row in rows if kept.get(_key(passages[row])) is None]
-    unanswered = list[Unanswered]()
+    stored, rows = KeptAnswers(path, "passage", _questions_stored), _drawn(len(passages), options)
+    keys = {row: key_of(passages.titles[row], passages.texts[row]) for row in rows}
+    new = [row for row in rows if stored.get(keys[row]) is None]
+    failed: list[tuple[int, str | EndpointError]] = []
     if endpoint and new:
         known, chat = len(rows) - len(new), Chat(endpoint, options.model, options.temperature)
-        asked = {row: passages[row] for row in new}
-        unanswered = _asked(chat, kept, options, asked, lambda done: on_progress(known + done, len(rows)))
+
+        def ask(row: int) -> str:
+            """Return an answer that holds no question, else nothing."""
+            passage = passages[row]
+            title = f"{title_word}: {passage.title}\n\n" if passage.title else ""
+            answer = chat.answer(instruction, title + passage.text[:_LONGEST_PASSAGE])
+            questions = questions_in(answer, options.per_passage)
+            if not questions:
+                return answer or " "
+            stored.add(keys[row], questions, {"questions": questions})
+            return ""
+
+        failed = unusable_answers(new, ask, options.concurrency, lambda done: on_progress(known + done, len(rows)))
     on_progress(len(rows), len(rows))
-    drafts = [_Draft(question, row) for row in rows for question in kept.get(_key(passages[row])) or []]
+    drafts = [_Draft(question, row) for row in rows for question in stored.get(keys[row]) or []]
+    unanswered = [
+        Unanswered(row, answer.code, str(answer), answer.details)
+        if isinstance(answer, EndpointError)
+        else Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN])
+        for row, answer in sorted(failed, key=lambda asked: asked[0])
+    ]
     return drafts, unanswered, 0 if endpoint else len(new)
 
 
-def _questions_kept(entry: dict[str, Any]) -> list[str]:
+def _questions_stored(entry: dict[str, Any]) -> list[str]:
     if not isinstance(entry["questions"], list):
         raise TypeError("questions are a list")
     return [str(question) for question in entry["questions"]]
 
 
-def _key(passage: Passage) -> str:
-    return key_of(passage.title, passage.text)
+@takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))
+def generate(
+    data: Annotated[str, Parameter(help="a path, or a name or key of the catalog or the workspace")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="name of the new dataset")] = "",
+    preview: Annotated[bool, Parameter(negative="", help=f"only show questions of {_LISTED} passages")] = False,
+    no_calls: Annotated[bool, Parameter(negative="", help="model: use stored answers only")] = False,
+    prompt: Annotated[
+        Path | None, Parameter(help="model: file with the prompt; {n} is the number of questions")
+    ] = None,
+    **chosen: Any,
+) -> int:
+    """Generate questions for the passages of a dataset.
+
+    The title of an article asks for its passages, a sentence for the rest of its passage (inverse cloze task), or a
+    language model at a chat endpoint writes questions that a passage answers. Environment variables name the endpoint:
+    OPENAI_BASE_URL, OPENAI_MODEL (or --model) and, if it needs one, OPENAI_API_KEY.
+    """
+    chosen.setdefault("model", os.environ.get(MODEL, ""))
+    if prompt:
+        chosen["prompt"] = prompt.read_text(encoding="utf-8")
+    if preview:
+        chosen["most"] = min(_LISTED, chosen.get("most", 0) or _LISTED)
+    options, question_set = MakerOptions(**chosen), find(data)
+    endpoint = Endpoint.of() if options.by is Maker.MODEL and not no_calls else None
+    with stop_message("Stopped. Answers of the language model are kept: run the same command again to continue."):
+        found = make_questions(
+            question_set,
+            options,
+            endpoint,
+            name=name,
+            on_progress=lambda done, total: report_progress(f"{done:,} of {total:,} passages", done / max(1, total)),
+        )
+    end_progress_line()
+    tell("\n".join(_lines(found)))
+    if not preview:
+        kept = keep(found.question_set, source=question_set.name)
+        tell(f"stored as {kept.key}: `mrc train bi-encoder --data {kept.key}` trains with them")
+    return 0
 
 
-def _asked(
-    chat: Chat,
-    kept: KeptAnswers[list[str]],
-    options: MakerOptions,
-    passages: Mapping[int, Passage],
-    on_progress: Callable[[int], None],
-) -> list[Unanswered]:
-    """Ask about the passages by their rows, keep the questions, and return those of which none came."""
-    instruction = _instruction_of(options)
-    name = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]
-
-    def ask(row: int) -> str:
-        """Return an answer that holds no question, else nothing."""
-        passage = passages[row]
-        title = f"{name}: {passage.title}\n\n" if passage.title else ""
-        answer = chat.answer(instruction, title + passage.text[:_LONGEST_PASSAGE])
-        questions = questions_in(answer, options.per_passage)
-        if not questions:
-            return answer or " "
-        kept.add(_key(passage), questions, {"questions": questions})
-        return ""
-
-    done, unanswered = 0, []
-    with closing(ask_each([*passages], ask, options.concurrency)) as answers:
-        for told in answers:
-            if told is None:
-                on_progress(done)
-                continue
-            done, (row, answer) = done + 1, told
-            if isinstance(answer, EndpointError):
-                unanswered.append(Unanswered(row, answer.code, str(answer), answer.details))
-            elif answer:
-                unanswered.append(Unanswered(row, "unusable", " ".join(answer.split())[:_SHOWN]))
-    return sorted(unanswered, key=lambda one: one.row)
+def _lines(found: MadeQuestions) -> list[str]:
+    questions = found.question_set.questions
+    lines = [f"{len(questions):,} questions of {found.passages_asked:,} passages: {found.question_set.name}"]
+    lines += [f"  {question.text}" for question in questions[:_LISTED]]
+    if len(questions) > _LISTED:
+        lines.append(f"  and {len(questions) - _LISTED:,} more")
+    if found.left:
+        lines.append(f"Passages not asked about yet: {found.left:,}")
+    if found.unanswered:
+        lines.append(f"Passages of which no question came: {len(found.unanswered):,}")
+        ids = found.question_set.passages.ids
+        lines += [f"  {ids[one.row]}: {one.code}: {one.said}" for one in found.unanswered[:_LISTED]]
+    return [*lines, "They are made, not asked: good to train with, and no test of a search"]

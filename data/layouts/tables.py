@@ -126,12 +126,18 @@ def _joined(
         return replace(table, roles=roles), sample
     kept = [name for name in table.names if name not in names]
     kept += [name for name in roles.values() if name is not None and name not in kept]
-    joined = replace(changed_table(table, kept, cells), joined=(*table.joined, *names), roles=roles)
+    joined = replace(_changed(table, kept, cells), joined=(*table.joined, *names), roles=roles)
     return joined, [cells(row) for row in sample]
 
 
-def changed_table(table: Table, names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]) -> Table:
-    """Return a table with other columns; `cells` makes them of those of a row."""
+def changed_opener(
+    opener: Callable[[], Table], names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]
+) -> Callable[[], Table]:
+    """Return what opens a table with other columns; `cells` makes them of those of a row."""
+    return lambda: _changed(opener(), names, cells)
+
+
+def _changed(table: Table, names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]) -> Table:
     rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
     return replace(table, names=tuple(names), rows=rows)
 
@@ -248,10 +254,8 @@ def with_flat_cells(
             row |= {new_names[name, key]: cell for key, cell in value.items() if (name, key) in new_names}
         return row
 
-    def opened() -> Table:
-        return changed_table(opener(), names, flat)
-
-    return (opened, *looked_at(opened()))
+    opener = changed_opener(opener, names, flat)
+    return (opener, *looked_at(opener()))
 
 
 def _all_are(name: str, rows: Sequence[Mapping[str, Any]], kind: type) -> bool:

@@ -4,7 +4,7 @@ import math
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,18 +166,14 @@ class PairSetBuilder(DatasetBuilder):
         if isinstance(value, Problem):
             return value
         part = part_named(reader.cell("part")) or self._part
-        position = PARTS.index(Part(part)) if part else -1
         for number in range(max(map(len, sentences))):
-            self._store([texts[number % len(texts)] for texts in sentences], value, position)
+            for column, texts in zip(self._open, sentences, strict=True):
+                column.append(texts[number % len(texts)])
+            self._values.append(value)
+            self._published.append(PARTS.index(Part(part)) if part else -1)
+            if len(self._open[0]) == BLOCK:
+                self._close()
         return None
-
-    def _store(self, sentences: Sequence[str], value: float, position: int) -> None:
-        for column, sentence in zip(self._open, sentences, strict=True):
-            column.append(sentence)
-        self._values.append(value)
-        self._published.append(position)
-        if len(self._open[0]) == BLOCK:
-            self._close()
 
     def _close(self) -> None:
         for blocks, column in zip(self._blocks, self._open, strict=True):
@@ -197,15 +193,13 @@ class PairSetBuilder(DatasetBuilder):
 
     def _value(self, reader: RowReader) -> float | Problem:
         """The score or label of a row, 0 for kinds that have none, or the problem with it."""
-        match self.kind:
-            case PairKind.SCORED:
-                return self._score(reader)
-            case PairKind.LABELLED:
-                text = reader.text("label")
-                label = label_of(text)
-                return self._unfit(ProblemCode.UNKNOWN_LABEL, reader, "label", text) if label is None else label
-            case _:
-                return 0
+        if self.kind is PairKind.SCORED:
+            return self._score(reader)
+        if self.kind is not PairKind.LABELLED:
+            return 0
+        text = reader.text("label")
+        label = label_of(text)
+        return self._unfit(ProblemCode.UNKNOWN_LABEL, reader, "label", text) if label is None else label
 
     def _score(self, reader: RowReader) -> float | Problem:
         text = reader.text("score")

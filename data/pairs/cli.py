@@ -22,9 +22,18 @@ from mrc_workbench.data.formats.report import (
     spread,
     value_as_json,
 )
-from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs_apart
 from mrc_workbench.data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
-from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, keep, obtain_files, stored
+from mrc_workbench.data.pairs.store import (
+    PAIR_CATALOG,
+    PairOptions,
+    PairReading,
+    StoredPairs,
+    keep,
+    obtain_files,
+    read_pair_files_apart,
+    read_pairs_apart,
+    stored,
+)
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.terminal import tell
 

@@ -1,20 +1,331 @@
-"""Sets of pairs by name: those of the catalog, and those kept in the workspace, one folder each.
+"""Sets of sentence pairs: read from files, obtained from the catalog, and stored in the workspace by name."""
 
-A user reads those of the shelf as well, and can neither change nor remove them.
-"""
-
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pydantic import TypeAdapter
+
+from mrc_workbench.data.apart import File, Work, carried_out
 from mrc_workbench.data.collection import Collection, KeptSet, file_named
-from mrc_workbench.data.pairs.reading import PairOptions, PairReading, read_pair_files_apart, read_pairs
-from mrc_workbench.data.pairs.records import PairKind, PairSet, open_pairs, write_pairs
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.formats.columns import (
+    PAIR_NAMES,
+    SENTENCES,
+    PairColumns,
+    is_pair_column,
+    last_name,
+    require_columns,
+    roles_by_name,
+    wanted_names,
+)
+from mrc_workbench.data.formats.opening import (
+    Format,
+    Proposal,
+    RecognisedFile,
+    collector_paused,
+    looked_at,
+    recognise,
+    set_name,
+    told_of,
+)
+from mrc_workbench.data.formats.rows import FileReading, understood
+from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.text import Content, line_table
+from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
+from mrc_workbench.data.layouts.reading import set_aside
+from mrc_workbench.data.layouts.references import part_named
+from mrc_workbench.data.layouts.roles import Sample, filled_columns, holds_texts
+from mrc_workbench.data.layouts.sighting import rows_opener
+from mrc_workbench.data.layouts.tables import changed_opener
+from mrc_workbench.data.pairs.builder import (
+    LARGEST,
+    PairSetBuilder,
+    Scale,
+    Values,
+    guessed_kind,
+    part_in_name,
+    without_part,
+)
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
+from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain
 from mrc_workbench.data.workspace import require_few
+
+LEAST_ROWS = 10
+_SQUAD = ("data", "paragraphs", "qas")  # what such a file has in place of columns
+
+
+@dataclass(frozen=True)
+class PairOptions:
+    """What is given and not guessed: columns by role, the kind, the ends of the scale, and each file's part.
+
+    Without `parts` the names of the files tell them; None is no published part. Raises `ValueError`.
+    """
+
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+    kind: PairKind | None = None
+    scale: Scale | None = None
+    parts: tuple[Part | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if unknown := self.columns.keys() - {role.name for role in fields(PairColumns)}:
+            raise ValueError(f"no roles of columns: {', '.join(sorted(unknown))}")
+        if self.scale is not None and not -LARGEST <= self.scale[0] < self.scale[1] <= LARGEST:
+            raise ValueError(f"the scale must be two numbers up to {LARGEST:g}, the lower one first")
+        if Part.ALL in self.parts:
+            raise ValueError("a file is published for training, validation or test, or for none of them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFileReading(FileReading):
+    """One file of a set, and what was understood of it. `part` is None where it was published for none."""
+
+    name: str
+    part: Part | None
+    columns: PairColumns
+
+
+@dataclass(frozen=True)
+class PairReading:
+    """A set of pairs, and the files it was read from."""
+
+    pairs: PairSet
+    files: tuple[PairFileReading, ...]
+
+    @property
+    def left_out(self) -> int:
+        return sum(file.left_out for file in self.files)
+
+
+def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+    """Read the content of some files, each with its name, into one set; archives are unpacked.
+
+    What `options` do not say is guessed: columns by their names, the kind by what stands beside the sentences, the
+    scale by the scores, the part by a column or the file's name. Rows that cannot be used are listed. Raises
+    `DataError` for a file that cannot be read or has no sentences (of several, the detail `file` names it), too few
+    rows, or equal values; `ValueError` if `options` have another number of parts than there are files; an archive may
+    have one part.
+    """
+    options = options or PairOptions()
+    given, notices = _data_files(files)
+    parts = [*options.parts] or [part_in_name(set_name(file.name, "")) for file in given]
+    parts *= len(given) if len(files) == len(parts) == 1 else 1
+    with collector_paused():
+        opened: list[_OpenedFile] = []
+        for file in given:
+            with told_of(file.name, given):
+                opened.append(_opened(file, options.columns))
+        builder = PairSetBuilder(*_meaning(opened, options))
+        read: list[PairFileReading] = []
+        for source, part in zip(opened, parts, strict=True):
+            with told_of(source.name, opened):
+                known = (*source.recognised.problems, *(() if read else notices))
+                read.append(_read(source, builder, part, known))
+    problems = [problem for reading in read for problem in reading.problems]
+    if not builder.has_good_rows() and any(reading.left_out for reading in read):
+        rows, first = sum(reading.row_count for reading in read), next(one for one in problems if one.leaves_out_row)
+        raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first.message), problems)
+    pairs = builder.pair_set(_name([name for _, name in files]))
+    if useless := _useless(pairs):
+        raise DataError(useless, problems)
+    return PairReading(pairs, tuple(read))
+
+
+def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
+    """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
+    file = _opened(_data_files([(content, name)])[0][0], {})
+    return Proposal(file.columns, file.names, file.first_rows)
+
+
+def read_pair_files_apart(paths: Sequence[Path], options: PairOptions | None = None, encoding: str = "") -> PairReading:
+    """Read files and folders in a process of its own, see `read_pairs_apart`; an empty `encoding` is detected."""
+    return read_pairs_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], options)
+
+
+def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: PairOptions | None = None) -> PairReading:
+    """Read files as `read_pairs` does, in a process of its own.
+
+    Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
+    """
+    given = [File(Content.of(content), name) for content, name in files]
+    return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
+
+
+def assign_pair_columns(
+    names: Sequence[str], sample: Sample = (), chosen: Mapping[str, str | None] | None = None
+) -> PairColumns:
+    """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
+
+    A known name wins, whole or behind its last dot ("labels.label"). Without one for the first sentence, the columns
+    that hold texts are taken in order, if they are no more than a row has sentences.
+    """
+    filled = filled_columns(names, sample)
+    given = {role: name for role, name in (chosen or {}).items() if name is not None}
+    roles = roles_by_name(
+        PAIR_NAMES,
+        ((last_name, filled), (last_name, names)),
+        given,
+        lambda role, name, _: role != "part" or not sample or any(part_named(row.get(name)) for row in sample),
+    )
+    missing = [role for role in SENTENCES if role not in roles]
+    if SENTENCES[0] in missing or SENTENCES[0] in given:
+        free = [name for name in filled if name not in roles.values() and holds_texts(name, sample)]
+        left = [name for name in free if 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)]
+        roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
+    return replace(PairColumns(**roles), **{role: None for role in chosen or {} if role not in given})
+
+
+def _data_files(files: Sequence[tuple[bytes | Content, str]]) -> tuple[list[File], tuple[Problem, ...]]:
+    inner = unpacked([File(Content.of(content), name) for content, name in files])
+    if not inner:
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    return set_aside(with_distinct_names(inner))
+
+
+@dataclass(frozen=True)
+class _OpenedFile:
+    """A file to be read. An object in a cell is columns of its own, such as `labels.label` of KLUE-STS."""
+
+    name: str
+    recognised: RecognisedFile = field(repr=False)
+    table: Callable[[], Table] = field(repr=False)  # opened anew at each call
+    columns: PairColumns
+    names: tuple[str, ...]
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)
+
+    def fitted_columns(self, kind: PairKind) -> PairColumns:
+        """Return the columns that rows of a kind are read from. Raises `DataError` if one is missing.
+
+        A label that is a number can be a score, and what is called a score can be a label.
+        """
+        score = self.columns.score or self.columns.label if kind is PairKind.SCORED else None
+        label = self.columns.label or self.columns.score if kind is PairKind.LABELLED else None
+        columns = replace(self.columns, score=score, label=label, **dict.fromkeys(SENTENCES[kind.width :]))
+        value = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}.get(kind, ())
+        for role in (*SENTENCES[: kind.width], *value):
+            if getattr(columns, role) is None:
+                found, wanted = shown(", ".join(self.names), 300), wanted_names(PAIR_NAMES[role])
+                if role == SENTENCES[0]:
+                    raise DataError.of(ProblemCode.NO_SENTENCE, found=found, wanted=wanted)
+                flags = f"--columns {role}=NAME"
+                raise DataError.of(ProblemCode.MISSING_COLUMN, role=role, found=found, wanted=wanted, flags=flags)
+        return columns
+
+
+def _opened(file: File, chosen: Mapping[str, str | None]) -> _OpenedFile:
+    recognised = recognise(file.content, is_pair_column, file.name)
+    if recognised.format is Format.SQUAD:
+        return _OpenedFile(file.name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, ())
+    lines = recognised.text if recognised.format is Format.TEXT else None
+    opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
+    table, sample = looked_at(opener())
+    objects = [name for name in table.names if _holds_objects(name, sample)]
+    if objects:
+        flat = partial(_flat, objects)
+        names = dict.fromkeys(name for cells in (table.names, *map(flat, sample)) for name in cells)
+        opener = changed_opener(opener, [name for name in names if name not in objects], flat)
+        table, sample = looked_at(opener())
+    columns = assign_pair_columns(table.names, sample, chosen)
+    require_columns(chosen, table.names)
+    return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
+
+
+def _holds_objects(name: str, sample: Sample) -> bool:
+    """Whether most filled cells of a column are objects: a few among texts are slips."""
+    filled = [cell for cells in sample if not is_blank(cell := cells.get(name))]
+    return 2 * sum(isinstance(cell, dict) for cell in filled) > len(filled)
+
+
+def _flat(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
+    """The cells with those of objects among them, named behind a dot."""
+    flat: dict[str, object] = {}
+    for name, value in cells.items():
+        if name in objects and isinstance(value, dict):
+            flat |= {f"{name}.{inner}": one for inner, one in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKind, Scale]:
+    """The kind of all files together and the scale of their scores, as given or guessed."""
+    kind, scale = options.kind, options.scale
+    if kind is None or (kind is PairKind.SCORED and scale is None):
+        score, label = _values(files, "score"), _values(files, "label")
+        kind = kind or guessed_kind(min(len(file.columns.sentences) for file in files), score, label)
+        scale = scale or (score or label or Values()).scale()
+    low, high = scale if scale is not None and kind is PairKind.SCORED else (0.0, 0.0)
+    return kind, (float(low), float(high))
+
+
+def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
+    """The values of a role in all files, None if no file has a column for it."""
+    found: Values | None = None
+    for file in files:
+        column = getattr(file.columns, role)
+        if column is not None:
+            found = found or Values()
+            with told_of(file.name, files):
+                for row in file.table().rows:
+                    value = None if row.problem else row.cells.get(column)
+                    found.add("" if is_collection(value) else as_text(value))
+    return found
+
+
+def _read(
+    file: _OpenedFile, builder: PairSetBuilder, part: Part | None, problems: Iterable[Problem]
+) -> PairFileReading:
+    columns = file.fitted_columns(builder.kind)
+    table = file.table()
+    builder.add(table.rows, columns, part, problems)
+    used = {*asdict(columns).values()}
+    return PairFileReading(
+        name=file.name,
+        part=part,
+        columns=columns,
+        used_columns=tuple(name for name in file.names if name in used),
+        unused_columns=(*(name for name in file.names if name not in used), *table.skipped),
+        **understood(file.recognised, builder.rejection, file.names, file.first_rows, builder.row_count),
+    )
+
+
+def _useless(pairs: PairSet) -> Problem | None:
+    """Why a set is too small to be split, or its values tell no row from another; None where it can be used."""
+    if len(pairs) < LEAST_ROWS:
+        return Problem.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
+    if len(np.unique(pairs.values)) != 1:
+        return None
+    value = pairs.values[0]
+    name = Label(value).name.lower() if pairs.kind is PairKind.LABELLED else f"{value:g}"
+    return Problem.of(ProblemCode.ONE_VALUE, rows=len(pairs), value=name)
+
+
+def _name(names: Sequence[str]) -> str:
+    """The name of one file, and of several what they are called without the words of their parts."""
+    plain = [set_name(name, "pairs") for name in names]
+    if len(plain) > 1:
+        plain = list(dict.fromkeys(without_part(name) or "pairs" for name in plain))
+    return shown(", ".join(plain), 200)
+
+
+def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
+    write_pairs(folder, reading.pairs)
+    return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
+
+
+_OPTIONS, _FILES = TypeAdapter(PairOptions), TypeAdapter(tuple[PairFileReading, ...])
+WORK = Work(
+    "pairs",
+    PairColumns,
+    read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
+    propose=partial(propose_or_encodings, lambda files: propose_pair_columns(*files[0]), PairColumns()),
+    leave=_leave,
+    open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
+)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from mrc_workbench.data.formats.columns import Columns, PairColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.pairs import reading as pair_reading
-from mrc_workbench.data.pairs.reading import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
+from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs.store import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
 from mrc_workbench.data.questions.read import read, read_file_apart, read_paths_apart
@@ -190,7 +190,7 @@ def test_a_process_that_takes_too_much_or_dies_is_told(
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_a_process_of_pairs_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_reading, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(pair_store, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(DataError, match="process that read this file ended"):
         read_pairs_apart(PAIR_FILES)
 

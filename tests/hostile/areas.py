@@ -16,8 +16,8 @@ import numpy as np
 
 from mrc_workbench.data.cache import SEAL, is_sound, seal
 from mrc_workbench.data.pairs.builder import LARGEST, score_of
-from mrc_workbench.data.pairs.reading import read_pairs
 from mrc_workbench.data.pairs.records import PairKind, audit_pairs
+from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment

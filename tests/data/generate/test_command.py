@@ -75,6 +75,6 @@ def test_stopped_by_a_person(file: str, monkeypatch: pytest.MonkeyPatch, capsys:
     def stop(*words: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mrc_workbench.data.generate.cli.make_questions", stop)
+    monkeypatch.setattr("mrc_workbench.data.generate.make.make_questions", stop)
     assert main(["data", "generate", file, "--by", "title"]) == 130
     assert "run the same command again to continue" in capsys.readouterr().err

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mrc_workbench.data.pairs.reading import PairOptions, PairReading
 from mrc_workbench.data.pairs.records import (
     FILE,
     Label,
@@ -27,7 +26,17 @@ from mrc_workbench.data.pairs.records import (
     split_pairs,
     write_pairs,
 )
-from mrc_workbench.data.pairs.store import PAIR_CATALOG, PairEntry, find, keep, load, read_pair_entry, stored
+from mrc_workbench.data.pairs.store import (
+    PAIR_CATALOG,
+    PairEntry,
+    PairOptions,
+    PairReading,
+    find,
+    keep,
+    load,
+    read_pair_entry,
+    stored,
+)
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
 from mrc_workbench.data.store import CatalogEntry

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.formats.columns import PairColumns
-from mrc_workbench.data.pairs.reading import PairOptions, PairReading, propose_pair_columns, read_pairs
 from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.pairs.store import PairOptions, PairReading, propose_pair_columns, read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.layouts.written import zipped

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs.reading import PairOptions, read_pairs
 from mrc_workbench.data.pairs.records import (
     Label,
     PairKind,
@@ -17,6 +16,7 @@ from mrc_workbench.data.pairs.records import (
     sentence_set,
     split_pairs,
 )
+from mrc_workbench.data.pairs.store import PairOptions, read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet

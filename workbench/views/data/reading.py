@@ -13,7 +13,7 @@ from mrc_workbench.data.collection import LONGEST_NAME, display_name
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.rows import FileReading
 from mrc_workbench.data.formats.tables import column_names
-from mrc_workbench.data.pairs.reading import PairFileReading
+from mrc_workbench.data.pairs.store import PairFileReading
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.store import CATALOG
