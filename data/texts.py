@@ -1,9 +1,9 @@
 """Texts of any script and length: what is counted in them, how they are cut into blocks."""
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import chain, islice
 from typing import Any, TypeVar, overload
@@ -42,19 +42,20 @@ class Texts(Sequence[str]):
         return _digest((np.asarray(pc.utf8_length(part)), _utf8(part)) for part in self._parts(BLOCK))
 
     def lengths(self) -> np.ndarray:
-        lengths = (np.asarray(pc.utf8_length(part)) for part in self._parts(BLOCK))
-        return np.concatenate([np.zeros(0, dtype=np.int64), *lengths])
+        return self._computed(pc.utf8_length, np.int64)
 
     def holding(self, wanted: str) -> np.ndarray:
         """Return which texts hold `wanted` somewhere, in any case, `(n_texts,)` bool."""
         # with case Arrow searches ten times as long
-        held = (np.asarray(pc.match_substring(part, wanted, ignore_case=True)) for part in self._parts(BLOCK))
-        return np.concatenate([np.zeros(0, dtype=bool), *held])
+        return self._computed(partial(pc.match_substring, pattern=wanted, ignore_case=True), np.bool_)
 
     def matching(self, pattern: str) -> np.ndarray:
         """Return which texts match a regular expression (RE2) somewhere, `(n_texts,)` bool."""
-        held = (np.asarray(pc.match_substring_regex(part, pattern)) for part in self._parts(BLOCK))
-        return np.concatenate([np.zeros(0, dtype=bool), *held])
+        return self._computed(partial(pc.match_substring_regex, pattern=pattern), np.bool_)
+
+    def _computed(self, compute: Callable[[Any], Any], dtype: type[np.generic]) -> np.ndarray:
+        values = (np.asarray(compute(part)) for part in self._parts(BLOCK))
+        return np.concatenate([np.zeros(0, dtype=dtype), *values])
 
     def hashes(self) -> np.ndarray:
         """Python's hash of every text, `(n_texts,)` int64: the same within a process, and only there."""
@@ -99,16 +100,16 @@ class Texts(Sequence[str]):
         return len(self._texts)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> "Texts": ...
-    def __getitem__(self, place: int | slice) -> "str | Texts":
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
+    def __getitem__(self, index: slice) -> "Texts": ...
+    def __getitem__(self, index: int | slice) -> "str | Texts":
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
             if step != 1:
                 return Texts(pa.chunked_array([column_of(self.at(range(start, stop, step)))]))
             return Texts(*(column.slice(start, max(0, stop - start)) for column in self._columns))
-        text, *title = (column[int(place)].as_py() for column in self._columns)
+        text, *title = (column[int(index)].as_py() for column in self._columns)
         return f"{title[0]}\n{text}" if title and title[0] else str(text)
 
     def __iter__(self) -> Iterator[str]:

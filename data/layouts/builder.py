@@ -1,8 +1,9 @@
 """Builds one question set from the rows of every source: passages, questions, judgements, and rows of several kinds."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.answers import NOWHERE, other_ids_in
+from mrc_workbench.data.formats.marks import is_mark, is_missing
 from mrc_workbench.data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
 from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
 from mrc_workbench.data.layouts.cells import (
@@ -17,7 +18,7 @@ from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuest
 from mrc_workbench.data.layouts.references import PassageNames, part_named
 from mrc_workbench.data.layouts.sources import Role, RowPlan, Shape, Source
 from mrc_workbench.data.passages import GatheredPassages, Tally, filled_ids, id_problems
-from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 
 _EXAMPLES = 3
@@ -40,10 +41,8 @@ class QuestionSetBuilder(DatasetBuilder):
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
-        self._role = Role.ROWS  # of the source that is read
-        self._first_position = 0  # of the passages of the source that is read
-        self._plan = RowPlan(Columns())
-        self._location: str | None = None
+        self._plan: RowPlan  # of the source that is read
+        self._first_position = 0  # of its passages
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
         self.names = PassageNames(self._position_of, self.passages.titles)
@@ -61,38 +60,38 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def add(self, source: Source) -> tuple[int, int]:
         """Read the rows of a source; returns how many there are, and how many of them were left out."""
-        read: dict[Role, Callable[[RowReader, Source], Problem | None]] = {
+        add_row = {
             Role.PASSAGES: self._add_passage,
             Role.QUESTIONS: self._add_question,
             Role.ANSWERS: self._add_answers,
             Role.JUDGEMENTS: self._add_judgement,
             Role.ROWS: self._add_row,
-        }
-        add_row = read[source.role]
+        }[source.role]
         rows_before = self.row_count
         left_out_before = self.rejection.problems.left_out
         self._source += 1
         self._first_position = len(self.passages)
         self._plan = RowPlan.of(source)
-        self._location = source.location
         self.rejection.report(unread_labels(source.columns, source.names, source.sample))
         if source.role is Role.JUDGEMENTS and source.columns.id:
             self._questions.use_positions(source.first("id", _MOST_JUDGED))
         self._labels.unsure_column = source.unsure_label or self._labels.unsure_column
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
-        self._role = source.role
-        rows, has_marks = source.table().rows, self._plan.has_marks
-        self.read_rows(rows, source.columns, lambda reader: add_row(reader, source), has_marks=has_marks)
+        self.read_rows(source.table().rows, source.columns, add_row, has_marks=self._plan.has_marks)
         return self.row_count - rows_before, self.rejection.problems.left_out - left_out_before
 
     def has_good_rows(self) -> bool:
         """Whether the source that is read has a good row: a passage and, unless it holds passages, a question."""
-        return bool(len(self.passages)) and (self._role in (Role.PASSAGES, Role.ROWS) or bool(self._questions))
+        holds_passages = self._plan.source.role in (Role.PASSAGES, Role.ROWS)
+        return bool(len(self.passages)) and (holds_passages or bool(self._questions))
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""
         if not len(self.passages) or (self._asks and not self._questions):
-            raise self._nothing_left()
+            for problem in self._blank_questions:
+                self.rejection.add(RawRow(problem.row or 0, {}), problem, any_good=True)
+            self.rejection.problems.kept.sort(key=lambda problem: problem.row or 0)
+            raise self.rejection.nothing_left(self.row_count)
         self._labels.require_relevance()
         passages = self.passages.passages()
         ids = self.passages.final_ids
@@ -124,13 +123,7 @@ class QuestionSetBuilder(DatasetBuilder):
             found.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
         return found
 
-    def _nothing_left(self) -> DataError:
-        for problem in self._blank_questions:
-            self.rejection.add(RawRow(problem.row or 0, {}), problem, any_good=True)
-        self.rejection.problems.kept.sort(key=lambda problem: problem.row or 0)
-        return self.rejection.nothing_left(self.row_count)
-
-    def _add_passage(self, reader: RowReader, _: Source) -> Problem | None:
+    def _add_passage(self, reader: RowReader) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
         title = reader.text("title")
         has_only_title = bool(title) and is_blank(reader.cell("context"))
@@ -148,8 +141,9 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _add_aliases(self, reader: RowReader, position: int) -> None:
         """Add the ids of merged copies that an export of this project lists in its metadata."""
-        if self._location is not None:
-            self.names.add_location(as_text(reader.row.cells.get(self._location)), position)
+        location = self._plan.source.location
+        if location is not None:
+            self.names.add_location(as_text(reader.row.cells.get(location)), position)
         for alias in other_ids_in(reader.row.cells.get("metadata")):
             self.passages.add_alias(alias, position)
             self._position_of.setdefault(alias, position)
@@ -161,9 +155,9 @@ class QuestionSetBuilder(DatasetBuilder):
             self._position_of.setdefault(id_, position)
         return position
 
-    def _add_row(self, reader: RowReader, source: Source) -> Problem | None:
+    def _add_row(self, reader: RowReader) -> Problem | None:
         row, plan = reader.row, self._plan
-        asks = row.asks and plan.columns.question is not None
+        asks = row.asks and plan.source.columns.question is not None
         self._asks |= asks
         context = self._context(reader)
         judged = self._listed(reader) if plan.has_lists else []
@@ -186,13 +180,13 @@ class QuestionSetBuilder(DatasetBuilder):
             self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
             id_, question = "", self._questions.find("", text, beside)
         answers = self._answers(reader)
-        grade = grade_in(reader, "label") if plan.columns.label and context else RELEVANT_GRADE
+        grade = grade_in(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None:
             question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
             self._questions.add(question, beside)
-        self._note_part(question, reader, source)
+        self._note_part(question, reader)
         question.needs_judgement |= plan.has_lists
         for listed_id, title, passage, listed_grade in judged:
             # lists may number their own entries: the text is what was judged
@@ -205,13 +199,13 @@ class QuestionSetBuilder(DatasetBuilder):
     def _is_missing(self, value: object) -> bool:
         return is_missing(value) if self._plan.has_marks else is_blank(value)
 
-    def _note_part(self, question: GatheredQuestion, reader: RowReader, source: Source) -> None:
+    def _note_part(self, question: GatheredQuestion, reader: RowReader) -> None:
         named = reader.cell("part")
-        if part := ("" if named is None else part_named(named)) or source.part:
+        if part := ("" if named is None else part_named(named)) or self._plan.source.part:
             question.add_part(part)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
-        cell = None if self._plan.columns.answers is None else reader.cell("answers")
+        cell = None if self._plan.source.columns.answers is None else reader.cell("answers")
         if is_blank(cell):
             return {}
         if self._plan.separates_answers and isinstance(cell, str) and len(cell) <= MOST_CHARACTERS:
@@ -250,22 +244,19 @@ class QuestionSetBuilder(DatasetBuilder):
             if len(self._blank_questions) < _EXAMPLES or not self._questions:
                 details = {"column": reader.column("question")}
                 self._blank_questions.append(Problem.of(ProblemCode.EMPTY_QUESTION, number, **details))
-            self._refuse_hopeless_start()
+            is_hopeless = self._blank_question_count == MOST_BAD_ROWS and len(self.passages) < MOST_BAD_ROWS // 100
+            if is_hopeless and not self._questions:  # very many rows without a question, with copies of few passages
+                first = self._blank_questions[0]
+                self.rejection.add(RawRow(first.row or 0, {}), first, any_good=True)
+                raise self.rejection.no_good(ProblemCode.NO_GOOD_START, self._blank_question_count)
         if context:
             self._store_context(context, reader, is_copy=True)
         for id_, title, text, _ in judged:
             self._store(id_, text, title)
         return None
 
-    def _refuse_hopeless_start(self) -> None:
-        """Raise `DataError` if very many rows hold no question and only copies of a few passages."""
-        is_hopeless = self._blank_question_count == MOST_BAD_ROWS and len(self.passages) < MOST_BAD_ROWS // 100
-        if is_hopeless and not self._questions:
-            self.rejection.add(RawRow(self._blank_questions[0].row or 0, {}), self._blank_questions[0], any_good=True)
-            raise self.rejection.no_good(ProblemCode.NO_GOOD_START, self._blank_question_count)
-
     def _store_context(self, context: str, reader: RowReader, *, is_copy: bool = False) -> int:
-        columns = self._plan.columns
+        columns = self._plan.source.columns
         name = columns.passage_id or (None if columns.question else columns.id)
         cell = None if name is None else reader.row.cells.get(name)
         id_ = "" if cell is None or self._is_missing(cell) else reader.fit(as_text(cell))
@@ -283,7 +274,7 @@ class QuestionSetBuilder(DatasetBuilder):
         position = self._store_context(context, reader)
         if position in question.grades or position in question.rejected:
             known = question.grades.get(position, NOT_RELEVANT)
-            if self._plan.columns.label is None or known == grade:
+            if self._plan.source.columns.label is None or known == grade:
                 return None if self._plan.has_lists else _repeated(number, question)
             details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
             return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
@@ -305,7 +296,8 @@ class QuestionSetBuilder(DatasetBuilder):
         reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
         return self._position_of[id_]
 
-    def _add_question(self, reader: RowReader, source: Source) -> Problem | None:
+    def _add_question(self, reader: RowReader) -> Problem | None:
+        source = self._plan.source
         columns, number = source.columns, reader.row.number
         self._asks = True
         id_ = reader.text("id", ProblemCode.EMPTY_ID) if columns.id else ""
@@ -325,7 +317,7 @@ class QuestionSetBuilder(DatasetBuilder):
             kind = reader.text("kind")
             question = GatheredQuestion(number, self._source, id_, text, kind, needs_judgement=True)
             self._questions.add(question)
-        self._note_part(question, reader, source)
+        self._note_part(question, reader)
         if columns.answers:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
@@ -334,19 +326,12 @@ class QuestionSetBuilder(DatasetBuilder):
         self._questions.add_groups(question, groups)
         for listed in judged:
             self._questions.judge(question, self._position_of_judged(listed, reader), listed[3])
-        return self._judge_named(question, reader, source)
+        grade = grade_in(reader, "label") if source.references and columns.label else RELEVANT_GRADE
+        if not reader.is_refused():
+            self._questions.judge_references(question, reader, source.references, grade)
+        return reader.problem
 
-    def _judge_named(self, question: GatheredQuestion, reader: RowReader, source: Source) -> Problem | None:
-        """Judge the passages that the row names, by the grade of the row if it has one."""
-        grade_in_row = RELEVANT_GRADE
-        if source.references and source.columns.label:
-            grade_in_row = grade_in(reader, "label")
-        if reader.is_refused():
-            return reader.problem
-        self._questions.judge_references(question, reader, source.references, grade_in_row)
-        return None
-
-    def _add_answers(self, reader: RowReader, _: Source) -> Problem | None:
+    def _add_answers(self, reader: RowReader) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
         question = self._questions.named(id_)
         if question is None:
@@ -356,8 +341,8 @@ class QuestionSetBuilder(DatasetBuilder):
         self._answered.add(id_)
         return None
 
-    def _add_judgement(self, reader: RowReader, source: Source) -> Problem | None:
-        columns = source.columns
+    def _add_judgement(self, reader: RowReader) -> Problem | None:
+        columns = self._plan.source.columns
         if columns.id:
             id_ = reader.text("id", ProblemCode.EMPTY_ID)
             question = self._questions.named(id_)
@@ -375,7 +360,7 @@ class QuestionSetBuilder(DatasetBuilder):
             for _ in passages:
                 self._unknown_questions.add(id_)
             return None
-        self._note_part(question, reader, source)
+        self._note_part(question, reader)
         twice: Problem | None = None
         for passage in passages:
             known = self._questions.judge_named(question, passage, grade)

@@ -47,7 +47,9 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     words = [line.split() for line in lines]
     for kind in (Lines.JUDGEMENTS, Lines.SHORT_JUDGEMENTS):
         if sum(len(row) == len(kind.value) and bool(WHOLE.fullmatch(row[-1])) for row in words) >= _ALIKE * len(words):
-            return Lines.SMART_JUDGEMENTS if kind is Lines.JUDGEMENTS and _ends_in_zeros(words) else kind
+            # SMART's end in zeros: in TREC's the third column would be passage 0 in every line
+            ends_in_zeros = all(len(row) != 4 or (row[2] == "0" and not row[3].strip("0.")) for row in words)
+            return Lines.SMART_JUDGEMENTS if kind is Lines.JUDGEMENTS and ends_in_zeros else kind
     ids = {row[0] for row in rows if len(row) == 2 and len(row[0].split()) == 1 and row[1]}  # each of one text
     if len(ids) >= _ALIKE * len(rows):
         return Lines.TEXTS
@@ -56,11 +58,6 @@ def lines_of_a_kind(text: EncodedText, knows: Callable[[str], bool]) -> Lines | 
     if len(triples) >= _ALIKE * len(rows) and sum(letters) >= _LEAST_OF_A_TRIPLE * len(letters):
         return Lines.TRIPLES
     return None
-
-
-def _ends_in_zeros(rows: list[list[str]]) -> bool:
-    """Whether judgements are SMART's: in TREC's the third column would be passage 0 in every line."""
-    return all(len(row) != 4 or (row[2] == "0" and not row[3].strip("0.")) for row in rows)
 
 
 def line_rows(text: EncodedText, kind: Lines) -> Table:
@@ -75,8 +72,8 @@ def line_rows(text: EncodedText, kind: Lines) -> Table:
             if len(fields) == len(names):
                 yield RawRow(number, dict(zip(names, fields, strict=True)))
             else:
-                told = {"found": len(fields), "expected": len(names)}
-                yield RawRow(number, {"line": line.rstrip("\r\n")}, Problem.of(ProblemCode.FIELD_COUNT, number, **told))
+                problem = Problem.of(ProblemCode.FIELD_COUNT, number, found=len(fields), expected=len(names))
+                yield RawRow(number, {"line": line.rstrip("\r\n")}, problem)
 
     return Table(names, rows())
 
@@ -213,12 +210,6 @@ _ENTRY = re.compile(r"\.I\s+(\S+)\s*")
 _FIELD = re.compile(r"(\.[A-Z])\s*")
 
 
-class _SmartEntry(NamedTuple):
-    row: int
-    id: str
-    lines: dict[str, list[str]]
-
-
 def holds_smart_entries(head: str) -> bool:
     """Whether the beginning of a text is an entry with a text or a title."""
     lines = [line.strip() for line in head.lstrip().split("\n", 50)[:50]]
@@ -229,16 +220,18 @@ def smart_table(text: EncodedText) -> Table:
     """Read one row per entry; its columns are the fields that the beginning of the text has."""
     fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
     names = tuple(dict.fromkeys([_ID, _TITLE, _TEXT, *fields]))
-    return Table(names, map(_smart_row, _smart_entries(text)))
+    return Table(names, _smart_rows(text))
 
 
-def _smart_row(entry: _SmartEntry) -> RawRow:
-    fields = {name: (" " if name == _TITLE else "\n").join(lines).strip() for name, lines in entry.lines.items()}
-    return RawRow(entry.row, {_ID: entry.id, **fields})
+def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
+    for row, id_, fields in _smart_entries(text):
+        cells = {name: (" " if name == _TITLE else "\n").join(lines).strip() for name, lines in fields.items()}
+        yield RawRow(row, {_ID: id_, **cells})
 
 
-def _smart_entries(text: EncodedText) -> Iterator[_SmartEntry]:
-    entry: _SmartEntry | None = None
+def _smart_entries(text: EncodedText) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
+    """Yield the first line, the id and the lines by field of each entry."""
+    entry: tuple[int, str, dict[str, list[str]]] | None = None
     lines = list[str]()
     size = 0
     for number, line in enumerate(text.lines(""), start=1):
@@ -246,11 +239,11 @@ def _smart_entries(text: EncodedText) -> Iterator[_SmartEntry]:
         if match := _ENTRY.fullmatch(stripped):
             if entry is not None:
                 yield entry
-            entry, lines, size = _SmartEntry(number, match[1], {}), [], 0
+            entry, lines, size = (number, match[1], {}), [], 0
         elif entry is None:
             continue
         elif match := _FIELD.fullmatch(stripped):
-            lines = entry.lines.setdefault(match[1], [])
+            lines = entry[2].setdefault(match[1], [])
         elif size < _LONGEST:
             lines.append(stripped[: _LONGEST - size])
             size += len(stripped)

@@ -45,12 +45,11 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
 
 
 def _list_opener(value: list[Any]) -> dict[str, Opener]:
-    if all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE]):
-        value = _parsed(value)
-        return {"": _opener(value)} if not any(map(_is_document, value[:_SAMPLE])) else _list_opener(value)
-    if any(map(_is_document, value[:_SAMPLE])):
-        return {"": changed_opener(lambda: numbered(value), _document)}
-    return {}
+    is_text = all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE])
+    items = _parsed(value) if is_text else value
+    if any(map(_is_document, items[:_SAMPLE])):
+        return {"": changed_opener(lambda: numbered(items), _document)}
+    return {"": _opener(items)} if is_text else {}
 
 
 def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
@@ -274,12 +273,9 @@ def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
         else:
             items = plain_value(named)
             for item in items if isinstance(items, list) else [items]:
-                yield question_id, _id_of(item) if isinstance(item, dict) else item, None
-
-
-def _id_of(item: Mapping[str, Any]) -> Any:
-    by_plain = {plain_name(name): cell for name, cell in item.items()}
-    return next((by_plain[name] for name in ID_NAMES if name in by_plain), None)
+                cells = {plain_name(name): cell for name, cell in item.items()} if isinstance(item, dict) else {}
+                id_ = next((cells[name] for name in ID_NAMES if name in cells), None)
+                yield question_id, id_ if isinstance(item, dict) else item, None
 
 
 def texts_opener(value: object) -> Opener | None:
@@ -295,8 +291,9 @@ def texts_opener(value: object) -> Opener | None:
 def judgements_opener(value: object) -> tuple[Opener, bool] | None:
     """Return what opens lists of ids, or grades by id, by the id of their question, and whether these are grades."""
     items = _first_values(value)
-    is_graded = all(map(_is_graded, items))
-    if not isinstance(value, dict) or not items or not (is_graded or all(map(_is_id_list, items))):
+    is_graded = all(isinstance(item, dict) and _are_texts(item.values(), str.isdigit) for item in items)
+    are_ids = all(isinstance(item, list) and _are_texts(item, lambda id_: len(id_.split()) == 1) for item in items)
+    if not isinstance(value, dict) or not items or not (is_graded or are_ids):
         return None
     return partial(_table, JUDGEMENT_NAMES, partial(_judgements, list(value.items()))), is_graded
 
@@ -333,12 +330,8 @@ def _first_values(value: object) -> list[Any]:
     return list(islice(value.values(), _SAMPLE))
 
 
-def _is_id_list(item: Any) -> bool:
-    return isinstance(item, list) and all(isinstance(id_, str) and len(id_.split()) == 1 for id_ in item)
-
-
-def _is_graded(item: Any) -> bool:
-    return isinstance(item, dict) and all(isinstance(one, str) and one.isdigit() for one in item.values())
+def _are_texts(items: Iterable[Any], holds: Callable[[str], bool]) -> bool:
+    return all(isinstance(item, str) and holds(item) for item in items)
 
 
 def _answer(item: Any) -> Any:

@@ -192,7 +192,8 @@ class GatheredQuestions:
 
     def judge_named(self, question: GatheredQuestion, passage: str, grade: int) -> int | None:
         """Note a judgement of a passage by its name; returns the grade that it has already, None if it has none."""
-        if positions := self._document_positions(passage):
+        is_document = is_file_name(passage) and self._names.id_of(passage) is None
+        if positions := self._names.find(NameKind.FILE, passage) if is_document else ():
             self.judgement_count += len([one for one in positions if one not in question.grades])
             question.grades |= dict.fromkeys(positions, grade)
             if len(positions) > 1 and grade:
@@ -258,12 +259,6 @@ class GatheredQuestions:
             rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
         )
-
-    def _document_positions(self, name: str) -> Sequence[int]:
-        """The positions of the passages of a document that a judgement names by its file name instead of an id."""
-        if not is_file_name(name) or self._names.id_of(name) is not None:
-            return ()
-        return self._names.find(NameKind.FILE, name)
 
     def _known_id(self, name: str) -> str | None:
         """The id of a passage, which a judgement may write as another number; counts names of no passage."""

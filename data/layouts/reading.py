@@ -159,19 +159,15 @@ def _together(
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.ANSWERS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: (order.index(source.role), source.columns.question is not None))
     layout = _layout(sources)
-    return SelectedSources(tuple(sources), _named(_files_read(seen, sources), layout, name), layout, tuple(aside))
+    names = {source.name for source in sources}
+    read = [file for file, one in seen if names & {file.name, *(source.name for source in one.sources)}]
+    return SelectedSources(tuple(sources), _named(read, layout, name), layout, tuple(aside))
 
 
 def _is_sure_of_passages(one: Sighted) -> bool:
     """Whether a file holds passages whatever files are beside it; texts with ids may be questions."""
     is_dataset = one.table is not None and holds_dataset(one.table, one.sample)
     return is_dataset or any(map(holds_passages, one.sources))
-
-
-def _files_read(seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source]) -> list[File]:
-    """Return the files that at least one source belongs to: only these name the set."""
-    names = {source.name for source in sources}
-    return [file for file, one in seen if file.name in names or any(source.name in names for source in one.sources)]
 
 
 def _sources(
@@ -213,15 +209,10 @@ def _require_passage_column(
 
 
 def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
-    code = ProblemCode.ONLY_JUDGEMENTS if _has_only_judgements(sources) else ProblemCode.NO_PASSAGES
+    judging = [source.role is Role.JUDGEMENTS or source.shape in (Shape.RATINGS, Shape.ENGINE) for source in sources]
+    code = ProblemCode.ONLY_JUDGEMENTS if judging and all(judging) else ProblemCode.NO_PASSAGES
     found = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
     return DataError.of(code, found=shown(", ".join(found), 200))
-
-
-def _has_only_judgements(sources: Sequence[Source]) -> bool:
-    return bool(sources) and all(
-        source.role is Role.JUDGEMENTS or source.shape in (Shape.RATINGS, Shape.ENGINE) for source in sources
-    )
 
 
 _LAYOUT_OF_SHAPE = (  # the most telling one first
@@ -288,19 +279,15 @@ _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
     """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
-    stored = _without_notes(files)
+    arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
+    folders = {*arrow, *(folder.parent for folder in arrow)}  # of `save_to_disk`, with its JSON beside Arrow files
+    paths = [(file, PurePosixPath(file.name)) for file in files]
+    stored = [file for file, path in paths if path.name not in _NOTES or path.parent not in folders]
     data = [file for file in stored if not describes_data(file.name)] or stored
     names = {file.name for file in data}
     describing = [file.name for file in stored if file.name not in names]
     notices = id_problems(ProblemCode.DESCRIBING_FILES, describing)
     return data, notices + id_problems(ProblemCode.MISSING_SHARDS, missing_shards(files))
-
-
-def _without_notes(files: Sequence[File]) -> list[File]:
-    """Return the files without the JSON that `save_to_disk` writes beside Arrow files."""
-    arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
-    folders = {*arrow, *(folder.parent for folder in arrow)}
-    return [file for file in files if not _is_note(file.name, folders)]
 
 
 def missing_shards(files: Sequence[File]) -> list[str]:
@@ -309,11 +296,6 @@ def missing_shards(files: Sequence[File]) -> list[str]:
     expected = dict.fromkeys(name for file in files for name in _listed(file))
     expected |= dict.fromkeys(name for known in names for name in _fellows(known))
     return sorted(name for name in expected if name not in names)
-
-
-def _is_note(name: str, folders: set[PurePosixPath]) -> bool:
-    path = PurePosixPath(name)
-    return path.name in _NOTES and path.parent in folders
 
 
 def _listed(file: File) -> Iterable[str]:

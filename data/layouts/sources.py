@@ -234,7 +234,7 @@ class RowPlan:
     With `merges_questions` rows of the same question are one question.
     """
 
-    columns: Columns
+    source: Source
     lists: tuple[ListColumns, ...] = ()
     has_context: bool = False
     merges_questions: bool = False
@@ -262,7 +262,7 @@ class RowPlan:
         workbook = source.recognised.value  # a question may be written once, in cells merged over its passages
         has_merged_questions = isinstance(workbook, Workbook) and columns.question in workbook.merged
         return cls(
-            columns,
+            source,
             tuple(found),
             has_context=text is not None,
             merges_questions=bool(found) or columns.label is not None or has_merged_questions,

@@ -232,7 +232,9 @@ def with_flat_cells(
     texts = [name for name in objects if name == asked and all(question_text(row.get(name)) for row in rows)]
     inner: dict[str, list[str]] = {}
     if asked is None or (asked in objects and asked not in texts):
-        keys_of = {name: _keys_of(name, rows) for name in objects if plain_name(name) not in _NOT_SPREAD}
+        spread = [name for name in objects if plain_name(name) not in _NOT_SPREAD]
+        values = {name: [row[name] for row in rows if isinstance(row.get(name), dict)] for name in spread}
+        keys_of = {name: [*dict.fromkeys(chain.from_iterable(cells))] for name, cells in values.items()}
         if any(plain_name(key) in NAMES["question"] for keys in keys_of.values() for key in keys):
             inner = {name: keys for name, keys in keys_of.items() if any(map(is_known, keys))}
     joined: list[str] = []
@@ -261,11 +263,6 @@ def with_flat_cells(
 def _all_are(name: str, rows: Sequence[Mapping[str, Any]], kind: type) -> bool:
     values = [plain_value(value) for row in rows if not is_blank(value := row.get(name))]
     return bool(values) and all(isinstance(value, kind) for value in values)
-
-
-def _keys_of(name: str, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    values = (row.get(name) for row in rows)
-    return list(dict.fromkeys(chain.from_iterable(value for value in values if isinstance(value, dict))))
 
 
 def _has_texts(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:

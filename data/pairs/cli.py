@@ -27,7 +27,6 @@ from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
     PairOptions,
     PairReading,
-    StoredPairs,
     keep,
     obtain_files,
     read_pair_files_apart,
@@ -198,12 +197,11 @@ def import_files(
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported sentence pairs, the newest first."""
     return tell_kept(
-        stored(), _line, as_json=as_json, empty="No sentence pairs yet: `mrc pairs import FILE` imports them."
+        stored(),
+        lambda pairs: f"{pairs.key}  {pairs.kind.value:<8}  {pairs.rows:>9,} pairs  {pairs.name}",
+        as_json=as_json,
+        empty="No sentence pairs yet: `mrc pairs import FILE` imports them.",
     )
-
-
-def _line(kept: StoredPairs) -> str:
-    return f"{kept.key}  {kept.kind.value:<8}  {kept.rows:>9,} pairs  {kept.name}"
 
 
 def _catalog_name(files: tuple[Path, ...]) -> str:
@@ -223,6 +221,6 @@ def _read_pairs(
     entry = PAIR_CATALOG.get(_catalog_name(files))
     if entry is None:
         return read_pair_files_apart(files, options, encoding)
-    told = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
-    reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **told))
+    given = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
+    reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **given))
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))

@@ -6,7 +6,7 @@ any English passage holds most pairs of a question: there they would tell nothin
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -67,13 +67,13 @@ def word_overlap(question_set: QuestionSet) -> np.ndarray:
     or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
     a question without any is NaN. Where values are high, lexical search will do well.
     """
-    share, overlap = _SHARES[unit_of(question_set)], np.full(len(question_set.questions), np.nan)
+    unit, overlap = unit_of(question_set), np.full(len(question_set.questions), np.nan)
     by_passage = question_set.relevance.tocsc()
     # a large corpus has passages that nobody asks about
     for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
         rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
         asked = [question_set.questions[row].text for row in rows]
-        overlap[rows] = np.fmax(overlap[rows], share(question_set.passages.texts[column], asked))
+        overlap[rows] = np.fmax(overlap[rows], _shares(unit, question_set.passages.texts[column], asked))
     measured: np.ndarray = overlap[question_set.answerable]
     return measured
 
@@ -88,32 +88,21 @@ def bigrams(text: str) -> frozenset[str]:
     return frozenset(chain.from_iterable(map(add, word, word[1:]) for word in words(text)))
 
 
-def _share_of_words(passage: str, questions: list[str]) -> list[float]:
-    there = words(passage)
-    return [len(asked & there) / len(asked) if (asked := words(text)) else np.nan for text in questions]
-
-
-def _share_of_pairs(passage: str, questions: list[str]) -> list[float]:
-    there = passage.lower()  # two letters side by side are always of one word
-    counted = [(sum(map(there.__contains__, asked)), len(asked)) for asked in map(bigrams, questions)]
-    return [found / count if count else np.nan for found, count in counted]
-
-
-_SHARES: dict[Unit, Callable[[str, list[str]], list[float]]] = {
-    Unit.WORDS: _share_of_words,
-    Unit.PAIRS: _share_of_pairs,
-}
+def _shares(unit: Unit, passage: str, questions: list[str]) -> list[float]:
+    """Return the share of each question's units that a passage has, NaN of a question without any."""
+    # two letters side by side are always of one word
+    there = words(passage) if unit is Unit.WORDS else passage.lower()
+    asked = map(words if unit is Unit.WORDS else bigrams, questions)
+    return [sum(map(there.__contains__, units)) / len(units) if units else np.nan for units in asked]
 
 
 def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
-    share, rng = _SHARES[unit], np.random.default_rng(0)
-    rows, count = np.array(question_set.answerable, dtype=np.int64), len(question_set.passages)
-    found = []
-    for row in rng.permutation(rows)[:_BY_CHANCE].tolist():
-        passage = int(rng.integers(count))
+    rng, shares = np.random.default_rng(0), list[float]()
+    for row in rng.permutation(question_set.answerable)[:_BY_CHANCE].tolist():
+        passage = int(rng.integers(len(question_set.passages)))
         if passage not in relevant_rows(question_set, row):
-            found += share(question_set.passages.texts[passage], [question_set.questions[row].text])
-    return np.array(found, dtype=np.float64)
+            shares += _shares(unit, question_set.passages.texts[passage], [question_set.questions[row].text])
+    return np.array(shares, dtype=np.float64)
 
 
 def _mean(shares: np.ndarray) -> float:
@@ -246,33 +235,24 @@ def kinds_table(question_set: QuestionSet, figures: Audit) -> pd.DataFrame:
     """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
     kinds = [question_set.questions[row].kind for row in question_set.answerable]
     overlap = pd.Series(figures.overlap.shares).groupby(kinds).mean()
-    rows = [
-        {"kind": kind, "count": count, "share": count / figures.question_count, "overlap": overlap.get(kind, np.nan)}
-        for kind, count in figures.kinds.items()
-    ]
+    counts = figures.kinds.items()
+    rows = [(kind, count, count / figures.question_count, overlap.get(kind, np.nan)) for kind, count in counts]
     return pd.DataFrame(rows, columns=["kind", "count", "share", "overlap"])
 
 
 def parts_table(found: Split) -> pd.DataFrame:
     """Tell the parts of a split: columns "part", "groups", "share" of the groups, and "questions"."""
     all_groups = max(1, found.group_counts[Part.ALL])
-    return pd.DataFrame(
-        {
-            "part": [part.value for part in PARTS],
-            "groups": [found.group_counts[part] for part in PARTS],
-            "share": [found.group_counts[part] / all_groups for part in PARTS],
-            "questions": [len(found.rows[part]) for part in PARTS],
-        }
-    )
+    counts = [(part, found.group_counts[part], len(found.rows[part])) for part in PARTS]
+    rows = [(part.value, groups, groups / all_groups, questions) for part, groups, questions in counts]
+    return pd.DataFrame(rows, columns=["part", "groups", "share", "questions"])
 
 
 def split_table(question_set: QuestionSet, found: Split) -> pd.DataFrame:
     """Tell the part of every answerable question, in the set's order: columns "question_id" and "part"."""
-    part_of = {int(row): part.value for part in PARTS for row in found.rows[part]}
-    rows = sorted(part_of)
-    return pd.DataFrame(
-        {"question_id": [question_set.questions[row].id for row in rows], "part": [part_of[row] for row in rows]}
-    )
+    parts = sorted((int(row), part.value) for part in PARTS for row in found.rows[part])
+    rows = [(question_set.questions[row].id, part) for row, part in parts]
+    return pd.DataFrame(rows, columns=["question_id", "part"])
 
 
 def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
@@ -281,16 +261,13 @@ def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
     if not wanted:
         return np.arange(len(passages))
     held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
-    asked = [place for place, question in enumerate(question_set.questions) if wanted in question.text.lower()]
+    asked = [row for row, question in enumerate(question_set.questions) if wanted in question.text.lower()]
     held[question_set.relevance[asked].indices] = True
     return np.flatnonzero(held)
 
 
 def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
     """Return the questions about each of the passages at `rows`, in the set's order."""
-    asked: defaultdict[int, list[Question]] = defaultdict(list)
     by_passage = question_set.relevance[:, list(rows)].tocsc()
-    for place, row in enumerate(rows):
-        found = by_passage.indices[by_passage.indptr[place] : by_passage.indptr[place + 1]]
-        asked[row] = [question_set.questions[question] for question in sorted(found)]
-    return dict(asked)
+    asked = np.split(by_passage.indices, by_passage.indptr[1:-1])
+    return {row: [question_set.questions[one] for one in sorted(of)] for row, of in zip(rows, asked, strict=False)}

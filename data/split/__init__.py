@@ -20,16 +20,9 @@ from mrc_workbench.data.split.partition import (
 )
 
 __all__ = [
-    "FEWEST_QUESTIONS",
-    "PARTS",
-    "Part",
-    "Split",
-    "SplitMethod",
-    "SplitOptions",
-    "few_questions",
-    "passage_groups",
+    "FEWEST_QUESTIONS", "PARTS", "Part", "Split", "SplitMethod", "SplitOptions", "few_questions", "passage_groups",
     "split",
-]
+]  # fmt: skip
 
 Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them
 
