@@ -28,8 +28,7 @@ _FINGERPRINT = re.compile("[0-9a-f]{8,64}")  # the beginning of one
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSet:
-    """The note of a stored set. `key` names its folder, `created` is an ISO 8601 time in UTC, `shared` sets lie on
-    the shelf."""
+    """The note of a stored set. `key` names its folder, `created` is in UTC (ISO 8601), `shared`: on the shelf."""
 
     key: str
     name: str
@@ -70,8 +69,8 @@ class Collection(Generic[N]):
 
         Raises `LimitError`, and stores nothing, if it is more than the user may store.
         """
-        created, told = datetime.now(UTC).isoformat(), {"fingerprint": fingerprint, "source": source, **figures}
-        note = self.note(key=fingerprint[:16], name=name, created=created, **told)  # type: ignore[arg-type]
+        named = {"key": fingerprint[:16], "name": name, "source": source, "fingerprint": fingerprint}
+        note = self.note(**named, created=datetime.now(UTC).isoformat(), **figures)  # type: ignore[arg-type]
         with replacing(self._own(note.key)) as new:
             new.mkdir()
             fill(new)
@@ -80,12 +79,11 @@ class Collection(Generic[N]):
         return note
 
     def stored(self) -> list[N]:
-        """Return the readable notes of the user's sets, the newest first, then those of the shelf that the user does
-        not have."""
-        own, place = self._notes_in(workspace()), shelf()
-        keys = {kept.key for kept in own}
-        others = self._notes_in(place) if place else []
-        return [*own, *(replace(kept, shared=True) for kept in others if kept.key not in keys)]
+        """Return the readable notes of the user, the newest first, then those of the shelf that the user lacks."""
+        own, folder = self._notes_in(workspace()), shelf()
+        keys = {note.key for note in own}
+        others = self._notes_in(folder) if folder else []
+        return [*own, *(replace(note, shared=True) for note in others if note.key not in keys)]
 
     def damaged(self) -> list[str]:
         """Return the keys of the user's own sets whose note cannot be read."""
@@ -114,8 +112,7 @@ class Collection(Generic[N]):
         return found
 
     def named(self, reference: str) -> N:
-        """Return the note of the set with this name or fingerprint (8 digits or more). Raises the error of
-        `unknown`."""
+        """Return the note of a set by name or fingerprint (8 digits or more). Raises the error of `unknown`."""
         is_beginning = _FINGERPRINT.fullmatch(reference) is not None
         for kept in self.stored():
             if reference == kept.name or (is_beginning and kept.fingerprint.startswith(reference)):
@@ -128,8 +125,7 @@ class Collection(Generic[N]):
         return place / self.name / key if place and self._read(self._own(key)) is None else self._own(key)
 
     def rename(self, key: str, name: str) -> None:
-        """Give a set of the user another name. Raises the error of `unknown`, and `ValueError` for a name without
-        characters."""
+        """Rename a set of the user. Raises the error of `unknown`, and `ValueError` for a blank name."""
         note = self._read(self._own(key)) if _KEY.fullmatch(key) else None
         if note is None:
             raise self.error(key)
@@ -152,10 +148,8 @@ class Collection(Generic[N]):
         return workspace() / self.name / key
 
     def _notes_in(self, place: Path) -> list[N]:
-        folder = place / self.name
-        paths = [path for path in folder.glob("*") if _KEY.fullmatch(path.name)] if folder.is_dir() else []
-        found = [kept for path in paths if (kept := self._read(path)) is not None]
-        return sorted(found, key=lambda kept: kept.created, reverse=True)
+        notes = [self._read(path) for path in (place / self.name).glob("*") if _KEY.fullmatch(path.name)]
+        return sorted(filter(None, notes), key=lambda note: note.created, reverse=True)
 
     def _read(self, folder: Path) -> N | None:
         try:

@@ -23,7 +23,7 @@ FILE = "passages.arrow"
 _SEAL = "passages.json"  # what the file was when its content was last known
 _OLDER = "passages.parquet"  # sets kept before there was an Arrow file
 _BLOCK_ROWS = 1 << 16
-_EXAMPLES, _EXAMPLE_LENGTH = 3, 60
+_EXAMPLES, _EXAMPLE_LENGTH, _ID_LENGTH = 3, 60, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,16 @@ class Passages(Sequence[Passage]):
         return int(self.table.num_rows)
 
     @overload
-    def __getitem__(self, place: int) -> Passage: ...
+    def __getitem__(self, position: int) -> Passage: ...
     @overload
-    def __getitem__(self, place: slice) -> "Passages": ...
-    def __getitem__(self, place: int | slice) -> "Passage | Passages":
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
+    def __getitem__(self, position: slice) -> "Passages": ...
+    def __getitem__(self, position: int | slice) -> "Passage | Passages":
+        if isinstance(position, slice):
+            start, stop, step = position.indices(len(self))
             if step != 1:
                 return Passages.of(self[row] for row in range(start, stop, step))
             return Passages(self.table.slice(start, max(0, stop - start)))
-        return Passage(self.ids[place], self.texts[place], self.titles[place])
+        return Passage(self.ids[position], self.texts[position], self.titles[position])
 
     def __iter__(self) -> Iterator[Passage]:
         return (Passage(*row) for row in self._rows())
@@ -139,24 +139,24 @@ class RowOfId(Mapping[str, int]):
     def rows(self, ids: Sequence[str]) -> np.ndarray:
         """Return the row of each id, `(n,)` int64, -1 where it is unknown."""
         hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
-        places = np.searchsorted(self._hashes, hashes)
-        known = places < len(self._hashes)
-        known[known] = self._hashes[places[known]] == hashes[known]
+        positions = np.searchsorted(self._hashes, hashes)
+        known = positions < len(self._hashes)
+        known[known] = self._hashes[positions[known]] == hashes[known]
         rows = np.full(len(ids), -1, dtype=np.int64)
-        rows[known] = self._order[places[known]]
+        rows[known] = self._order[positions[known]]
         found = zip(np.flatnonzero(known).tolist(), self._ids.at(rows[known]), strict=True)
-        for place in (place for place, id_ in found if id_ != ids[place]):  # another id with the same hash
-            rows[place] = self.get(ids[place], -1)
+        for position in (position for position, id_ in found if id_ != ids[position]):  # another id with the same hash
+            rows[position] = self.get(ids[position], -1)
         return rows
 
     def __getitem__(self, id_: str) -> int:
         wanted = hash(id_)
-        place = int(np.searchsorted(self._hashes, wanted))
-        while place < len(self._hashes) and self._hashes[place] == wanted:
-            row = int(self._order[place])
+        position = int(np.searchsorted(self._hashes, wanted))
+        while position < len(self._hashes) and self._hashes[position] == wanted:
+            row = int(self._order[position])
             if self._ids[row] == id_:
                 return row
-            place += 1
+            position += 1
         raise KeyError(id_)
 
     def __iter__(self) -> Iterator[str]:
@@ -167,8 +167,7 @@ class RowOfId(Mapping[str, int]):
 
 
 class GatheredPassages:
-    """Passages by position, in the order they came, those with the same text merged; ids of merged copies become
-    aliases."""
+    """Passages by position, those with the same text merged; ids of merged copies become aliases."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []  # as given, "" where there is none
@@ -176,18 +175,18 @@ class GatheredPassages:
         self._same_title: dict[str, str] = {}  # one object a title, however many passages have it
         self._blocks: list[Any] = []
         self._open: list[str] = []
-        self._place_of_hash: dict[int, int] = {}
+        self._position_of_hash: dict[int, int] = {}
         self._last_text: str | None = None  # a passage is looked up several times in a row
         self._last_key = 0
-        self._copies: dict[str, int] = {}  # id of a merged copy -> place of the passage
+        self._copies: dict[str, int] = {}  # id of a merged copy -> position of the passage
         self._given_aliases: dict[str, int] = {}  # the same, where the file lists them
         self._ambiguous: set[str] = set()  # ids of copies of several passages
-        self._nameless_copies: list[int] = []  # places of the texts that rows without an id repeat
-        self._other_titles: dict[int, str] = {}  # place -> the first title that is not used
+        self._nameless_copies: list[int] = []  # positions of the texts that rows without an id repeat
+        self._other_titles: dict[int, str] = {}  # position -> the first title that is not used
 
     def find(self, text: str) -> int:
-        """Return the place of a text; that of the next one where it is new."""
-        return self._place_of_hash.get(self._key(text), len(self))
+        """Return the position of a text; that of the next one where it is new."""
+        return self._position_of_hash.get(self._key(text), len(self))
 
     def add(self, text: str, title: str, id_: str, *, is_copy: bool = False) -> int:
         """Store a passage and return its position; a known text is merged with its first passage.
@@ -196,37 +195,34 @@ class GatheredPassages:
         """
         title = self._same_title.setdefault(title, title)
         count = len(self._titles)
-        place = self._place_of_hash.setdefault(self._key(text), count)
-        if place < count:
-            self._merge(place, title, id_, is_copy)
-            return place
+        position = self._position_of_hash.setdefault(self._key(text), count)
+        if position < count:
+            self._merge(position, title, id_, is_copy)
+            return position
         self._open.append(text)
         self._titles.append(title)
         self.ids.append(id_)
         if len(self._open) == BLOCK:
             self._blocks.append(column_of(self._open))
             self._open = []
-        return place
+        return position
 
-    def add_alias(self, id_: str, place: int) -> None:
-        """Add an alias that the file itself lists for the passage at a place."""
-        if self._given_aliases.setdefault(id_, place) != place:
+    def add_alias(self, id_: str, position: int) -> None:
+        """Add an alias that the file itself lists for the passage at a position."""
+        if self._given_aliases.setdefault(id_, position) != position:
             self._ambiguous.add(id_)
 
-    def _merge(self, place: int, title: str, id_: str, is_copy: bool) -> None:
-        if not self._titles[place]:
-            self._titles[place] = title
-        elif title and title != self._titles[place]:
-            self._other_titles.setdefault(place, title)
-        if not id_:
+    def _merge(self, position: int, title: str, id_: str, is_copy: bool) -> None:
+        if not self._titles[position]:
+            self._titles[position] = title
+        elif title and title != self._titles[position]:
+            self._other_titles.setdefault(position, title)
+        if id_ and not self.ids[position]:
+            self.ids[position] = id_
+        elif id_ in ("", self.ids[position]):
             if is_copy:
-                self._nameless_copies.append(place)
-        elif not self.ids[place]:
-            self.ids[place] = id_
-        elif id_ == self.ids[place]:
-            if is_copy:
-                self._nameless_copies.append(place)
-        elif self._copies.setdefault(id_, place) != place:
+                self._nameless_copies.append(position)
+        elif self._copies.setdefault(id_, position) != position:
             self._ambiguous.add(id_)
 
     def titles(self) -> Sequence[str]:
@@ -248,13 +244,13 @@ class GatheredPassages:
         if not copies:
             return {}
         taken = self._ambiguous.union(self.final_ids)
-        return {copy: self.final_ids[place] for copy, place in copies.items() if copy not in taken}
+        return {copy: self.final_ids[position] for copy, position in copies.items() if copy not in taken}
 
     def notices(self) -> list[Problem]:
         """Return what is to be reported of merged passages and of ids that were changed or made."""
-        merged = (f"{copy} → {self.ids[place]}" for copy, place in self._copies.items())
-        nameless = (self._text(place) for place in self._nameless_copies)
-        titles = (f"{title} → {self._titles[place]}" for place, title in self._other_titles.items())
+        merged = (f"{copy} → {self.ids[position]}" for copy, position in self._copies.items())
+        nameless = (self._text(position) for position in self._nameless_copies)
+        titles = (f"{title} → {self._titles[position]}" for position, title in self._other_titles.items())
         pairs = [(given, final) for given, final in zip(self.ids, self.final_ids, strict=True) if given != final]
         made = [final for given, final in pairs if not given] if any(self.ids) else []  # else of no interest
         changed = [f"{given} → {final}" for given, final in pairs if given]
@@ -267,7 +263,8 @@ class GatheredPassages:
             (ProblemCode.CHANGED_IDS, len(changed), changed),
             (ProblemCode.MADE_IDS, len(made), made),
         ]
-        return [Problem.of(code, count=count, examples=_examples(texts)) for code, count, texts in counted if count]
+        examples = ((code, count, _examples(texts, _EXAMPLE_LENGTH)) for code, count, texts in counted if count)
+        return [Problem.of(code, count=count, examples=texts) for code, count, texts in examples]
 
     def __len__(self) -> int:
         return len(self._titles)
@@ -277,18 +274,18 @@ class GatheredPassages:
         if text is self._last_text:
             return self._last_key
         key = hash(text)
-        while (place := self._place_of_hash.get(key)) is not None and self._text(place) != text:
+        while (position := self._position_of_hash.get(key)) is not None and self._text(position) != text:
             key += 1
         self._last_text, self._last_key = text, key
         return key
 
-    def _text(self, place: int) -> str:
-        block, row = divmod(place, BLOCK)
+    def _text(self, position: int) -> str:
+        block, row = divmod(position, BLOCK)
         return self._blocks[block][row].as_py() if block < len(self._blocks) else self._open[row]
 
 
-def _examples(texts: Iterable[str]) -> str:
-    return ", ".join(shown(text, _EXAMPLE_LENGTH) for text in islice(texts, _EXAMPLES))
+def _examples(texts: Iterable[str], length: int) -> str:
+    return ", ".join(shown(text, length) for text in islice(texts, _EXAMPLES))
 
 
 def _column(texts: Iterable[str]) -> Any:
@@ -296,8 +293,7 @@ def _column(texts: Iterable[str]) -> Any:
 
 
 def filled_ids(letter: str, given: Sequence[str], reserved: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the given ids, the first of equal ones only, and "p1", "p2"... for the others, none of them in
-    `reserved`."""
+    """Yield the given ids, the first of equal ones only, and for the others "p1", "p2"... outside `reserved`."""
     taken, kept = set(given), set[str]()
     if len(taken) == len(given) and "" not in taken:
         yield from given
@@ -334,11 +330,8 @@ def open_passages(folder: Path) -> Passages:
 
 
 def _state(path: Path) -> list[Any]:
-    told = path.stat()
-    return [told.st_size, told.st_mtime_ns]
-
-
-_EXAMPLES_tallies = 3
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 @dataclass
@@ -354,17 +347,10 @@ class Tally:
 
     def problems(self, code: ProblemCode) -> list[Problem]:
         """Return the problem that sums the rows up, none if there are no rows."""
-        return (
-            [Problem.of(code, rows=self.rows, ids=len(self.ids), examples=_examples_tallies(self.ids))]
-            if self.rows
-            else []
-        )
+        counts = {"rows": self.rows, "ids": len(self.ids)}
+        return [Problem.of(code, **counts, examples=_examples(self.ids, _ID_LENGTH))] if self.rows else []
 
 
 def id_problems(code: ProblemCode, ids: Sequence[str]) -> tuple[Problem, ...]:
     """Return the problem that counts some ids, none if there are no ids."""
-    return (Problem.of(code, ids=len(ids), examples=_examples_tallies(ids)),) if ids else ()
-
-
-def _examples_tallies(ids: Iterable[str]) -> str:
-    return ", ".join(shown(id_, 40) for id_ in islice(ids, _EXAMPLES_tallies))
+    return (Problem.of(code, ids=len(ids), examples=_examples(ids, _ID_LENGTH)),) if ids else ()

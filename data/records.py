@@ -4,7 +4,7 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -66,10 +66,9 @@ class Question:
         if self.part not in _PUBLISHED_PARTS:
             raise ValueError(f"{self.part[:80]!r} is not a part: use one of {_PUBLISHED_PARTS}")
         if self.grades:
-            grades = dict.fromkeys(self.relevant, RELEVANT_GRADE) | dict(self.grades)  # the relevant ones first
-            told = tuple(grades.items())
-            is_plain = told == tuple((id_, RELEVANT_GRADE) for id_ in self.relevant)
-            object.__setattr__(self, "grades", () if is_plain else told)
+            plain = dict.fromkeys(self.relevant, RELEVANT_GRADE)
+            grades = tuple((plain | dict(self.grades)).items())  # the relevant ones first
+            object.__setattr__(self, "grades", () if grades == tuple(plain.items()) else grades)
         if len(self.groups) == 1 and self.groups[0] == self.relevant[:1] == self.relevant:
             object.__setattr__(self, "groups", ())
 
@@ -77,8 +76,7 @@ class Question:
     def judged(cls, id_: str, text: str, grades: Mapping[str, int], **more: Any) -> "Question":
         """Make a question of the grades of its passages, by id."""
         relevant = tuple([passage for passage, grade in grades.items() if grade >= RELEVANT_GRADE])
-        is_plain = all(grade == RELEVANT_GRADE for grade in grades.values())
-        return cls(id_, text, relevant=relevant, grades=() if is_plain else tuple(grades.items()), **more)
+        return cls(id_, text, relevant=relevant, grades=tuple(grades.items()), **more)
 
     @property
     def grade_of(self) -> dict[str, int]:
@@ -89,12 +87,10 @@ class Question:
     def content(self) -> tuple[object, ...]:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
         asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
-        asked = (*asked, self.made, self.hidden) if self.made else asked
-        optional: dict[str, object] = {}  # absent unless set, so that the fingerprints of older sets stay
-        if self.grades or self.groups:
-            optional |= {"grades": self.grades, "groups": self.groups}
-        if self.part:
-            optional["part"] = self.part
+        asked += (self.made, self.hidden) if self.made else ()
+        # absent unless set, so that the fingerprints of older sets stay
+        optional = {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
+        optional |= {"part": self.part} if self.part else {}
         return (*asked, optional) if optional else asked
 
 
@@ -114,7 +110,11 @@ class QuestionSet:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "passages", Passages.of(self.passages))
-        self._check_aliases()
+        row_of = self.row_of_passage
+        if self.aliases and (row_of.rows(list(self.aliases)) >= 0).any():
+            raise ValueError("an alias is the id of another passage")
+        if self.aliases and (row_of.rows(list(self.aliases.values())) < 0).any():
+            raise ValueError("an alias names an unknown passage")
         if repeated := self.passages.repeated:
             raise ValueError(f"{repeated} occurs twice")
         seen: set[str] = set()
@@ -124,20 +124,12 @@ class QuestionSet:
             seen.add(question.id)
         if (self._relevant_rows < 0).any():
             for question in self.questions:
-                if unknown := [id_ for id_ in question.relevant if id_ not in self.row_of_passage]:
+                if unknown := [id_ for id_ in question.relevant if id_ not in row_of]:
                     raise ValueError(f"question {question.id!r} names unknown passages {unknown}")
-        told = [id_ for question in self.questions if question.grades or question.groups for id_ in _told(question)]
-        if (self.row_of_passage.rows(told) < 0).any():
-            unknown = [id_ for id_ in told if id_ not in self.row_of_passage]
+        named = [id_ for question in self.questions for id_ in chain(dict(question.grades), *question.groups)]
+        if (row_of.rows(named) < 0).any():
+            unknown = [id_ for id_ in named if id_ not in row_of]
             raise ValueError(f"grades or groups name unknown passages {unknown[:10]}")
-
-    def _check_aliases(self) -> None:
-        if not self.aliases:
-            return
-        if (self.row_of_passage.rows(list(self.aliases)) >= 0).any():
-            raise ValueError("an alias is the id of another passage")
-        if (self.row_of_passage.rows(list(self.aliases.values())) < 0).any():
-            raise ValueError("an alias names an unknown passage")
 
     def passage_id(self, id_: str) -> str:
         """Return the id of the passage that `id_` names: of a merged copy that of the stored passage, else `id_`."""
@@ -193,8 +185,7 @@ class QuestionSet:
 
     @cached_property
     def judged(self) -> csr_array | None:
-        """Boolean `(n_questions, n_passages)`: which passages were judged, relevant or not; None if only relevant
-        ones are known."""
+        """Boolean `(n_questions, n_passages)`: the judged passages; None if only relevant ones are known."""
         if self.gains is None:
             return None
         judged = self._graded(0)
@@ -202,13 +193,9 @@ class QuestionSet:
 
     def _graded(self, least: int) -> csr_array:
         """Grades of `least` and more, float64, a 0 stored like any other."""
-        told = [
-            (row, id_, grade)
-            for row, question in enumerate(self.questions)
-            for id_, grade in question.grade_of.items()
-            if grade >= least
-        ]
-        rows, ids, grades = zip(*told, strict=True) if told else ((), (), ())
+        judged = [(row, *pair) for row, question in enumerate(self.questions) for pair in question.grade_of.items()]
+        graded = [(row, id_, grade) for row, id_, grade in judged if grade >= least]
+        rows, ids, grades = zip(*graded, strict=True) if graded else ((), (), ())
         columns, values = self.passages.row_of.rows(list(ids)), np.array(grades, dtype=np.float64)
         return csr_array((values, (np.array(rows, dtype=np.int64), columns)), shape=self.relevance.shape)
 
@@ -227,9 +214,11 @@ class QuestionSet:
         return replace(self, questions=tuple(self.questions[int(row)] for row in rows))
 
     def relevant_from(self, grade: int) -> "QuestionSet":
-        """Return the set with only passages of this grade and more relevant, without questions that have none;
-        grades stay."""
-        return self if grade == RELEVANT_GRADE else replace(self, questions=(*_relevant_from(self.questions, grade),))
+        """Return the set with only passages of this grade and more relevant, without questions that have none."""
+        if grade == RELEVANT_GRADE:
+            return self
+        questions = (_relevant_from(question, grade) for question in self.questions)
+        return replace(self, questions=tuple(question for question in questions if question.relevant))
 
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
@@ -237,20 +226,13 @@ class QuestionSet:
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
 
 
-def _relevant_from(questions: Iterable[Question], grade: int) -> Iterator[Question]:
-    for question in questions:
-        grades = question.grade_of
-        relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
-        groups = tuple(tuple(id_ for id_ in group if id_ in relevant) for group in question.groups)
-        groups = tuple(left for left, group in zip(groups, question.groups, strict=True) if left or not group)
-        starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
-        told: dict[str, Any] = {"relevant": relevant, "groups": groups, "starts": starts}
-        if relevant:
-            yield replace(question, grades=tuple(grades.items()), **told)
-
-
-def _told(question: Question) -> Iterator[str]:
-    return chain((id_ for id_, _ in question.grades), *question.groups)
+def _relevant_from(question: Question, grade: int) -> Question:
+    grades = question.grade_of
+    relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
+    groups = [(group, tuple(id_ for id_ in group if id_ in relevant)) for group in question.groups]
+    left = tuple(inner for group, inner in groups if inner or not group)
+    starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
+    return replace(question, relevant=relevant, grades=tuple(grades.items()), groups=left, starts=starts)
 
 
 class Maker(StrEnum):
@@ -288,15 +270,15 @@ def as_trained(question_set: QuestionSet) -> QuestionSet:
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:
         return question_set
-    sentences: defaultdict[int, list[str]] = defaultdict(list)
-    for question in hidden:
-        if question.made != Maker.TITLE:
-            for id_ in question.relevant:
-                sentences[question_set.row_of_passage[id_]].append(question.text)
-    keeps_titles = all(question.made != Maker.TITLE for question in hidden)
+    by_sentence = [question for question in hidden if question.made != Maker.TITLE]
+    sentences: defaultdict[str, list[str]] = defaultdict(list)
+    for question in by_sentence:
+        for id_ in question.relevant:
+            sentences[id_].append(question.text)
+    has_titles = len(by_sentence) == len(hidden)
     passages = Passages.of(
-        Passage(one.id, without(one.text, sentences.get(row, ())), one.title if keeps_titles else "")
-        for row, one in enumerate(question_set.passages)
+        Passage(passage.id, without(passage.text, sentences.get(passage.id, ())), passage.title if has_titles else "")
+        for passage in question_set.passages
     )
     # two passages may have differed by the sentences alone: as known ones they are not looked through for that
     return replace(question_set, passages=Passages(passages.table, known=passages.fingerprint))
@@ -306,39 +288,26 @@ def without(text: str, sentences: Iterable[str]) -> str:
     """Return a text without these sentences, wherever they stand in it; a space takes their place."""
     longest_first = sorted(filter(str.strip, sentences), key=len, reverse=True)
     while found := next((sentence for sentence in longest_first if sentence in text), None):
-        text = " ".join(filter(None, (part.strip() for part in text.split(found))))
+        text = " ".join(filter(None, map(str.strip, text.split(found))))
     return text
 
 
 FILE = "questions.parquet"
-_TEXTS = pa.list_(pa.string())
+_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 _SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("text", pa.string()),
-        ("answers", _TEXTS),
-        ("relevant", _TEXTS),
-        ("kind", pa.string()),
-        ("made", pa.string()),
-        ("hidden", pa.bool_()),
-        ("starts", pa.list_(pa.int32())),
-        ("rejected", _TEXTS),
-    ]
+    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
+    | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
 )
-_OPTIONAL = pa.schema(  # stored only if any question has them: otherwise an earlier version opens the file, too
-    [
-        ("grades", pa.list_(pa.struct([("id", pa.string()), ("grade", pa.int32())]))),
-        ("groups", pa.list_(_TEXTS)),
-        ("part", pa.string()),
-    ]
-)
+_GRADES = pa.list_(pa.struct([("id", _TEXT), ("grade", pa.int32())]))
+# stored only if any question has them: otherwise an earlier version opens the file, too
+_OPTIONAL = pa.schema({"grades": _GRADES, "groups": pa.list_(_TEXTS), "part": _TEXT})
 
 
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
     fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(one, field.name) for one in questions))]
-    columns = [pa.array([getattr(one, field.name) for one in questions], field.type) for field in fields]
-    pq.write_table(pa.Table.from_arrays(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
+    columns = [[getattr(one, field.name) for one in questions] for field in fields]
+    pq.write_table(pa.table(columns, schema=pa.schema(fields)), folder / FILE, compression="zstd")
 
 
 def open_questions(folder: Path) -> tuple[Question, ...]:
@@ -364,8 +333,7 @@ def write_question_set(folder: Path, question_set: QuestionSet) -> None:
     write_questions(folder, question_set.questions)
     if question_set.aliases:  # an earlier version opens the folder without them
         columns = [list(question_set.aliases), list(question_set.aliases.values())]
-        arrays = [pa.array(column, pa.large_string()) for column in columns]
-        pq.write_table(pa.Table.from_arrays(arrays, schema=_ALIAS_SCHEMA), folder / ALIASES, compression="zstd")
+        pq.write_table(pa.table(columns, schema=_ALIAS_SCHEMA), folder / ALIASES, compression="zstd")
 
 
 def open_question_set(folder: Path, name: str) -> QuestionSet:
@@ -373,5 +341,5 @@ def open_question_set(folder: Path, name: str) -> QuestionSet:
     aliases: dict[str, str] = {}
     if (folder / ALIASES).exists():  # folders of earlier versions have no aliases
         table = pq.read_table(folder / ALIASES, schema=_ALIAS_SCHEMA)
-        aliases = dict(zip(table["alias"].to_pylist(), table["passage"].to_pylist(), strict=True))
+        aliases = dict(zip(*table.to_pydict().values(), strict=True))
     return QuestionSet(name, open_passages(folder), open_questions(folder), aliases)

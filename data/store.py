@@ -44,10 +44,10 @@ _FOLDER = Path(__file__).parent
 KNOWN = tomllib.loads((_FOLDER / "catalog.toml").read_text(encoding="utf-8"))
 
 
-def catalog_entry(told: dict[str, Any]) -> CatalogEntry:
-    """Return an entry as `catalog.toml` tells it; the path of a set that comes with the program is in this room."""
-    path = Path(told["path"])
-    return CatalogEntry(**told | {"path": path if "address" in told else _FOLDER / path})
+def catalog_entry(given: dict[str, Any]) -> CatalogEntry:
+    """Return an entry of `catalog.toml`; the path of a set that comes with the program is in this folder."""
+    path = Path(given["path"])
+    return CatalogEntry(**given | {"path": path if "address" in given else _FOLDER / path})
 
 
 CATALOG = {entry.id: entry for entry in map(catalog_entry, KNOWN["questions"])}
@@ -67,9 +67,10 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
     """
     if not entry.address:
         return file_content(entry.path).whole
-    kept = workspace() / "downloads" / entry.path.name
+    stored = workspace() / "downloads" / entry.path.name
+    source = {"title": entry.title, "address": entry.address}
     folder = os.environ.get("MRC_DATA")
-    for path in ([Path(folder) / entry.path.name] if folder else []) + [kept]:
+    for path in ([Path(folder) / entry.path.name] if folder else []) + [stored]:
         with suppress(OSError):
             known = path.read_bytes()
             if hashlib.sha256(known).hexdigest() == entry.sha256:
@@ -84,20 +85,12 @@ def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
                     on_progress(min(len(content), entry.size), entry.size)
     except (OSError, HTTPException, ValueError) as error:
         reason = shown(str(getattr(error, "reason", None) or error), 200)
-        raise DataError.of(
-            ProblemCode.DOWNLOAD_FAILED, title=entry.title, address=entry.address, reason=reason
-        ) from error
+        raise DataError.of(ProblemCode.DOWNLOAD_FAILED, **source, reason=reason) from error
     found = hashlib.sha256(content).hexdigest()
     if found != entry.sha256:
-        raise DataError.of(
-            ProblemCode.ALTERED_DOWNLOAD,
-            title=entry.title,
-            address=entry.address,
-            size=f"{len(content):,}",
-            expected=entry.sha256[:12],
-            found=found[:12],
-        )
-    with replacing(kept) as new:
+        sums = {"expected": entry.sha256[:12], "found": found[:12]}
+        raise DataError.of(ProblemCode.ALTERED_DOWNLOAD, **source, size=f"{len(content):,}", **sums)
+    with replacing(stored) as new:
         new.write_bytes(content)
     return bytes(content)
 
@@ -119,21 +112,14 @@ _LAST_USED = "last_used.json"
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:
     """Keep a question set in the workspace; see `Collection.keep`. Raises `LimitError` also for too many passages."""
     require_few("passages", len(question_set.passages))
-
-    return _SETS.keep(
-        lambda folder: write_question_set(folder, question_set),
-        question_set.name,
-        question_set.fingerprint,
-        source,
-        passages=len(question_set.passages),
-        questions=len(question_set.questions),
-        made=sum(question_set.made.values()),
-    )
+    counts = {"passages": len(question_set.passages), "questions": len(question_set.questions)}
+    counts["made"] = sum(question_set.made.values())
+    fill = partial(write_question_set, question_set=question_set)
+    return _SETS.keep(fill, question_set.name, question_set.fingerprint, source, **counts)
 
 
 def load(key: str) -> QuestionSet:
-    """Load a kept set. Raises `DataError` where there is none, or its content has changed since."""
-
+    """Load a stored set. Raises `DataError` if there is none, or its content has changed since."""
     return _SETS.load(key, lambda folder, kept: open_question_set(folder, kept.name), ProblemCode.BROKEN_SET)
 
 
@@ -154,8 +140,7 @@ def last_used() -> str:
 
 
 def find(reference: str, base: Path | None = None) -> QuestionSet:
-    """Return a set by file or folder (from `base`), catalog id, name or fingerprint. Raises `DataError` that lists
-    all names."""
+    """Return a set by file or folder (from `base`), catalog id, name or fingerprint. Raises `DataError`."""
     if path := file_named(reference, base):
         return read_file_apart(path).question_set
     if reference in CATALOG:

@@ -161,8 +161,7 @@ def in_blocks(values: Iterable[_T], size: int = BLOCK) -> Iterator[list[_T]]:
 
 
 def column_of(texts: Sequence[str]) -> Any:
-    """Return texts as an Arrow array of exactly their size: Arrow's own way takes twice. `ValueError` for a lone
-    surrogate."""
+    """Return texts as an Arrow array of exactly their size, half of Arrow's own. `ValueError` for a lone surrogate."""
     encoded = [text.encode() for text in texts]
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in encoded], dtype=np.int64)]).astype(np.int64)
     return pa.LargeStringArray.from_buffers(len(texts), pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded)))

@@ -35,8 +35,7 @@ class ToJudge(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """Which model judges, in which language, and how many passages at a time. Raises `QuestionsError` without a
-    model."""
+    """Which model judges, in which language, how many passages at a time. Raises `QuestionsError`."""
 
     model: str
     language: PromptLanguage = PromptLanguage.KOREAN
@@ -97,8 +96,7 @@ def judge_with_model(
 
 
 def asked_text(one: ToJudge, language: PromptLanguage) -> str:
-    """Return what the model reads: passage and question, quoted line by line, so that nothing in them passes for
-    anything else."""
+    """Return what the model reads: passage and question, quoted so that no line passes for anything else."""
     words, passage = prompts()[language], one.passage
     title = f"{words['title']}: {passage.title}\n" if passage.title else ""
     quoted = "\n".join(f"> {line}" for line in (title + passage.text[:_LONGEST_PASSAGE]).splitlines())
@@ -124,8 +122,7 @@ def _without_punctuation(text: str) -> str:
 
 
 def verdicts_of_models(corpus: str) -> dict[str, Verdicts]:
-    """Return the readable verdicts of models by their names, the latest of each. Raises `ValueError` if it is no
-    fingerprint."""
+    """Return the readable verdicts by model, the latest of each. Raises `ValueError` if it is no fingerprint."""
     found: dict[str, dict[tuple[str, str], Verdict]] = {}
     for entry in lines_of(path_of("judgements", corpus, ".jsonl")):
         try:

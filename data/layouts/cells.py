@@ -4,7 +4,7 @@ A list of passages may be texts, objects, [title, sentences] pairs, or the dict 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import (
     MOST_CHARACTERS,
     CellError,
+    Table,
     as_text,
     is_blank,
     is_collection,
@@ -27,6 +28,8 @@ from mrc_workbench.data.formats.tables import (
 )
 from mrc_workbench.data.layouts.lines import WHOLE
 from mrc_workbench.data.problems import ProblemCode
+
+Opener = Callable[[], Table]
 
 
 class ListedPassage(NamedTuple):
@@ -58,7 +61,6 @@ _MARK_NAMES = (
     "hasanswer", "label", "관련여부", "관련도",
 )  # fmt: skip
 _UNCLEAR_NAMES = ("passages", "documents", "docs", "paragraphs", "ctxs", "context", "문단목록", "문서목록")
-_POSITION_NAMES = ("id",)  # may number the entries of one list
 # in lower case but O and X, which mark right and wrong in Korea and Japan as ○ and × do
 _TRUE = (
     "true", "yes", "y", "positive", "relevant", "correct", "entailment", "O", "○", "◯", "〇", "✓", "✔", "예", "네",
@@ -82,7 +84,7 @@ def passages_in(cell: object) -> list[ListedPassage]:
     """
     value = _value(cell)
     entries = list(_entries(value, _MAX_DEPTH))
-    numbers = [entry.id for entry, id_name in entries if id_name in _POSITION_NAMES]
+    numbers = [entry.id for entry, id_name in entries if id_name == "id"]  # may number the entries of one list
     count = len(entries)
     is_numbered = count > 1 and numbers in ([*map(str, range(count))], [*map(str, range(1, count + 1))])
     return [entry._replace(id="") if is_numbered else entry for entry, _ in entries]
@@ -136,7 +138,12 @@ def _object_entries(value: dict[str, Any], depth: int) -> Iterator[tuple[ListedP
     elif text := joined_text(columns[text_name]):
         id_name = name_of(columns, ID_NAMES)
         id_ = "" if id_name is None else joined_text(columns[id_name])
-        yield ListedPassage(id_, _title(columns), text, _mark(columns)), plain_name(id_name or "")
+        metadata = columns.get("metadata")
+        titles = (first_value(cells, TITLE_NAMES) for cells in (columns, metadata) if isinstance(cells, dict))
+        title = next(filter(None, map(joined_text, titles)), "")
+        marks = (is_marked(first_value(columns, (name,))) for name in _MARK_NAMES)
+        mark = next((mark for mark in marks if mark is not None), None)
+        yield ListedPassage(id_, title, text, mark), plain_name(id_name or "")
 
 
 def _by_id(columns: dict[str, Any], depth: int) -> Iterator[tuple[ListedPassage, str]]:
@@ -161,25 +168,12 @@ def _transposed(columns: dict[str, Any], text_name: str) -> list[dict[str, Any]]
     return None if is_list_name else [{name: value[row] for name, value in lists.items()} for row in range(count)]
 
 
-def _title(columns: dict[str, Any]) -> str:
-    title = joined_text(first_value(columns, TITLE_NAMES))
-    metadata = columns.get("metadata")
-    return title or (joined_text(first_value(metadata, TITLE_NAMES)) if isinstance(metadata, dict) else "")
-
-
 def _pair(value: Iterable[Any]) -> ListedPassage | None:
     """Return the passage of [title, list of sentences], None for any other list."""
-    items = [plain_value(item) for item in value]
-    if len(items) != 2 or not isinstance(items[0], str) or not isinstance(items[1], list):
-        return None
-    if len(items[0]) > _LONGEST_TITLE or not all(isinstance(part, str) for part in items[1]):
-        return None
-    return ListedPassage("", items[0].strip(), joined_text(items[1]))
-
-
-def _mark(columns: dict[str, Any]) -> bool | None:
-    marks = (is_marked(first_value(columns, (name,))) for name in _MARK_NAMES)
-    return next((mark for mark in marks if mark is not None), None)
+    match [plain_value(item) for item in value]:
+        case [str(title), list(parts)] if len(title) <= _LONGEST_TITLE and all(isinstance(part, str) for part in parts):
+            return ListedPassage("", title.strip(), joined_text(parts))
+    return None
 
 
 def is_marked(value: object) -> bool | None:

@@ -12,6 +12,7 @@ from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.layouts.cells import Opener
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
@@ -26,14 +27,14 @@ def numbered(items: Iterable[Any]) -> Items:
     return ((number, item, item) for number, item in enumerate(items, start=1))
 
 
-def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]], Any]) -> Callable[[], Table]:
+def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]], Any]) -> Opener:
     """Return what opens a table of items, of which every object is changed."""
     return item_opener(
         lambda: ((number, change(item) if isinstance(item, dict) else item, given) for number, item, given in items())
     )
 
 
-def export_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
+def export_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens the table of an export, its nested fields as columns; None if the file is no such export."""
     items = _items_opener(recognised)
     if items is None:
@@ -123,7 +124,7 @@ _ACTIONS = ("index", "create", "update", "delete")
 _MOST_LEVELS = 20  # of a query that are searched for its text
 
 
-def documents_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
+def documents_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens the documents of a search engine, the `_id` and the fields of `_source`; None for other files.
 
     Reads a bulk file (a line for the action, a line for the document), elasticdump, and the answer to a search.
@@ -201,8 +202,8 @@ def _with_id(id_: object, document: Any) -> Any:
 class Ratings(NamedTuple):
     """Judgements of a tool: rows of question, passage and grade; rows of questions, if these have ids."""
 
-    judgements: Callable[[], Table]
-    questions: Callable[[], Table] | None
+    judgements: Opener
+    questions: Opener | None
     has_ids: bool  # whether judgements name questions by id, else by text
 
 

@@ -22,8 +22,8 @@ from mrc_workbench.data.layouts import objects
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
 from mrc_workbench.data.layouts.references import canonical_id, file_key, part_of_path, published_parts
-from mrc_workbench.data.layouts.roles import assign_columns
-from mrc_workbench.data.layouts.sighting import Sighted, row_source
+from mrc_workbench.data.layouts.roles import Chosen, assign_columns
+from mrc_workbench.data.layouts.sighting import SeenFiles, Sighted, row_source
 from mrc_workbench.data.layouts.sources import Role, Shape, Source, as_questions
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -59,28 +59,25 @@ def with_roles(sources: Sequence[Source]) -> list[Source]:
 
     If judged ids tell questions from passages, they come before tags and names: topics may stand in <DOC> tags.
     """
-    judged = _judged_ids(sources)
+    judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
+    judged = {
+        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
+        for role, name in ((Role.QUESTIONS, "id"), (Role.PASSAGES, "passage_id"))
+    }
     sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
     by_ids = [_role_by_ids(source, judged) for source in sources]
     others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
     is_sure = Role.QUESTIONS in by_ids and bool(others)
     roles = [_role_of(source, role, is_sure=is_sure) for source, role in zip(sources, by_ids, strict=True)]
-    lengths = {row: _mean_length(sources[row]) for row, role in enumerate(roles) if role is Role.TEXTS}
+    unsure = [row for row, role in enumerate(roles) if role is Role.TEXTS]
+    texts = {row: sources[row].first("context", _SAMPLE_ROWS) for row in unsure}
+    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unsure}
     longest = max(lengths.values(), default=0.0)
     has_passages = Role.PASSAGES in roles
     for row, length in lengths.items():
         is_question = has_passages or (len(lengths) > 1 and length < longest)
         roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
     return [_in_role(source, role) for source, role in zip(sources, roles, strict=True)]
-
-
-def _judged_ids(sources: Sequence[Source]) -> dict[Role, set[str]]:
-    judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
-    names = {Role.QUESTIONS: "id", Role.PASSAGES: "passage_id"}
-    return {
-        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
-        for role, name in names.items()
-    }
 
 
 def _with_judged_id(source: Source, judged: set[str]) -> Source:
@@ -132,11 +129,6 @@ def role_by_name(names: Sequence[str]) -> Role | None:
     return None
 
 
-def _mean_length(source: Source) -> float:
-    texts = source.first("context", _SAMPLE_ROWS)
-    return sum(map(len, texts)) / max(1, len(texts))
-
-
 def _in_role(source: Source, role: Role) -> Source:
     """The source in a role; the title of an entry without a text is what a question asks."""
     columns = source.columns
@@ -151,8 +143,7 @@ def _in_role(source: Source, role: Role) -> Source:
 
 
 def with_parts(sources: Sequence[Source]) -> list[Source]:
-    """Return the sources with the published parts that files and folders name; folders of all files name the
-    collection."""
+    """Return the sources with the parts that files and folders name; common folders name the collection."""
     divided = [source.name for source in sources if source.role in _DIVIDED]
     levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
@@ -191,9 +182,8 @@ def _folders(names: Sequence[str]) -> list[str]:
     return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
 
 
-def source_beside_others(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
-    """Return the source of a file that is no collection by its columns, read beside others; `chosen` are columns by
-    role.
+def source_beside_others(file: File, seen: Sighted, chosen: Chosen) -> Source:
+    """Return the source of a file that its columns make no collection, read beside others.
 
     Rows without a passage are questions; other files may hold what they name. Raises `DataError` if it has neither.
     """
@@ -226,7 +216,7 @@ class _Known:
 
 
 def with_objects_by_id(
-    seen: Sequence[tuple[File, Sighted]],
+    seen: SeenFiles,
 ) -> tuple[list[tuple[File, Sighted]], tuple[Problem, ...]]:
     """Return the files, objects by id in their roles, and why some of these objects are not read.
 

@@ -5,10 +5,10 @@ than that is unpacked, one file after the other. Documents are the corpus if no 
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
@@ -29,19 +29,20 @@ from mrc_workbench.data.formats.compression import (
 )
 from mrc_workbench.data.formats.documents import document_kind, refuse_document
 from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content, looked_at
-from mrc_workbench.data.formats.tables import as_text, mend, shown
+from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content
+from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import Content, check_size, encodings_to_choose, line_table
 from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from mrc_workbench.data.layouts.files import holds_passages, role_by_name, with_roles
 from mrc_workbench.data.layouts.references import PassageNames, reference_columns
-from mrc_workbench.data.layouts.sighting import Sighted, sighted
+from mrc_workbench.data.layouts.roles import Chosen, asking_column
+from mrc_workbench.data.layouts.sighting import SeenFiles, Sighted, sighted
 from mrc_workbench.data.layouts.sources import Role, Shape, Source, as_questions
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 MOST_FILES = 10_000
-_MOST_PLACES = 100_000  # that are looked at in a folder
+_MOST_PATHS = 100_000  # that are looked at in a folder
 _ZIP = b"PK\x03\x04"
 _LONGEST_NAME = 200
 _UTF8_NAME = 0x800  # the flag of a zip entry whose name is UTF-8
@@ -108,18 +109,15 @@ def files_of(path: Path) -> list[File]:
     """Return the file of a path, or those of a folder, named with it. Raises `DataError`."""
     if not path.is_dir():
         return [File(file_content(path), path.name)]
-    places = [place for place in sorted(islice(path.rglob("*"), _MOST_PLACES)) if place.is_file()]
-    named = [(place, place.relative_to(path).as_posix()) for place in places]
-    told = [(place, name) for place, name in named if not _is_hidden(name)]
-    check_size(len(told), "files", MOST_FILES)
-    if not any(place.stat().st_size for place, name in told if not describes_data(name)):
+    inner_paths = [inner for inner in sorted(islice(path.rglob("*"), _MOST_PATHS)) if inner.is_file()]
+    named = [(inner, inner.relative_to(path).as_posix()) for inner in inner_paths]
+    visible = [(inner, name, inner.stat().st_size) for inner, name in named if not _is_hidden(name)]
+    check_size(len(visible), "files", MOST_FILES)
+    if not any(size for _, name, size in visible if not describes_data(name)):
         raise DataError.of(ProblemCode.EMPTY_FOLDER, path=shown(str(path), _LONGEST_NAME))
-    return [File(_content_in_folder(place), _shown_name(f"{path.resolve().name}/{name}")) for place, name in told]
-
-
-def _content_in_folder(path: Path) -> Content:
-    """Return the content of a file of a folder; an empty one is reported by whoever reads the files together."""
-    return file_content(path) if path.stat().st_size else Content(b"")
+    # an empty file is reported when all are read together
+    contents = ((file_content(inner) if size else Content(b""), name) for inner, name, size in visible)
+    return [File(content, _shown_name(f"{path.resolve().name}/{name}")) for content, name in contents]
 
 
 def files_of_paths(paths: Sequence[Path]) -> list[File]:
@@ -137,35 +135,28 @@ def files_of_paths(paths: Sequence[Path]) -> list[File]:
 
 def with_distinct_names(files: Sequence[File]) -> list[File]:
     """Number the names that several files have: `test.jsonl`, `test (2).jsonl`."""
-    taken = set[str]()
-    found: list[File] = []
+    found: dict[str, File] = {}
     for file in files:
         stem, dot, suffix = file.name.rpartition(".")
         if not stem or "/" in suffix:
             stem, dot, suffix = file.name, "", ""
-        name = file.name
-        number = 1
-        while name in taken:
-            number += 1
-            name = f"{stem} ({number}){dot}{suffix}"
-        taken.add(name)
-        found.append(file._replace(name=name))
-    return found
+        copies = (f"{stem} ({number}){dot}{suffix}" for number in count(2))
+        name = next(name for name in chain([file.name], copies) if name not in found)
+        found[name] = file._replace(name=name)
+    return list(found.values())
 
 
 def _shown_name(name: str) -> str:
-    """The name of a file in a folder or archive as it is told, without what only a path needs."""
-    plain = "".join(letter for letter in mend(name.replace("\\", "/")) if letter.isprintable())
+    """The displayed name of a file in a folder or archive, without what only a path needs."""
+    plain = "".join(filter(str.isprintable, mend(name.replace("\\", "/"))))
     return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
 
 
 def _untarred(file: File) -> list[File]:
     files = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
     visible = ((name, content) for name, content in files if not _is_hidden(name))
-    return [
-        File(Content(b"" if describes_data(name) else content), name)
-        for name, content in islice(visible, MOST_FILES + 1)
-    ]
+    first = islice(visible, MOST_FILES + 1)
+    return [File(Content(b"" if describes_data(name) else content), name) for name, content in first]
 
 
 def _unzipped(file: File, left: int) -> Iterator[File]:
@@ -236,7 +227,7 @@ MAX_NAME = 300  # characters of the name of a file
 _WEB_PAGE = (b"<!doctype html", b"<html")
 
 
-def sighted_file(file: File, chosen: Mapping[str, str | None], *, is_alone: bool) -> Sighted:
+def sighted_file(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:
     """Tell what a file holds, also a document; `chosen` names columns by role. Raises `DataError` if it is broken.
 
     Plain text is a document if it is one of several files; alone, it is a list of passages or sentences.
@@ -262,29 +253,13 @@ def sighted_file(file: File, chosen: Mapping[str, str | None], *, is_alone: bool
 def _question_lines(file: File, found: Sighted) -> Sighted | None:
     """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
     recognised = found.recognised
-    if (
-        recognised is None
-        or recognised.text is None
-        or role_by_name([PurePosixPath(file.name).name]) is not Role.QUESTIONS
-    ):
+    names_questions = role_by_name([PurePosixPath(file.name).name]) is Role.QUESTIONS
+    if recognised is None or recognised.text is None or not names_questions:
         return None
     opener = partial(line_table, recognised.text)
-    table, sample = looked_at(opener())
-    (name,) = table.names
-    if 2 * sum(as_text(row[name]).endswith(("?", "？")) for row in sample) <= len(sample):
-        return None
-    source = Source(
-        name=file.name,
-        role=Role.QUESTIONS,
-        shape=Shape.TABLE,
-        columns=Columns(question=name),
-        names=table.names,
-        table=opener,
-        recognised=recognised,
-        first_rows=table.first,
-        sample=sample,
-    )
-    return Sighted([source])
+    source = Source(file.name, Role.QUESTIONS, Shape.TABLE, Columns(), (), opener, recognised).opened()
+    asking = asking_column(source.names, source.sample)
+    return None if asking is None else Sighted([replace(source, columns=Columns(question=asking))])
 
 
 def document_format(file: File) -> Format | None:
@@ -307,19 +282,12 @@ def document_source(file: File, format_: Format) -> Sighted:
     """Return a document as a source of passages, which is read only when its rows are."""
     id_, title, text = DOCUMENT_COLUMNS
     recognised = RecognisedFile(format_)
-    source = Source(
-        name=file.name,
-        role=Role.PASSAGES,
-        shape=Shape.DOCUMENT,
-        columns=Columns(id=id_, title=title, context=text),
-        names=(),  # a document has no columns
-        table=partial(document_table, file.content, format_, file.name),
-        recognised=recognised,
-    )
-    return Sighted([source], recognised)
+    columns = Columns(id=id_, title=title, context=text)  # of the table, as a document has none
+    opener = partial(document_table, file.content, format_, file.name)
+    return Sighted([Source(file.name, Role.PASSAGES, Shape.DOCUMENT, columns, (), opener, recognised)], recognised)
 
 
-def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, Sighted]]:
+def with_document_ids(seen: SeenFiles) -> list[tuple[File, Sighted]]:
     """Return the files with documents as sources whose passages are named within their common folder."""
     documents = [file for file, found in seen if _is_document(found)]
     if not documents:
@@ -327,13 +295,12 @@ def with_document_ids(seen: Sequence[tuple[File, Sighted]]) -> list[tuple[File, 
     folder = os.path.commonpath([f"/{file.name}".rpartition("/")[0] or "/" for file in documents]).strip("/")
     named = []
     for file, found in seen:
+        sources = found.sources
         if _is_document(found):
             file_id = file.name.removeprefix(f"{folder}/") if folder else file.name
-            (source,) = found.sources
-            opener = partial(document_table, file.content, source.recognised.format, file_id)
-            named.append((file, Sighted([replace(source, table=opener)], found.recognised)))
-        else:
-            named.append((file, found))
+            opener = partial(document_table, file.content, sources[0].recognised.format, file_id)
+            sources = [replace(sources[0], table=opener)]
+        named.append((file, replace(found, sources=sources)))
     return named
 
 

@@ -14,13 +14,19 @@ from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_json
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, shown
-from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, joined_text, name_of, passages_in, plain_value
+from mrc_workbench.data.layouts.cells import (
+    ID_NAMES,
+    TEXT_NAMES,
+    Opener,
+    joined_text,
+    name_of,
+    passages_in,
+    plain_value,
+)
 from mrc_workbench.data.layouts.exports import changed_opener, numbered
 from mrc_workbench.data.layouts.references import part_of_word
 from mrc_workbench.data.layouts.tree_nodes import answers_of, passage_roles, question_roles, question_text
 from mrc_workbench.data.problems import DataError
-
-Opener = Callable[[], Table]
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")
 _TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
@@ -30,8 +36,7 @@ _DOCUMENT = "page_content"  # LangChain's name of a document's text
 
 
 def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
-    """Return what opens the tables of JSON that is no list of rows, by part ("" for a single table); {} for other
-    files."""
+    """Return what opens the tables of JSON that is no list of rows, by part ("" for a single table); else {}."""
     value, text = recognised.value, recognised.text
     if recognised.format is Format.JSONL and value is None and text is not None:
         if any(_is_document(item) for _, item, _ in islice(json_lines(text), _SAMPLE)):
@@ -59,7 +64,8 @@ def _object_openers(value: dict[str, Any]) -> dict[str, Opener]:
         row_names = dict.fromkeys(name for cells in columns.values() for name in cells)
         rows = [{column: cells.get(name) for column, cells in columns.items()} for name in row_names]
         return {"": _opener(rows, [name for name in value if name not in columns])}
-    lists = {name: items for name, items in value.items() if isinstance(items, list) and _has_objects(items)}
+    lists = {name: items for name, items in value.items() if isinstance(items, list)}
+    lists = {name: items for name, items in lists.items() if any(isinstance(item, dict) for item in items[:_SAMPLE])}
     if len(lists) == 1:
         return _list_of_questions(*next(iter(lists.items())), value)
     return _several_lists(value, lists) if lists else {}
@@ -109,10 +115,6 @@ def _document(item: dict[str, Any]) -> Any:
     metadata = document.get("metadata")
     title = metadata.get("title") if isinstance(metadata, dict) else None
     return document if "title" in document or title is None else {**document, "title": title}
-
-
-def _has_objects(items: list[Any]) -> bool:
-    return any(isinstance(item, dict) for item in items[:_SAMPLE])
 
 
 def _is_by_id(value: Mapping[str, Any]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import PurePosixPath
+from typing import Self
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import plain_name, require_columns
@@ -30,58 +31,48 @@ from mrc_workbench.data.layouts.members import (
     with_document_ids,
     without_describing_documents,
 )
-from mrc_workbench.data.layouts.roles import candidate_columns, holds_texts, missing_passages
-from mrc_workbench.data.layouts.sighting import Sighted, holds_dataset, row_source, with_sheets
+from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
+from mrc_workbench.data.layouts.sighting import SeenFiles, Sighted, holds_dataset, row_source, with_sheets
 from mrc_workbench.data.layouts.sources import Role, Shape, Source, stands_alone, with_locations
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 
 class Layout(StrEnum):
-    """Whose layout a collection is in."""
+    """Whose layout a collection is in; `label` is what a set without a name is called."""
 
-    BEIR = "beir"
-    MTEB = "mteb"
-    TREC = "trec"
-    MS_MARCO = "ms_marco"
-    MIRACL = "miracl"
-    MR_TYDI = "mr_tydi"
-    AUTORAG = "autorag"
-    LLAMA_INDEX = "llama_index"
-    RAGAS = "ragas"
-    QUEPID = "quepid"
-    SMART = "smart"
-    ENGINE = "engine"  # judgements of a search engine's tools
-    ROWS = "rows"  # several files whose rows hold questions and passages
-    DOCUMENTS = "documents"
-    FILES = "files"  # nobody's: passages, questions and judgements in files of their own
+    label: str
+
+    def __new__(cls, value: str, label: str) -> Self:
+        layout = str.__new__(cls, value)
+        layout._value_ = value
+        layout.label = label
+        return layout
+
+    BEIR = "beir", "BEIR"
+    MTEB = "mteb", "MTEB"
+    TREC = "trec", "TREC"
+    MS_MARCO = "ms_marco", "MS MARCO"
+    MIRACL = "miracl", "MIRACL"
+    MR_TYDI = "mr_tydi", "Mr. TyDi"
+    AUTORAG = "autorag", "AutoRAG"
+    LLAMA_INDEX = "llama_index", "LlamaIndex"
+    RAGAS = "ragas", "ragas"
+    QUEPID = "quepid", "Quepid"
+    SMART = "smart", "SMART"
+    ENGINE = "engine", "search engine"  # judgements of a search engine's tools
+    ROWS = "rows", "questions"  # several files whose rows hold questions and passages
+    DOCUMENTS = "documents", "documents"
+    FILES = "files", "collection"  # nobody's: passages, questions and judgements in files of their own
 
 
-_CALLED = {
-    Layout.BEIR: "BEIR",
-    Layout.MTEB: "MTEB",
-    Layout.TREC: "TREC",
-    Layout.MS_MARCO: "MS MARCO",
-    Layout.MIRACL: "MIRACL",
-    Layout.MR_TYDI: "Mr. TyDi",
-    Layout.AUTORAG: "AutoRAG",
-    Layout.LLAMA_INDEX: "LlamaIndex",
-    Layout.RAGAS: "ragas",
-    Layout.QUEPID: "Quepid",
-    Layout.SMART: "SMART",
-    Layout.ENGINE: "search engine",
-    Layout.ROWS: "questions",
-    Layout.DOCUMENTS: "documents",
-    Layout.FILES: "collection",
-}
 _LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
 _WORDS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
 class SelectedSources:
-    """The sources of a dataset in the order they are read, and why other files are `aside`; `layout` is None for one
-    table."""
+    """The sources of a dataset in the order they are read, and why others are `aside`; one table has no `layout`."""
 
     sources: tuple[Source, ...]
     name: str
@@ -89,7 +80,7 @@ class SelectedSources:
     aside: tuple[Problem, ...] = ()
 
 
-def select_sources(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> SelectedSources:
+def select_sources(files: Sequence[File], name: str, chosen: Chosen) -> SelectedSources:
     """Tell what files hold; `name` is of the set if no file has one, and `chosen` names columns by role.
 
     Raises `DataError` for a file that cannot be read (of several, the detail `file` names it), and if they are no
@@ -100,15 +91,13 @@ def select_sources(files: Sequence[File], name: str, chosen: Mapping[str, str | 
     return replace(found, aside=(*found.aside, *notices))
 
 
-def select_rows(
-    file: File, seen: Sighted, name: str, chosen: Mapping[str, str | None], aside: Sequence[Problem] = ()
-) -> SelectedSources:
+def select_rows(file: File, seen: Sighted, name: str, chosen: Chosen, aside: Sequence[Problem] = ()) -> SelectedSources:
     """Return the one file whose rows hold questions and passages."""
     source = row_source(file, seen, chosen)
     return SelectedSources((source,), set_name(name or file.name, "questions"), aside=tuple(aside))
 
 
-def _selected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]) -> SelectedSources:
+def _selected(files: Sequence[File], name: str, chosen: Chosen) -> SelectedSources:
     seen: list[tuple[File, Sighted]] = []
     refused: list[DataError] = []
     for file in files:
@@ -130,18 +119,16 @@ def _selected(files: Sequence[File], name: str, chosen: Mapping[str, str | None]
 
 def _all_refused(errors: Sequence[DataError]) -> DataError:
     """Return the error of the first file, and with it the problems of all files if there are several."""
-    first = errors[0]
     files = [error.problem for error in errors] if len(errors) > 1 else []
-    return DataError(first.problem, [*first.others, *files])
+    return DataError(errors[0].problem, [*errors[0].others, *files])
 
 
-def _together(
-    seen: Sequence[tuple[File, Sighted]], refused: Sequence[Problem], name: str, chosen: Mapping[str, str | None]
-) -> SelectedSources:
+def _together(seen: SeenFiles, refused: Sequence[Problem], name: str, chosen: Chosen) -> SelectedSources:
     """Select from files whose content is known; `refused` says why the files beside them are not read."""
-    has_broken = any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused)
-    if has_broken and not any(_is_sure_of_passages(one) for _, one in seen):
-        raise _no_passages([], [file.name for file, _ in seen])  # the broken files may hold them
+    if any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused):
+        tables = (one.table is not None and holds_dataset(one.table, one.sample) for _, one in seen)
+        if not any(tables) and not any(map(holds_passages, (source for _, one in seen for source in one.sources))):
+            raise _no_passages([], [file.name for file, _ in seen])  # the broken files may hold them
     if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
         return select_rows(*seen[0], name, chosen, refused)
     seen, unread = with_objects_by_id(seen)
@@ -164,15 +151,7 @@ def _together(
     return SelectedSources(tuple(sources), _named(read, layout, name), layout, tuple(aside))
 
 
-def _is_sure_of_passages(one: Sighted) -> bool:
-    """Whether a file holds passages whatever files are beside it; texts with ids may be questions."""
-    is_dataset = one.table is not None and holds_dataset(one.table, one.sample)
-    return is_dataset or any(map(holds_passages, one.sources))
-
-
-def _sources(
-    seen: Sequence[tuple[File, Sighted]], chosen: Mapping[str, str | None]
-) -> tuple[list[Source], list[Problem]]:
+def _sources(seen: SeenFiles, chosen: Chosen) -> tuple[list[Source], list[Problem]]:
     """Return the sources of all files, and why some files have none."""
     sources: list[Source] = []
     problems: list[Problem] = []
@@ -191,9 +170,7 @@ def _sources(
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def _require_passage_column(
-    seen: Sequence[tuple[File, Sighted]], sources: Sequence[Source], chosen: Mapping[str, str | None]
-) -> None:
+def _require_passage_column(seen: SeenFiles, sources: Sequence[Source], chosen: Chosen) -> None:
     """Raise `DataError` if all files are tables of questions with a column that may hold the passages, as a FAQ has."""
     names = {source.name for source in sources}
     tables = [(file, one) for file, one in seen if file.name in names and not one.sources]
@@ -201,11 +178,11 @@ def _require_passage_column(
         return
     for file, one in tables:
         source = row_source(file, one, chosen)
-        columns = source.columns
-        candidates = [one.context or "" for one in candidate_columns(columns, source.names, source.sample)]
-        if any(name == columns.answers or holds_texts(name, source.sample) for name in candidates):
+        table = source.columns, source.names, source.sample
+        candidates = [columns.context or "" for columns in candidate_columns(*table)]
+        if any(name == source.columns.answers or holds_texts(name, source.sample) for name in candidates):
             with told_of(file.name, seen):
-                raise missing_passages(columns, source.names, source.sample)
+                raise missing_passages(*table)
 
 
 def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
@@ -261,13 +238,13 @@ def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_li
 def _named(files: Sequence[File], layout: Layout, name: str) -> str:
     """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
     if name:
-        return set_name(name, _CALLED[layout])
+        return set_name(name, layout.label)
     folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
     if len(folders) == 1 and all("/" in file.name for file in files):
         return shown(set_name(folders.pop(), ""), 100)
     stems = [set_name(file.name, "") for file in files]
     telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
-    return next(telling, "") or _CALLED[layout]
+    return next(telling, "") or layout.label
 
 
 _STATE = "state.json"

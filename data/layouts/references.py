@@ -97,8 +97,7 @@ def part_of_word(word: str) -> str:
 
 
 def published_parts(paths: Iterable[str]) -> dict[str, str]:
-    """Return the part of each path that names one; {} for a single part, which divides nothing, as of BEIR's
-    judgements."""
+    """Return the part of each path that names one; {} if all are one part, which divides nothing."""
     part_by_path = {path: part for path in paths if (part := part_of_path(path))}
     return part_by_path if len({*part_by_path.values()}) > 1 else {}
 
@@ -281,8 +280,7 @@ def named_passages(cell: object, kind: NameKind, passages: PassageNames) -> Iter
 
 
 def _names_in(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
-    """Return the names that a text lists, or the text; doubtful separators count only if all names between them are
-    known."""
+    """Return the names that a text lists, or the text; all names between doubtful separators must be known."""
     if passages.find(kind, value):
         return [value]
     names = _split(value, _SEPARATOR)

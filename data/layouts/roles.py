@@ -32,6 +32,7 @@ _MOST_ITEMS = 5  # of a list that are looked at
 _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade at all
 
 Sample = Sequence[Mapping[str, object]]
+Chosen = Mapping[str, str | None]  # columns that the user named, by role
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
@@ -54,21 +55,16 @@ def holds_locations(name: str, sample: Sample) -> bool:
 
 
 def _holds(name: str, sample: Sample, pattern: re.Pattern[str]) -> bool:
-    """Whether most filled cells of a column, or the items of their lists, match a pattern as a whole."""
-    items = _items(name, sample[:50])
-    return bool(items) and 2 * sum(_matches(item, pattern) for item in items) > len(items)
+    """Whether most filled cells of a column, the items of their lists, or a text in their objects match a pattern."""
+    cells = [item.values() if isinstance(item, dict) else [item] for item in _items(name, sample[:50])]
+    texts = ([as_text(part)[:300] for part in parts if not is_collection(part)] for parts in cells)
+    return bool(cells) and 2 * sum(any(map(pattern.fullmatch, of)) for of in texts) > len(cells)
 
 
 def _items(name: str, sample: Sample) -> list[object]:
     """Return the filled cells of a column, of a list its first items."""
     cells = [row.get(name) for row in sample if not is_missing(row.get(name))]
     return [item for cell in cells for item in (list_items(cell)[:_MOST_ITEMS] if is_collection(cell) else [cell])]
-
-
-def _matches(item: object, pattern: re.Pattern[str]) -> bool:
-    """Whether a text, or the short text of any key of an object, matches a pattern as a whole."""
-    parts = item.values() if isinstance(item, dict) else [item]
-    return any(pattern.fullmatch(as_text(part)[:300]) is not None for part in parts if not is_collection(part))
 
 
 def holds_texts(name: str, sample: Sample) -> bool:
@@ -140,7 +136,7 @@ _SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they 
 _LEAST_ROWS = 2  # that an observation about values needs
 
 
-def assign_columns(names: Sequence[str], sample: Sample, chosen: Mapping[str, str | None] | None = None) -> Columns:
+def assign_columns(names: Sequence[str], sample: Sample, chosen: Chosen | None = None) -> Columns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
     `chosen` are columns that the user named by role; no other role gets them. A column is never taken for passages only
@@ -188,8 +184,7 @@ def columns_in_use(columns: Any, names: Sequence[str]) -> set[str]:
 
 
 def candidate_columns(columns: Columns, names: Sequence[str], sample: Sample) -> tuple[Columns, ...]:
-    """Return the readings to choose from, the likeliest first, if no column is known to hold passages or a label is
-    unsure."""
+    """Return the readings to choose from, the likeliest first, without a known column of passages or a sure label."""
     if is_unsure_label(columns, sample):
         questions = _texts(columns.question or "", sample)
         is_repeated = len(set(questions)) < len(questions)
@@ -212,7 +207,12 @@ def missing_passages(columns: Columns, names: Sequence[str], sample: Sample) -> 
     candidates = [one.context for one in candidate_columns(columns, names, sample) if one.context is not None]
     flags = " / ".join(map(column_flag, candidates[:_MOST_FLAGS])) or column_flag("NAME")
     details = {"found": shown(", ".join(names), 300), "flags": flags}
-    retrieved = [name for name in names if _RETRIEVED.search(plain_name(name)) or _is_retrieved(name, columns, names)]
+    has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
+    plain_names = {name: plain_name(name) for name in names}
+    # an evaluation has answers of a system beside reference answers; its `contexts` were retrieved
+    is_evaluation = has_reference and not {"answer", "response"}.isdisjoint(plain_names.values())
+    contexts = {"contexts"} if is_evaluation else set()
+    retrieved = [name for name, plain in plain_names.items() if _RETRIEVED.search(plain) or plain in contexts]
     files = [name for name in names if holds_locations(name, sample)]
     if retrieved:
         return DataError.of(ProblemCode.EVALUATION_OUTPUT, **details, columns=shown(", ".join(retrieved), 80))
@@ -291,13 +291,6 @@ def _replace_system_answers(roles: dict[str, str], names: Sequence[str], given: 
         del roles["context"]
 
 
-def _is_retrieved(name: str, columns: Columns, names: Sequence[str]) -> bool:
-    """Whether a column is the `contexts` of an evaluation, which has answers of a system beside reference answers."""
-    has_reference = columns.answers is not None and plain_name(columns.answers) in _REFERENCE_ANSWERS
-    is_evaluation = has_reference and any(plain_name(other) in ("answer", "response") for other in names)
-    return is_evaluation and plain_name(name) == "contexts"
-
-
 def _add_by_values(roles: dict[str, str], filled: Sequence[str], sample: Sample) -> None:
     """Add the roles that values tell without a known name: published parts, and the answers of a column A beside Q."""
     left = [name for name in filled if name not in roles.values()]
@@ -319,20 +312,14 @@ def _needless(roles: Mapping[str, str], given: Mapping[str, str], sample: Sample
         found += ["label", "start", "passage_id", "impossible"]
     if "answers" not in roles:
         found.append("start")
-    if "label" in roles and _repeats_answer(roles, sample):
-        found.append("label")
+    answers = [shown(row.get(roles.get("answers", "")), 20).lower() for row in sample] if "label" in roles else []
+    if len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _one_to_one(answers, _texts(roles["label"], sample)):
+        found.append("label")  # it only repeats answers of yes or no as another mark
     context = roles.get("context", "")
     may_be_ids = {"question", "context"} <= roles.keys() and plain_name(context) not in _SURE_PASSAGES
     if may_be_ids and sample and all(is_number(row.get(context)) for row in sample):
         found.append("context")  # ids of passages beside the questions
     return [role for role in dict.fromkeys(found) if role in roles and role not in given and role != "answers"]
-
-
-def _repeats_answer(roles: Mapping[str, str], sample: Sample) -> bool:
-    """Whether a label only repeats answers of yes or no as another mark."""
-    answers = [shown(row.get(roles.get("answers", "")), 20).lower() for row in sample]
-    labels = _texts(roles["label"], sample)
-    return len(set(answers)) > 1 and {*answers} <= _YES_OR_NO and _one_to_one(answers, labels)
 
 
 def asking_column(names: Sequence[str], sample: Sample) -> str | None:

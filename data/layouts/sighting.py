@@ -11,7 +11,8 @@ from mrc_workbench.data.formats.tables import Table, shown
 from mrc_workbench.data.formats.text import Content, EncodedText
 from mrc_workbench.data.formats.workbooks import Workbook
 from mrc_workbench.data.layouts import exports, lines, objects
-from mrc_workbench.data.layouts.roles import Sample, assign_columns, is_unsure_label
+from mrc_workbench.data.layouts.cells import Opener
+from mrc_workbench.data.layouts.roles import Chosen, Sample, assign_columns, is_unsure_label
 from mrc_workbench.data.layouts.sources import Role, Shape, Source, kind_by_columns, kind_by_names, knows
 from mrc_workbench.data.layouts.tables import with_flat_cells, with_passage_columns
 from mrc_workbench.data.layouts.trees import NESTED_COLUMNS, NestedTable, flat_opener, tree_in, tree_in_rows
@@ -39,7 +40,10 @@ class Sighted:
         return self.table.names if self.table else tuple(name for source in self.sources for name in source.names)
 
 
-def sighted(file: File, chosen: Mapping[str, str | None] | None = None) -> Sighted:
+SeenFiles = Sequence[tuple[File, Sighted]]
+
+
+def sighted(file: File, chosen: Chosen | None = None) -> Sighted:
     """Tell what a file holds; `chosen` names columns by role. Raises `DataError` where it is broken."""
     is_text = not file.content.start.startswith((b"PAR1", b"PK", bytes.fromhex("D0CF11E0")))
     try:
@@ -73,7 +77,7 @@ def has_sheets(recognised: RecognisedFile) -> bool:
     return isinstance(recognised.value, Workbook) and bool(recognised.value.sheets)
 
 
-def with_sheets(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> list[tuple[File, Sighted]]:
+def with_sheets(file: File, seen: Sighted, chosen: Chosen) -> list[tuple[File, Sighted]]:
     """Return what was seen of a file; of a workbook with several sheets of data, each as a file in its folder."""
     recognised = seen.recognised
     if recognised is None or not has_sheets(recognised):
@@ -86,9 +90,7 @@ def with_sheets(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> 
     return found
 
 
-def _table_seen(
-    name: str, recognised: RecognisedFile, opener: Callable[[], Table], chosen: Mapping[str, str | None]
-) -> Sighted:
+def _table_seen(name: str, recognised: RecognisedFile, opener: Opener, chosen: Chosen) -> Sighted:
     table, sample = looked_at(opener())
     if (tree := tree_in_rows(opener, sample)) is not None:
         flat = flat_opener(tree.items)
@@ -136,23 +138,21 @@ def _by_id(name: str, recognised: RecognisedFile) -> Source | None:
     return None
 
 
-def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> Source:
-    """Return the source of a file of questions and passages; `chosen` names columns by role. Raises `DataError`
-    without them."""
+def row_source(file: File, seen: Sighted, chosen: Chosen) -> Source:
+    """Return the source of a file of questions and passages; `chosen` names columns by role. Raises `DataError`."""
     recognised = seen.recognised or recognise(file.content, name=file.name)
     if nested := [source for source in seen.sources if source.shape is Shape.NESTED]:
         return nested[0]
-    if seen.table is None:
+    table, sample = seen.table, seen.sample
+    if table is None:
         flat = _rows_opener(recognised)
         if flat is None and (tree := tree_in(recognised)) is not None:
             return _nested(file.name, recognised, tree.table)
         opener = flat or rows_opener(file.content, recognised)
-        opened, first_rows = looked_at(opener())
+        table, sample = looked_at(opener())
         if flat is None:
-            _, opened, first_rows = with_flat_cells(opener, opened, first_rows)
-        table, sample = with_passage_columns(opened, first_rows)
-    else:
-        table, sample = with_passage_columns(seen.table, seen.sample)
+            _, table, sample = with_flat_cells(opener, table, sample)
+    table, sample = with_passage_columns(table, sample)
     require_columns(chosen, table.names)
     is_whole = chosen.keys() == Columns.__dataclass_fields__.keys()
     columns = Columns(**chosen) if is_whole else assign_columns(table.names, sample, _with_roles(table, chosen))
@@ -162,20 +162,20 @@ def row_source(file: File, seen: Sighted, chosen: Mapping[str, str | None]) -> S
     return replace(source, unsure_label=columns.label or "") if is_unsure else source
 
 
-def _rows_opener(recognised: RecognisedFile) -> Callable[[], Table] | None:
+def _rows_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens rows that lie in the objects of a program, or at any level of a tree; None for other files."""
     opener = exports.documents_opener(recognised) or exports.export_opener(recognised)
     tree = tree_in(recognised) if opener is None else None
     return opener if tree is None else flat_opener(tree.items)
 
 
-def rows_opener(content: Content, recognised: RecognisedFile) -> Callable[[], Table]:
+def rows_opener(content: Content, recognised: RecognisedFile) -> Opener:
     """Return what opens the rows of a file that is one table: also of an export, or of JSON that is no list of rows."""
     exported = exports.documents_opener(recognised) or exports.export_opener(recognised)
     return exported or objects.object_openers(recognised).get("") or table_opener(content, recognised)
 
 
-def _with_roles(table: Table, chosen: Mapping[str, str | None]) -> dict[str, str | None]:
+def _with_roles(table: Table, chosen: Chosen) -> dict[str, str | None]:
     """The columns chosen by role, and those that the file tells for roles that are free."""
     free = {role: name for role, name in table.roles.items() if name is None or name not in chosen.values()}
     if any(chosen.get(role) for role in _PASSAGE_ROLES):
@@ -187,9 +187,8 @@ def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTa
     return Source(name, Role.ROWS, Shape.NESTED, NESTED_COLUMNS, (), opener, recognised)
 
 
-def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable[[], Table]]) -> Sighted:
-    """The tables of a file: parts of a collection, or the only one with questions and passages; else raises
-    `DataError`."""
+def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Opener]) -> Sighted:
+    """The tables of a file: parts of a collection, or the only one with questions and passages, else `DataError`."""
     sources: list[Source] = []
     seen: dict[str, tuple[Table, Sample]] = {}
     for part, opener in openers.items():
@@ -200,10 +199,8 @@ def _parts(name: str, recognised: RecognisedFile, openers: Mapping[str, Callable
             role = _ROLE_OF_LIST.get(plain_name(part), role)
         if role is not None:
             shape = Shape.PARTS if shape is Shape.TABLE else shape
-            source = Source(
-                f"{name}: {part}", role, shape, columns, table.names, opener, recognised, table.first, sample
-            )
-            sources.append(replace(source, metadata=metadata))
+            rows = table.names, opener, recognised, table.first, sample
+            sources.append(Source(f"{name}: {part}", role, shape, columns, *rows, metadata=metadata))
     roles = [source.role for source in sources]
     if Role.PASSAGES in roles and len(set(roles)) == len(roles) > 1 and Role.ROWS not in roles:
         return Sighted(sources, recognised)

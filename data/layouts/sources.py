@@ -12,12 +12,13 @@ from typing import NamedTuple, Self
 
 from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
 from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
-from mrc_workbench.data.formats.tables import Table, as_text, is_blank
+from mrc_workbench.data.formats.tables import as_text, is_blank
 from mrc_workbench.data.formats.workbooks import Workbook
-from mrc_workbench.data.layouts.cells import NOT_RELEVANT, holds_lists, list_items, separates_answers
+from mrc_workbench.data.layouts.cells import NOT_RELEVANT, Opener, holds_lists, list_items, separates_answers
 from mrc_workbench.data.layouts.lines import has_numbers
 from mrc_workbench.data.layouts.references import NameKind, PassageNames, Reference, file_key, reference_columns
 from mrc_workbench.data.layouts.roles import (
+    Chosen,
     Sample,
     assign_columns,
     columns_in_use,
@@ -75,7 +76,7 @@ class Source:
     shape: Shape
     columns: Columns
     names: tuple[str, ...]
-    table: Callable[[], Table] = field(repr=False)
+    table: Opener = field(repr=False)
     recognised: RecognisedFile = field(repr=False)
     first_rows: tuple[dict[str, str], ...] = field(repr=False, default=())
     sample: Sample = field(repr=False, default=())
@@ -131,7 +132,7 @@ def knows(name: str) -> bool:
     return plain_name(name) in _KNOWN or is_known(name)
 
 
-def kind_by_columns(chosen: Mapping[str, str | None], names: Sequence[str], sample: Sample) -> Kind | None:
+def kind_by_columns(chosen: Chosen, names: Sequence[str], sample: Sample) -> Kind | None:
     """Tell what rows are by the columns that the user named; None if the user named none of this file's columns."""
     if not chosen:
         return None
@@ -274,7 +275,7 @@ class RowPlan:
 _LONGEST_NAME = 200  # characters of a title
 
 
-def with_references(source: Source, passages: PassageNames, chosen: Mapping[str, str | None]) -> Source:
+def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> Source:
     """Return a source of questions with the columns that name passages; any other source as it is.
 
     `chosen` are columns that the user named by role. A column such as `article` holds no passages if its values are
@@ -301,10 +302,10 @@ def with_locations(sources: Sequence[Source]) -> list[Source]:
     named = {value for source in asking for name in source.names for value in _locations(name, source)}
     located = []
     for source in sources:
-        free = [name for name in source.names if name not in _used_columns(source)]
-        columns = {name: found for name in free if (found := _locations(name, source))}
-        best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=None)
-        located.append(source if source in asking or not named else replace(source, location=best))
+        used = {*source.names} if source in asking or not named else _used_columns(source)
+        columns = {name: found for name in source.names if name not in used and (found := _locations(name, source))}
+        best = max(columns, key=lambda name: len(named.intersection(columns[name])), default=source.location)
+        located.append(replace(source, location=best))
     return located
 
 

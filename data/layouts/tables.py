@@ -18,6 +18,7 @@ from mrc_workbench.data.layouts.cells import (
     TEXT_NAMES,
     TITLE_NAMES,
     ListedPassage,
+    Opener,
     is_list_text,
     is_unclear,
     joined_text,
@@ -29,6 +30,7 @@ from mrc_workbench.data.layouts.roles import Sample, asking_column, assign_colum
 from mrc_workbench.data.layouts.tree_nodes import question_text, with_parsed_cells
 
 Cells = dict[str, object]
+Change = Callable[[Mapping[str, Any]], Cells]  # of the cells of a row
 
 _FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
 _POSITIVES = (
@@ -47,29 +49,23 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     rows = sample[:_SAMPLE_ROWS]
     outputs = next((name for name in table.names if any(any(_provenance(row.get(name))) for row in rows)), None)
     if outputs is not None:
-        roles = {"answers": "answers", "positives": _PROVENANCE, "context": None}
-        return _joined(table, sample, [outputs], _with_output(outputs), roles)
+        given = {"answers": "answers", "positives": _PROVENANCE, "context": None}
+        return _joined(table, sample, [outputs], _with_output(outputs), given)
     lists = {name: found for name in table.names if (found := _lists(name, sample))}
     if lists and assign_columns(table.names, sample, table.roles).question is None:
-        asking = asking_column(table.names, sample[:_SAMPLE_ROWS])
+        asking = asking_column(table.names, rows)
         table = table if asking is None else replace(table, roles={**table.roles, "question": asking})
     if not lists or assign_columns(table.names, sample, table.roles).question is None:
         return table, sample
     facts = next((name for name in table.names if plain_name(name) in _FACTS), None)
     titled = next((name for name, found in lists.items() if name != facts and any(map(_are_titled, found))), None)
     if facts is not None and titled is not None:
-        return _joined(
-            table,
-            sample,
-            [facts],
-            _with_marks(titled, "title", facts, _titles),
-            {"candidates": titled, "context": None},
-        )
+        given = {"candidates": titled, "context": None}
+        return _joined(table, sample, [facts], _with_marks(titled, "title", facts, _titles), given)
     for name in (name for name, found in lists.items() if _role(name, found) != "candidates"):
         if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
-            return _joined(
-                table, sample, [ids], _with_marks(name, "id", ids, _ids), {"candidates": name, "context": None}
-            )
+            given = {"candidates": name, "context": None}
+            return _joined(table, sample, [ids], _with_marks(name, "id", ids, _ids), given)
     roles: dict[str, list[str]] = {}
     for name, found in lists.items():
         if role := _role(name, found):
@@ -114,11 +110,7 @@ def _role(name: str, lists: list[list[ListedPassage]]) -> str | None:
 
 
 def _joined(
-    table: Table,
-    sample: Sample,
-    names: Sequence[str],
-    cells: Callable[[Mapping[str, Any]], Cells],
-    roles: dict[str, str | None],
+    table: Table, sample: Sample, names: Sequence[str], cells: Change, roles: dict[str, str | None]
 ) -> tuple[Table, Sample]:
     """Return a table without the columns `names`; `cells` puts their content into those that `roles` names."""
     roles = {**table.roles, **roles}
@@ -130,19 +122,17 @@ def _joined(
     return joined, [cells(row) for row in sample]
 
 
-def changed_opener(
-    opener: Callable[[], Table], names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]
-) -> Callable[[], Table]:
+def changed_opener(opener: Opener, names: Iterable[str], cells: Change) -> Opener:
     """Return what opens a table with other columns; `cells` makes them of those of a row."""
     return lambda: _changed(opener(), names, cells)
 
 
-def _changed(table: Table, names: Iterable[str], cells: Callable[[Mapping[str, Any]], Cells]) -> Table:
+def _changed(table: Table, names: Iterable[str], cells: Change) -> Table:
     rows = (row if row.problem else row._replace(cells=cells(row.cells)) for row in table.rows)
     return replace(table, names=tuple(names), rows=rows)
 
 
-def _with_lists(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Cells]:
+def _with_lists(names: Sequence[str]) -> Change:
     def cells(row: Mapping[str, Any]) -> Cells:
         passages = [passage for name in names for passage in passages_in(row.get(name))]
         return {**row, names[0]: [_as_object(passage) for passage in passages]}
@@ -150,9 +140,7 @@ def _with_lists(names: Sequence[str]) -> Callable[[Mapping[str, Any]], Cells]:
     return cells
 
 
-def _with_marks(
-    name: str, field: str, column: str, named_in: Callable[[Any], set[str]]
-) -> Callable[[Mapping[str, Any]], Cells]:
+def _with_marks(name: str, field: str, column: str, named_in: Callable[[Any], set[str]]) -> Change:
     """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
 
     def cells(row: Mapping[str, Any]) -> Cells:
@@ -193,7 +181,7 @@ def _provenance(output: Any) -> list[list[ListedPassage]]:
     return [passages_in(item[_PROVENANCE]) for item in items if isinstance(item, dict) and item.get(_PROVENANCE)]
 
 
-def _with_output(name: str) -> Callable[[Mapping[str, Any]], Cells]:
+def _with_output(name: str) -> Change:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
 
     def cells(row: Mapping[str, Any]) -> Cells:
@@ -218,8 +206,8 @@ _SENTENCES = (*TEXT_NAMES, "abstract")
 
 
 def with_flat_cells(
-    opener: Callable[[], Table], table: Table, sample: list[Mapping[str, Any]]
-) -> tuple[Callable[[], Table], Table, list[Mapping[str, Any]]]:
+    opener: Opener, table: Table, sample: list[Mapping[str, Any]]
+) -> tuple[Opener, Table, list[Mapping[str, Any]]]:
     """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
 
     A question that is an object becomes its text; other objects with known keys become columns; a list of sentences in

@@ -15,7 +15,7 @@ from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
 from mrc_workbench.data.layouts import tree_nodes as nodes
-from mrc_workbench.data.layouts.cells import passages_in
+from mrc_workbench.data.layouts.cells import Opener, passages_in
 from mrc_workbench.data.layouts.tree_nodes import IMPOSSIBLE, PARAGRAPH_ID, SPLIT
 from mrc_workbench.data.problems import Problem, ProblemCode
 
@@ -83,16 +83,16 @@ def tree_in(recognised: RecognisedFile) -> Tree | None:
     return None
 
 
-def tree_in_rows(opener: Callable[[], Table], sample: Sequence[Mapping[str, object]]) -> Tree | None:
+def tree_in_rows(opener: Opener, sample: Sequence[Mapping[str, object]]) -> Tree | None:
     """Return the tree of a table whose cells hold lists of questions, None for any other table."""
     if not any(nodes.is_nested(nodes.with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
-    return _tree(lambda: _parsed_rows(opener()))
-
-
-def _parsed_rows(table: Table) -> Iterator[Any]:
-    for row in table.rows:
-        yield nodes.with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+    return _tree(
+        lambda: (
+            nodes.with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+            for row in opener().rows
+        )
+    )
 
 
 def _tree(items: Items) -> Tree | None:
@@ -225,7 +225,7 @@ def _broken(place: str, value: object, expected: str) -> RawRow:
     return RawRow(0, {}, problem, asks=False)
 
 
-def flat_opener(items: Items) -> Callable[[], Table] | None:
+def flat_opener(items: Items) -> Opener | None:
     """Return what opens the rows of a tree's questions; None if it has none, or the first have a passage as text.
 
     Also None if some of the outer objects ask themselves: then others among them are rows without a question.

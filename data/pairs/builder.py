@@ -39,8 +39,7 @@ _MOST_TEXTS = 100  # different ones that are no number: what holds more is no la
 
 
 def score_of(text: str) -> float | None:
-    """Return the number a text is, with a point or a comma, 1 for true, 0 for false; None for others and beyond
-    `LARGEST`."""
+    """Return the number a text is, 1 for true, 0 for false; None for other texts and beyond `LARGEST`."""
     number = float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else _SAID.get(text.lower(), math.inf)
     return number if abs(number) <= LARGEST else None
 
@@ -116,8 +115,7 @@ def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> 
 
 
 class PairSetBuilder(DatasetBuilder):
-    """Builds a set of pairs, a block at a time in Arrow's memory; `rejection` and `row_count` are those of the last
-    file."""
+    """Builds a set of pairs, block by block; `rejection` and `row_count` are those of the last file."""
 
     def __init__(self, kind: PairKind, scale: Scale) -> None:
         super().__init__()
@@ -135,8 +133,7 @@ class PairSetBuilder(DatasetBuilder):
         return len(self._published) > 0
 
     def add(self, rows: Iterable[RawRow], columns: PairColumns, part: Part | None, problems: Iterable[Problem]) -> None:
-        """Read a file that was published for a part; `problems` are known before. Raises `DataError` if no row of
-        many is good."""
+        """Read a file published for a part; `problems` are known before. Raises `DataError` without good rows."""
         self.rejection = Rejection()
         self.rejection.report(problems)
         self.row_count = 0

@@ -140,8 +140,7 @@ def write_pairs(folder: Path, pairs: PairSet) -> None:
 
 
 def open_pairs(folder: Path, name: str) -> PairSet:
-    """Map the pairs of a folder into memory. Raises `OSError`, an Arrow error, or one of Python's if it cannot be
-    read."""
+    """Map the pairs of a folder into memory. Raises `OSError`, an Arrow error, or one of Python's."""
     table = pa.ipc.open_file(pa.memory_map(str(folder / FILE))).read_all()
     table.validate(full=True)  # a damaged file may point anywhere
     meaning = json.loads(table.schema.metadata[_MEANING])
@@ -214,8 +213,7 @@ def part_to_measure(rows: dict[Part, np.ndarray]) -> Part:
 
 
 def row_groups(numbers: np.ndarray) -> np.ndarray:
-    """Number the groups of rows that share sentences, directly or through others, `(n_rows,)` int64; see
-    `numbers_of`."""
+    """Number the groups of rows that share sentences (see `numbers_of`), also through others, `(n_rows,)` int64."""
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     links = coo_array((np.ones(numbers.size, dtype=bool), (first.ravel(), numbers.ravel())), shape=(count, count))
@@ -226,8 +224,7 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Leak:
-    """What a set has in common with another: different sentences, the rows of the other with any, and `repeated`
-    whole rows."""
+    """What a set has in common with another: sentences, the other's rows with any, and `repeated` whole rows."""
 
     sentences: int
     rows: np.ndarray = field(repr=False)  # ascending

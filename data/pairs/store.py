@@ -1,6 +1,6 @@
 """Sets of sentence pairs: read from files, obtained from the catalog, and stored in the workspace by name."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -34,10 +34,11 @@ from mrc_workbench.data.formats.opening import (
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from mrc_workbench.data.formats.text import Content, line_table
+from mrc_workbench.data.layouts.cells import Opener
 from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from mrc_workbench.data.layouts.reading import set_aside
 from mrc_workbench.data.layouts.references import part_named
-from mrc_workbench.data.layouts.roles import Sample, filled_columns, holds_texts
+from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import changed_opener
 from mrc_workbench.data.pairs.builder import (
@@ -66,7 +67,7 @@ class PairOptions:
     Without `parts` the names of the files tell them; None is no published part. Raises `ValueError`.
     """
 
-    columns: Mapping[str, str | None] = field(default_factory=dict)
+    columns: Chosen = field(default_factory=dict)
     kind: PairKind | None = None
     scale: Scale | None = None
     parts: tuple[Part | None, ...] = ()
@@ -127,8 +128,9 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
                 read.append(_read(source, builder, part, known))
     problems = [problem for reading in read for problem in reading.problems]
     if not builder.has_good_rows() and any(reading.left_out for reading in read):
-        rows, first = sum(reading.row_count for reading in read), next(one for one in problems if one.leaves_out_row)
-        raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first.message), problems)
+        rows = sum(reading.row_count for reading in read)
+        first = next(problem.message for problem in problems if problem.leaves_out_row)
+        raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first), problems)
     pairs = builder.pair_set(_name([name for _, name in files]))
     if useless := _useless(pairs):
         raise DataError(useless, problems)
@@ -155,9 +157,7 @@ def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: Pair
     return carried_out(WORK, given, _OPTIONS.dump_python(options or PairOptions(), mode="json"))
 
 
-def assign_pair_columns(
-    names: Sequence[str], sample: Sample = (), chosen: Mapping[str, str | None] | None = None
-) -> PairColumns:
+def assign_pair_columns(names: Sequence[str], sample: Sample = (), chosen: Chosen | None = None) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
 
     A known name wins, whole or behind its last dot ("labels.label"). Without one for the first sentence, the columns
@@ -192,7 +192,7 @@ class _OpenedFile:
 
     name: str
     recognised: RecognisedFile = field(repr=False)
-    table: Callable[[], Table] = field(repr=False)  # opened anew at each call
+    table: Opener = field(repr=False)  # opened anew at each call
     columns: PairColumns
     names: tuple[str, ...]
     first_rows: tuple[dict[str, str], ...] = field(repr=False)
@@ -216,14 +216,16 @@ class _OpenedFile:
         return columns
 
 
-def _opened(file: File, chosen: Mapping[str, str | None]) -> _OpenedFile:
+def _opened(file: File, chosen: Chosen) -> _OpenedFile:
     recognised = recognise(file.content, is_pair_column, file.name)
     if recognised.format is Format.SQUAD:
         return _OpenedFile(file.name, recognised, lambda: Table((), ()), PairColumns(), _SQUAD, ())
     lines = recognised.text if recognised.format is Format.TEXT else None
     opener = rows_opener(file.content, recognised) if lines is None else partial(line_table, lines)
     table, sample = looked_at(opener())
-    objects = [name for name in table.names if _holds_objects(name, sample)]
+    filled = {name: [row[name] for row in sample if not is_blank(row.get(name))] for name in table.names}
+    # most cells are objects: a few among texts are slips
+    objects = [name for name, cells in filled.items() if 2 * sum(isinstance(c, dict) for c in cells) > len(cells)]
     if objects:
         flat = partial(_flat, objects)
         names = dict.fromkeys(name for cells in (table.names, *map(flat, sample)) for name in cells)
@@ -234,20 +236,12 @@ def _opened(file: File, chosen: Mapping[str, str | None]) -> _OpenedFile:
     return _OpenedFile(file.name, recognised, opener, columns, table.names, table.first)
 
 
-def _holds_objects(name: str, sample: Sample) -> bool:
-    """Whether most filled cells of a column are objects: a few among texts are slips."""
-    filled = [cell for cells in sample if not is_blank(cell := cells.get(name))]
-    return 2 * sum(isinstance(cell, dict) for cell in filled) > len(filled)
-
-
 def _flat(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, object]:
     """The cells with those of objects among them, named behind a dot."""
     flat: dict[str, object] = {}
     for name, value in cells.items():
-        if name in objects and isinstance(value, dict):
-            flat |= {f"{name}.{inner}": one for inner, one in value.items()}
-        else:
-            flat[name] = value
+        inner = value if name in objects and isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": cell for key, cell in inner.items()}
     return flat
 
 
@@ -398,8 +392,7 @@ def load(key: str) -> PairSet:
 
 
 def find(reference: str, base: Path | None = None) -> PairSet:
-    """Return a set by file (its path from `base`), catalog id, name, key or fingerprint. Raises `DataError` with all
-    names."""
+    """Return a set by file (from `base`), catalog id, name, key or fingerprint. Raises `DataError`, which lists all."""
     if path := file_named(reference, base):
         return read_pair_files_apart([path]).pairs
     if reference in PAIR_CATALOG:

@@ -52,7 +52,13 @@ class Overlap:
 def overlap_of(question_set: QuestionSet) -> Overlap:
     """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
     unit, shares = unit_of(question_set), word_overlap(question_set)
-    return Overlap(unit, shares, _mean(shares), _mean(_by_chance(question_set, unit)))
+    rng, by_chance = np.random.default_rng(0), list[float]()
+    for row in rng.permutation(question_set.answerable)[:_BY_CHANCE].tolist():
+        passage = int(rng.integers(len(question_set.passages)))
+        if passage not in relevant_rows(question_set, row):
+            text = question_set.questions[row].text
+            by_chance += _shares(unit, question_set.passages.texts[passage], [text])
+    return Overlap(unit, shares, _mean(shares), _mean(np.array(by_chance, dtype=np.float64)))
 
 
 def unit_of(question_set: QuestionSet) -> Unit:
@@ -94,15 +100,6 @@ def _shares(unit: Unit, passage: str, questions: list[str]) -> list[float]:
     there = words(passage) if unit is Unit.WORDS else passage.lower()
     asked = map(words if unit is Unit.WORDS else bigrams, questions)
     return [sum(map(there.__contains__, units)) / len(units) if units else np.nan for units in asked]
-
-
-def _by_chance(question_set: QuestionSet, unit: Unit) -> np.ndarray:
-    rng, shares = np.random.default_rng(0), list[float]()
-    for row in rng.permutation(question_set.answerable)[:_BY_CHANCE].tolist():
-        passage = int(rng.integers(len(question_set.passages)))
-        if passage not in relevant_rows(question_set, row):
-            shares += _shares(unit, question_set.passages.texts[passage], [question_set.questions[row].text])
-    return np.array(shares, dtype=np.float64)
 
 
 def _mean(shares: np.ndarray) -> float:

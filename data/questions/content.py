@@ -110,10 +110,8 @@ def _damaged(texts: Texts, ids: Texts) -> Iterator[Problem]:
 
 
 def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
-    """Report letters that have another form in Unicode.
-
-    Decomposed ones: BM25 here composes them, other engines and comparisons of answers may not. Full-width letters and
-    digits, half-width kana: BM25 tells them from the usual forms.
+    """Report decomposed letters (BM25 here composes them, other engines may not), or full-width letters and digits and
+    half-width kana, which BM25 tells from the usual forms.
     """
     code, pattern, holds = {
         "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, _is_decomposed),
@@ -257,8 +255,7 @@ _EMPTY = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text that pairs
-    link."""
+    """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text."""
 
     pairs: np.ndarray = field(repr=False)  # (n_pairs, 2) int64, ascending
     cluster: np.ndarray = field(repr=False)  # (n,) int32

@@ -9,7 +9,6 @@ A damaged file is kept beside the new one before anything is written: see `data.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -38,8 +37,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """A question, the ids of the passages that answer it, its right answers, and the ids of wrong and unsure
-    passages."""
+    """A question, the ids of its right passages, its right answers, and the ids of wrong and unsure passages."""
 
     question: str
     passages: tuple[str, ...]
@@ -111,12 +109,16 @@ class _Files(Generic[C]):
     def parse(self, path: Path) -> tuple[C, bool]:
         """Return what a file holds, without the entries that cannot be read, and whether it is damaged."""
         given, is_damaged = read_user_file(path)
-        valid: dict[str, tuple[Any, ...]] = {}
+        valid: dict[str, list[Any]] = {name: [] for name in self.entries}
         for name, entry in self.entries.items():
             values = given.get(name, [])
-            valid[name] = _valid(values, entry) if isinstance(values, list) else ()
-            is_damaged |= not isinstance(values, list) or len(valid[name]) < len(values)
-        return self.content(**valid), is_damaged
+            is_damaged |= not isinstance(values, list)
+            for value in values if isinstance(values, list) else []:
+                try:
+                    valid[name].append(entry.validate_python(value))
+                except ValidationError:
+                    is_damaged = True
+        return self.content(**{name: tuple(entries) for name, entries in valid.items()}), is_damaged
 
     def change(self, fingerprint: str, change: Callable[[C], C]) -> None:
         """Replace the content of a file by what `change` makes of it, locked; a damaged file is set aside first.
@@ -132,14 +134,6 @@ class _Files(Generic[C]):
             # the answers of a question are entries of their own
             unwritten = {"questions": {"__all__": {"answers"}}}
             write_json(path, TypeAdapter(self.content).dump_python(change(known), exclude=unwritten))
-
-
-def _valid(entries: list[Any], entry: TypeAdapter[Any]) -> tuple[Any, ...]:
-    found = []
-    for given in entries:
-        with suppress(ValidationError):
-            found.append(entry.validate_python(given))
-    return tuple(found)
 
 
 _JUDGEMENTS = _Files(
@@ -167,8 +161,7 @@ def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
 
 
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
-    """Return the questions with judged passages over the corpus of this fingerprint, with their right answers,
-    oldest first."""
+    """Return the questions with judged passages of a corpus (a fingerprint), with right answers, oldest first."""
     file = _JUDGEMENTS.read(corpus)
 
     def right(question: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The public way in: the bytes of a file become a question set, and a list of what was wrong with them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from mrc_workbench.data.layouts.members import (
     with_distinct_names,
 )
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
-from mrc_workbench.data.layouts.roles import candidate_columns, holds_texts, missing_passages
+from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
 from mrc_workbench.data.layouts.sighting import Sighted, has_sheets, row_source
 from mrc_workbench.data.layouts.sources import (
     ColumnReport,
@@ -91,27 +91,19 @@ def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading
     return _read(files, {} if columns is None else asdict(columns))
 
 
-def read_file_apart(path: Path, chosen: Mapping[str, str | None] | None = None) -> Reading:
+def read_file_apart(path: Path, chosen: Chosen | None = None) -> Reading:
     """Read a file from disk, or a folder, in a process of its own; see `read_files_apart`."""
     return read_paths_apart([path], chosen)
 
 
 def read_paths_apart(
-    paths: Sequence[Path],
-    chosen: Mapping[str, str | None] | None = None,
-    encoding: str = "",
-    report: Report | None = None,
+    paths: Sequence[Path], chosen: Chosen | None = None, encoding: str = "", report: Report | None = None
 ) -> Reading:
-    """Read files and folders together in a process of its own, see `read_files_apart`; an empty `encoding` is
-    detected."""
+    """Read files and folders in a process of its own, see `read_files_apart`; an empty `encoding` is detected."""
     return read_files_apart([file.with_encoding(encoding) for file in files_of_paths(paths)], chosen, report)
 
 
-def read_files_apart(
-    files: Sequence[File],
-    chosen: Mapping[str, str | None] | None = None,
-    report: Report | None = None,
-) -> Reading:
+def read_files_apart(files: Sequence[File], chosen: Chosen | None = None, report: Report | None = None) -> Reading:
     """Read files as `read_files` does, in a process of its own.
 
     `chosen` names columns of a single file by role. `report` gets the number of files read and of all files. Raises
@@ -120,7 +112,7 @@ def read_files_apart(
     return carried_out(WORK, files, chosen or {}, report)
 
 
-def _selected(files: Sequence[File], chosen: Mapping[str, str | None], *, is_alone: bool = False) -> SelectedSources:
+def _selected(files: Sequence[File], chosen: Chosen, *, is_alone: bool = False) -> SelectedSources:
     inner = with_distinct_names(unpacked(files))
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
@@ -159,8 +151,8 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
         raise
 
 
-@without_collections()
-def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
+@collector_paused()
+def _read(files: Sequence[File], chosen: Chosen) -> Reading:
     found = _selected(files, chosen)
     rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself
     if rows is not None and not rows.columns.has_passages:
@@ -184,7 +176,7 @@ def _read(files: Sequence[File], chosen: Mapping[str, str | None]) -> Reading:
 
 
 def _read_sources(
-    builder: QuestionSetBuilder, found: SelectedSources, chosen: Mapping[str, str | None]
+    builder: QuestionSetBuilder, found: SelectedSources, chosen: Chosen
 ) -> tuple[list[CollectionFile], ColumnReport, list[Problem]]:
     """Read all sources; return what became of each and of its columns, and why documents could not be read."""
     files: list[CollectionFile] = []
@@ -204,10 +196,8 @@ def _read_sources(
         finally:
             report_files_read(number, len(found.sources))
         reports[source.name] = column_report(whole)
-        told = source.recognised
-        files.append(
-            CollectionFile(source.name, whole.role, told.format, told.encoding, rows, left_out, source.first_rows)
-        )
+        kind = whole.role, source.recognised.format, source.recognised.encoding
+        files.append(CollectionFile(source.name, *kind, rows, left_out, source.first_rows))
     if unread and not len(builder.passages):
         raise DataError(unread[0], [*unread, *found.aside])
     return files, joined_report(reports), unread
@@ -215,8 +205,8 @@ def _read_sources(
 
 def _leave(folder: Path, reading: Reading) -> dict[str, Any]:
     write_question_set(folder, reading.question_set)
-    told = _READING.dump_python(reading, exclude={"question_set"}, mode="json")
-    return {"name": reading.question_set.name, "reading": told}
+    content = _READING.dump_python(reading, exclude={"question_set"}, mode="json")
+    return {"name": reading.question_set.name, "reading": content}
 
 
 def _open_left(folder: Path, found: dict[str, Any]) -> Reading:

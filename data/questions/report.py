@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import IO, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -103,10 +105,8 @@ def split_lines(parts: Split) -> list[str]:
 
 
 def _split_warnings(parts: Split) -> list[str]:
-    if not len(parts.rows[Part.ALL]):
-        return []
     warnings = (few_questions(len(parts.rows[part]), f"{part} questions") for part in PARTS)
-    return [warning for warning in warnings if warning]
+    return [*filter(None, warnings)] if len(parts.rows[Part.ALL]) else []
 
 
 def refusal_lines(error: DataError) -> list[str]:
@@ -160,8 +160,7 @@ def as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Prob
 
 
 def dataset_as_json(reading: Reading, figures: Audit, parts: Split, file_names: Sequence[str]) -> dict[str, Any]:
-    """Return counts and what became of files and columns; `file_names` are for a reading that does not list its
-    files."""
+    """Return counts, files and columns; `file_names` are for a reading that does not list its files."""
     return {
         "articles": figures.article_count,
         "split": {part: len(parts.rows[part]) for part in PARTS},
@@ -181,7 +180,7 @@ def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
             {
                 "id": question.id,
                 "text": question.text,
-                "grades": _grades(question),
+                "grades": {**question.grade_of, **dict.fromkeys(question.rejected, 0)},
                 "answers": question.answers,
                 "starts": question.starts,
             }
@@ -190,21 +189,8 @@ def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
     }
 
 
-def _grades(question: Question) -> dict[str, int]:
-    return {**question.grade_of, **dict.fromkeys(question.rejected, 0)}
-
-
 WRITTEN = (Layout.BEIR, Layout.MTEB)
-_TOLD = (
-    "answers",
-    "kind",
-    "made",
-    "hidden",
-    "starts",
-    "rejected",
-    "groups",
-    "part",
-)  # of a question, beside its judgements
+_METADATA = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
 _UNSAFE = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 60
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
@@ -218,18 +204,15 @@ def written(question_set: QuestionSet, layout: Layout) -> bytes:
     Every judgement is written, 0 too; metadata hold what else questions say, and the aliases of passages.
     """
     out, folder = io.BytesIO(), folder_name(question_set.name)
+    files = _files(question_set, layout)
+    card = _card(question_set, layout, files).encode()
+    readme = _File("", "", "README.md", lambda file: file.write(card))
     with ZipFile(out, "w", ZIP_DEFLATED) as archive:
-
-        def add(name: str, write: Callable[[IO[bytes]], object]) -> None:
-            info = ZipInfo(f"{folder}/{name}", _ZIP_TIME)
+        for written_file in (readme, *files):
+            info = ZipInfo(f"{folder}/{written_file.name}", _ZIP_TIME)
             info.compress_type = ZIP_DEFLATED
             with archive.open(info, "w", force_zip64=True) as file:
-                write(file)
-
-        files = _files(question_set, layout)
-        add("README.md", lambda file: file.write(_card(question_set, layout, files).encode()))
-        for one in files:
-            add(one.name, one.write)
+                written_file.write(file)
     return out.getvalue()
 
 
@@ -276,19 +259,16 @@ def folder_name(name: str) -> str:
 def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_File]) -> str:
     """The card of a set (Markdown led by YAML) that lies in these files."""
     passages, questions = question_set.passages, question_set.questions
-    size = next((told for most, told in _SIZES if len(passages) < most), "n>1M")
-    told: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
-    told |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
-    told |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
-    told["configs"] = [
-        {
-            "config_name": config,
-            "data_files": [{"split": one.split, "path": one.name} for one in files if one.config == config],
-        }
-        | ({"sep": "\t"} if any(one.name.endswith(".tsv") for one in files if one.config == config) else {})
-        for config in dict.fromkeys(one.config for one in files)
-    ]
-    front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in told.items())
+    size = next((name for most, name in _SIZES if len(passages) < most), "n>1M")
+    metadata: dict[str, Any] = {"pretty_name": question_set.name, "tags": [layout.value]}
+    metadata |= {"language": ["ko"]} if script_of(passages.texts) is Script.KOREAN else {}
+    metadata |= {"task_categories": ["text-retrieval"], "task_ids": ["document-retrieval"], "size_categories": [size]}
+    metadata["configs"] = []
+    for config, group in groupby(files, key=attrgetter("config")):
+        paths = [{"split": file.split, "path": file.name} for file in group]
+        separator = {"sep": "\t"} if paths[0]["path"].endswith(".tsv") else {}
+        metadata["configs"].append({"config_name": config, "data_files": paths} | separator)
+    front = "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in metadata.items())
     graded = sum(len(question.grade_of) for question in questions)
     counts = [f"{len(passages):,} passages", f"{len(questions):,} questions", f"{graded:,} judgements"]
     notes = [
@@ -300,9 +280,8 @@ def _card(question_set: QuestionSet, layout: Layout, files: Sequence[_File]) -> 
     if question_set.made:
         made = ", ".join(f"{how} {count:,}" for how, count in question_set.made.items())
         notes.append(f"Questions that were made of passages, and asked by nobody: {_plain(made)}.")
-    notes.append(
-        f"Content (sha256): `{question_set.fingerprint}`. The licence of the passages is that of their source."
-    )
+    content = f"Content (sha256): `{question_set.fingerprint}`."
+    notes.append(f"{content} The licence of the passages is that of their source.")
     return f"---\n{front}---\n\n# {_plain(question_set.name)}\n\n" + "\n\n".join(notes) + "\n"
 
 
@@ -310,8 +289,8 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]()#+!|<>~$:&])", r"\\\1", " ".join(text.split()))
 
 
-def _told(question: Question) -> dict[str, Any]:
-    return {name: value for name in _TOLD if (value := getattr(question, name))}
+def _metadata(question: Question) -> dict[str, Any]:
+    return {name: value for name in _METADATA if (value := getattr(question, name))}
 
 
 def _judgements(question_set: QuestionSet) -> Iterator[tuple[str, str, int]]:
@@ -339,8 +318,8 @@ def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
 
 
 def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
-    asked = ((one, _told(one)) for one in question_set.questions)
-    _jsonl(({"_id": one.id, "text": one.text, **({"metadata": told} if told else {})} for one, told in asked), file)
+    entries = ({"_id": one.id, "text": one.text, "metadata": _metadata(one)} for one in question_set.questions)
+    _jsonl(({name: value for name, value in entry.items() if name != "metadata" or value} for entry in entries), file)
 
 
 def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
@@ -357,24 +336,24 @@ def _qrels(question_set: QuestionSet, file: IO[bytes]) -> None:
 def _corpus_table(question_set: QuestionSet, file: IO[bytes]) -> None:
     table = question_set.passages.table.select(["id", "title", "text"]).rename_columns(["_id", "title", "text"])
     if merged := question_set.merged_ids:
-        told = ({OTHER_IDS: merged[id_]} if id_ in merged else {} for id_ in question_set.passages.ids)
-        metadata = pa.array([json.dumps(one, ensure_ascii=False) for one in told], pa.large_string())
-        table = table.append_column("metadata", metadata)
+        metadata = ({OTHER_IDS: merged[id_]} if id_ in merged else {} for id_ in question_set.passages.ids)
+        column = pa.array([json.dumps(one, ensure_ascii=False) for one in metadata], pa.large_string())
+        table = table.append_column("metadata", column)
     pq.write_table(table, file, compression="zstd")
 
 
 def _query_table(question_set: QuestionSet, file: IO[bytes]) -> None:
     questions = question_set.questions
     columns = {"_id": [one.id for one in questions], "text": [one.text for one in questions]}
-    told = [json.dumps(_told(one), ensure_ascii=False) for one in questions]
-    columns |= {"metadata": told} if any(one != "{}" for one in told) else {}
+    metadata = [json.dumps(_metadata(one), ensure_ascii=False) for one in questions]
+    columns |= {"metadata": metadata} if any(one != "{}" for one in metadata) else {}
     pq.write_table(pa.table(columns), file, compression="zstd")
 
 
 def _judgement_table(question_set: QuestionSet, file: IO[bytes]) -> None:
-    rows, kinds = list(_judgements(question_set)), (pa.string(), pa.string(), pa.int64())
-    columns = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
-    pq.write_table(pa.table(columns, list(_JUDGEMENTS)), file, compression="zstd")
+    schema = pa.schema(zip(_JUDGEMENTS, (pa.string(), pa.string(), pa.int64()), strict=True))
+    rows = [dict(zip(_JUDGEMENTS, row, strict=True)) for row in _judgements(question_set)]
+    pq.write_table(pa.Table.from_pylist(rows, schema), file, compression="zstd")
 
 
 _Write = Callable[[QuestionSet, IO[bytes]], None]

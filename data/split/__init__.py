@@ -162,12 +162,8 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
     group_of_question = groups[first_relevant]
     order = np.random.default_rng(options.seed).permutation(int(groups.max(initial=-1)) + 1)
     n_test, n_validation = (round(share * len(order)) for share in (options.test, options.validation))
-    members = {
-        Part.ALL: order,
-        Part.TEST: order[:n_test],
-        Part.VALIDATION: order[n_test : n_test + n_validation],
-        Part.TRAIN: order[n_test + n_validation :],
-    }
+    test, validation, train = np.split(order, [n_test, n_test + n_validation])
+    members = {Part.ALL: order, Part.TEST: test, Part.VALIDATION: validation, Part.TRAIN: train}
     grouped = Split(
         options=options,
         group_of_passage=groups,
@@ -217,7 +213,7 @@ def _drawn(
     order = np.random.default_rng(seed).permutation(len(question_set.passages))
     linked = linked_passages(relevance)
     for labels, method in ((groups, SplitMethod.GROUPED), (linked, SplitMethod.MINIMUM_LEAKAGE)):
-        parts = _by_groups(labels[first], wanted, order)
+        parts = _in_turn(wanted, len(asked), _by_groups(labels[first], order), seed)
         if _is_enough({part: len(rows) for part, rows in parts.items()}, wanted):
             return method, parts
     grown = _in_turn(wanted, len(asked), lambda rows, n, rng: least_shared(relevance[rows], n, rng), seed)
@@ -227,16 +223,9 @@ def _drawn(
     return SplitMethod.BY_QUESTION, single
 
 
-def _by_groups(groups: np.ndarray, wanted: Mapping[Part, int], order: np.ndarray) -> Rows:
-    """Draw whole groups for each part but the training part, which has the rest; returns positions."""
-    parts: Rows = {}
-    for part, count in wanted.items():
-        if part is not Part.TRAIN:
-            drawn = draw_groups(groups, count, order[order <= groups.max(initial=-1)])
-            order = order[~np.isin(order, drawn)]
-            parts[part] = np.flatnonzero(np.isin(groups, drawn))
-    used = np.concatenate([np.zeros(0, dtype=np.int64), *parts.values()])
-    return {**parts, Part.TRAIN: np.setdiff1d(np.arange(len(groups)), used)}
+def _by_groups(groups: np.ndarray, order: np.ndarray) -> Draw:
+    """Return what draws whole groups, in this order."""
+    return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], draw_groups(groups[rows], n, order)))
 
 
 def _in_turn(wanted: Mapping[Part, int], n_questions: int, draw: Draw, seed: int) -> Rows:

@@ -9,7 +9,7 @@ import pytest
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.mutations import mutated, values_of
-from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS
+from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, PublicLayout
 
 SEEDS = range(200)
 
@@ -52,3 +52,22 @@ def test_no_question_of_a_mutated_file_is_lost_in_silence(name: str) -> None:
         lost = [question for question in given if question not in found]
         assert all(_is_reported(question, content, reading) for question in lost), (seed, lost)
     assert refused < len(SEEDS) / 2
+
+
+def _read(layout: PublicLayout) -> Reading:
+    return read(layout.content, "public.json")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_counts(layout: PublicLayout) -> None:
+    found = _read(layout).question_set
+    text_of = {passage.id: passage.text for passage in found.passages}
+    assert sorted(text_of.values()) == sorted(layout.texts)
+    assert [question.text for question in found.questions] == list(layout.questions)
+    assert [[text_of[id_] for id_ in question.relevant] for question in found.questions] == [
+        [text] for text in layout.texts
+    ]
+    judged = [grade for question in found.questions for grade in question.grade_of.values()]
+    assert judged.count(0) == layout.not_relevant
+    assert sum(bool(passage.title) for passage in found.passages) == layout.titles
+    assert sum(bool(question.answers) for question in found.questions) == layout.answered

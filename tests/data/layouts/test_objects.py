@@ -1,10 +1,16 @@
+""" """
+
+import io
 import json
+import zipfile
 from typing import Any
 
 import pytest
 
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import Reading, read, read_files
 from tests.data.layouts.public_layouts import ANSWERS, QUESTIONS, ROWS, TEXTS, TITLES
 
 FLAT = [{"question": QUESTIONS[row], "context": TEXTS[row], "answer": ANSWERS[row]} for row in ROWS]
@@ -128,3 +134,196 @@ DOCUMENT = {"page_content": TEXTS[0], "metadata": {"source": "a.md", "title": TI
 def test_documents_of_langchain_also_as_json_in_json(content: str) -> None:
     found = read(content.encode(), "docs.jsonl").question_set
     assert [(one.text, one.title) for one in found.passages] == [(text, TITLES[0]) for text in TEXTS[:2]]
+
+
+GRADES = [{f"d{row}": 1} for row in ROWS]
+
+
+def by_id(letter: str, values: Any) -> dict[str, Any]:
+    return {f"{letter}{row}": value for row, value in enumerate(values)}
+
+
+def read_all(files: dict[str, Any], *, is_zip: bool = False) -> Reading:
+    contents = {
+        name: (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
+        for name, value in files.items()
+    }
+    if is_zip:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w") as archive:
+            for name, content in contents.items():
+                archive.writestr(name, content)
+        contents = {"set.zip": out.getvalue()}
+    return read_files([File(Content(content), name) for name, content in contents.items()])
+
+
+def grades(reading: Reading) -> list[dict[str, int]]:
+    return [question.grade_of for question in reading.question_set.questions]
+
+
+def answers(reading: Reading) -> list[tuple[str, ...]]:
+    return [question.answers for question in reading.question_set.questions]
+
+
+def codes(reading: Reading) -> list[ProblemCode]:
+    return [problem.code for problem in (*reading.problems, *reading.gaps)]
+
+
+def squad(*, with_answers: bool) -> dict[str, Any]:
+    qas = [{"id": f"q{row}", "question": QUESTIONS[row]} for row in ROWS]
+    if with_answers:
+        qas = [{**qas[row], "answers": [{"text": ANSWERS[row], "answer_start": 0}]} for row in ROWS]
+    return {"data": [{"title": "과일", "paragraphs": [{"context": TEXTS[row], "qas": [qas[row]]} for row in ROWS]}]}
+
+
+def csv(*columns: str, **cells: Any) -> str:
+    lines = [",".join(str(cells[column][row]) for column in columns) for row in ROWS]
+    return "\n".join([",".join(columns), *lines]) + "\n"
+
+
+IDS = [f"q{row}" for row in ROWS]
+QUESTION_FILES: dict[str, dict[str, Any]] = {
+    "nested": {"dev.json": squad(with_answers=False)},
+    "rows": {"rows.csv": csv("id", "question", "context", id=IDS, question=QUESTIONS, context=TEXTS)},
+    "collection": {
+        "queries.json": by_id("q", QUESTIONS),
+        "corpus.json": by_id("d", TEXTS),
+        "qrels.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"q{row}\td{row}\t1\n" for row in ROWS),
+    },
+}
+ANSWER_FILES: dict[str, Any] = {
+    "texts": by_id("q", ANSWERS),
+    "lists": by_id("q", [[f"{answer} 쪽"] for answer in ANSWERS]),
+    "lists of words": by_id("q", [[answer] for answer in ANSWERS]),
+    "answer objects": by_id("q", [{"answer": answer} for answer in ANSWERS]),
+    "text objects": by_id("q", [{"text": answer, "answer_start": 1} for answer in ANSWERS]),
+}
+
+
+@pytest.mark.parametrize("is_zip", [False, True])
+@pytest.mark.parametrize("judged", [[[f"d{row}"] for row in ROWS], GRADES], ids=["lists", "grades"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("queries.json", "corpus.json", "relevant_docs.json"),
+        ("val_queries.json", "val_corpus.json", "val_relevant.json"),
+        ("questions.json", "docs.json", "links.json"),
+    ],
+)
+def test_three_objects_in_files_of_their_own(names: tuple[str, str, str], judged: Any, *, is_zip: bool) -> None:
+    values = (by_id("q", QUESTIONS), by_id("d", TEXTS), by_id("q", judged))
+    reading = read_all(dict(zip(names, values, strict=True)), is_zip=is_zip)
+    assert [question.text for question in reading.question_set.questions] == [*QUESTIONS]
+    assert (grades(reading), codes(reading)) == (GRADES, [])
+    assert reading.unused_columns == ()
+
+
+def test_passages_may_be_objects_with_a_title() -> None:
+    corpus = by_id("d", [{"title": "과일", "text": text} for text in TEXTS])
+    files = {"queries.json": by_id("q", QUESTIONS), "corpus.json": corpus, "qrels.json": by_id("q", GRADES)}
+    reading = read_all(files)
+    assert [passage.title for passage in reading.question_set.passages] == ["과일"] * 3
+    assert grades(reading) == GRADES
+
+
+@pytest.mark.parametrize("ids", [["d0", "d1", "d2"], ["apple", "grape", "pear"], ["a.txt", "b.txt", "c.txt"]])
+@pytest.mark.parametrize("column", ["doc_id", "source"])
+def test_texts_by_id_are_passages_if_questions_name_them(ids: list[str], column: str) -> None:
+    rows = csv("question", "answer", column, question=QUESTIONS, answer=ANSWERS, **{column: ids})
+    reading = read_all({"x.json": dict(zip(ids, TEXTS, strict=True)), "q.csv": rows})
+    assert (grades(reading), codes(reading)) == ([{id_: 1} for id_ in ids], [])
+
+
+def test_several_objects_of_texts_are_one_corpus() -> None:
+    rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
+    first, second = {"d0": TEXTS[0], "d1": TEXTS[1]}, {"d2": TEXTS[2]}
+    reading = read_all({"a.json": first, "b.json": second, "q.csv": rows})
+    assert (grades(reading), codes(reading)) == (GRADES, [])
+
+
+def test_lists_of_texts_by_id_are_joined() -> None:
+    corpus = {f"d{row}": [TEXTS[row], "둘째 문장이다."] for row in ROWS}
+    rows = csv("question", "doc_id", question=QUESTIONS, doc_id=["d0", "d1", "d2"])
+    reading = read_all({"x.json": corpus, "q.csv": rows})
+    assert reading.question_set.passages[0].text == f"{TEXTS[0]} 둘째 문장이다."
+    assert grades(reading) == GRADES
+
+
+@pytest.mark.parametrize("questions", QUESTION_FILES)
+@pytest.mark.parametrize("kind", ANSWER_FILES)
+def test_answers_by_question_are_used(questions: str, kind: str) -> None:
+    reading = read_all({**QUESTION_FILES[questions], "answers.json": ANSWER_FILES[kind]})
+    assert len(reading.question_set.passages) == 3
+    assert [found[0].removesuffix(" 쪽") for found in answers(reading)] == [*ANSWERS]
+    assert codes(reading) == [ProblemCode.ANSWERS_READ]
+
+
+@pytest.mark.parametrize("questions", QUESTION_FILES)
+@pytest.mark.parametrize(
+    "value",
+    [
+        *ANSWER_FILES.values(),
+        by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]),
+        by_id("q", [[{"text": answer, "probability": 0.9}, {"text": "?", "probability": 0.1}] for answer in ANSWERS]),
+    ],
+    ids=[*ANSWER_FILES, "sentences", "candidates"],
+)
+def test_predictions_are_never_passages(questions: str, value: Any) -> None:
+    reading = read_all({**QUESTION_FILES[questions], "dev_predictions.json": value})
+    assert len(reading.question_set.passages) == 3
+    assert answers(reading) == [()] * 3
+    assert codes(reading) == [ProblemCode.PREDICTIONS]
+
+
+@pytest.mark.parametrize("kind", ANSWER_FILES)
+def test_a_second_file_of_answers_is_reported(kind: str) -> None:
+    reading = read_all({"dev.json": squad(with_answers=True), "b.json": ANSWER_FILES[kind]})
+    assert answers(reading) == [(answer,) for answer in ANSWERS]
+    assert codes(reading) == [ProblemCode.PREDICTIONS]
+
+
+def test_candidates_with_scores_are_predictions_under_any_name() -> None:
+    value = by_id("q", [[{"text": answer, "probability": 0.9}] for answer in ANSWERS])
+    reading = read_all({"dev.json": squad(with_answers=False), "b.json": value})
+    assert (answers(reading), codes(reading)) == ([()] * 3, [ProblemCode.PREDICTIONS])
+
+
+def test_long_texts_under_numbers_are_passages_beside_questions_with_the_same_numbers() -> None:
+    rows = csv("id", "question", "context", id=[*ROWS], question=QUESTIONS, context=TEXTS)
+    wider = {str(row): f"{row}번 글이다. " + "긴 본문이 이어진다. " * 30 for row in range(5)}
+    assert len(read_all({"rows.csv": rows, "wiki.json": wider}).question_set.passages) == 8
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"author": "kim", "licence text": "free to use"}, {"stopwords": ["이", "그"]}, {"a": {"b": 1}}, {"q9": 0.5}],
+    ids=["settings", "lists", "numbers by name", "numbers"],
+)
+def test_an_object_that_no_file_knows_is_reported(value: Any) -> None:
+    reading = read_all({"dev.json": squad(with_answers=True), "info.json": value})
+    assert (len(reading.question_set.passages), len(reading.question_set.questions)) == (3, 3)
+    assert codes(reading) == [ProblemCode.WRONG_SHAPE]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("predictions.json", by_id("q", [f"답은 {answer}라고 본다." for answer in ANSWERS]), ProblemCode.PREDICTIONS),
+        (
+            "nbest_predictions.json",
+            by_id("q", [[{"text": one, "score": 1}] for one in ANSWERS]),
+            ProblemCode.PREDICTIONS,
+        ),
+        ("relevant_docs.json", by_id("q", [["d1"], ["d2"]]), ProblemCode.WRONG_SHAPE),
+    ],
+    ids=["predictions", "candidates", "judgements"],
+)
+def test_an_object_by_question_alone_is_refused(name: str, value: Any, code: ProblemCode) -> None:
+    with pytest.raises(DataError) as error:
+        read_all({name: value})
+    assert error.value.problem.code is code
+
+
+def test_unknown_questions_of_an_answers_file_are_counted() -> None:
+    reading = read_all({"dev.json": squad(with_answers=False), "answers.json": {**by_id("q", ANSWERS), "q9": "귤"}})
+    assert ProblemCode.UNKNOWN_QUESTIONS in codes(reading)

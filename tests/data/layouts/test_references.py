@@ -1,11 +1,24 @@
 """How a cell names passages: by id, file name or title, one or several."""
 
+import json
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from mrc_workbench.data.layouts.references import NameKind, PassageNames, named_passages
+from mrc_workbench.data.layouts.references import (
+    NameKind,
+    NumberIds,
+    PassageNames,
+    canonical_id,
+    named_passages,
+    part_named,
+    part_of_path,
+    published_parts,
+)
+from mrc_workbench.data.questions.read import Reading, read
+from tests.data.layouts.written import jsonl, zipped
 
 IDS = {
     "2023/휴가 규정.txt": 0,
@@ -66,3 +79,187 @@ def test_what_may_be_part_of_a_name_separates_only_known_names() -> None:
     assert found("출장 안내", NameKind.TITLE) == [("출장 안내", [4])]
     assert found("수당 규정", NameKind.TITLE) == [("수당 규정", [])]
     assert found("수당/출장 안내", NameKind.TITLE) == [("수당", [2, 3]), ("출장 안내", [4])]
+
+
+@pytest.mark.parametrize(
+    ("ids", "name", "found"),
+    [
+        (["0", "1", "10"], "1.0", "1"),
+        (["0", "1", "10"], "0.0", "0"),
+        (["1.0", "2.0"], "2", "2.0"),
+        (["001", "002"], "2", "002"),
+        (["1", "1.0"], "01", None),
+        (["d1"], "d1.0", None),
+        (["1"], "1.5", None),
+        (["1"], "1e0", None),
+        (["1000", "2500"], "1e3", "1000"),
+        (["1000", "2500"], "2.5E+03", "2500"),
+        (["1000"], "1.0005e3", None),
+        (["1"], "１.0", None),
+        (["1"], "", None),
+    ],
+)
+def test_finds_the_id_with_the_same_number(ids: list[str], name: str, found: str | None) -> None:
+    assert NumberIds(lambda: ids).find(name) == found
+
+
+def test_sees_ids_that_come_later() -> None:
+    ids = ["1"]
+    numbers = NumberIds(lambda: ids)
+    assert numbers.find("2.0") is None
+    ids.append("2")
+    assert numbers.find("2.0") == "2"
+
+
+def test_canonical_ids_are_equal_for_equal_numbers() -> None:
+    assert {canonical_id(id_) for id_ in ("7", "07", "7.0", "7.00")} == {"7"}
+    assert canonical_id("7a") == "7a"
+
+
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("KorQuAD_v1.0_train.json", "train"),
+        ("klue-mrc-v1.1_dev.json", "validation"),
+        ("train-00000-of-00003.parquet", "train"),
+        ("TrainSet.json", "train"),
+        ("qrels/test.tsv", "test"),
+        ("queries.dev.tsv", "validation"),
+        ("1.Training/라벨링데이터/span.json", "train"),
+        ("2.Validation/라벨링데이터/span.json", "validation"),
+        ("학습용/기사.json", "train"),
+        ("훈련데이터.csv", "train"),
+        ("검증/질문.csv", "validation"),
+        ("평가데이터셋.csv", "test"),
+        ("질문_시험.csv", "test"),
+        ("train/dev.json", "validation"),
+        ("学習データ.csv", "train"),
+        ("训练集/a.csv", "train"),
+        ("評価用.csv", "test"),
+        ("train_test.json", ""),
+        ("testset.csv", ""),
+        ("contest/latest.json", ""),
+        ("corpus.jsonl", ""),
+        ("", ""),
+    ],
+)
+def test_names_tell_the_part(path: str, part: str) -> None:
+    assert part_of_path(path) == part
+
+
+@pytest.mark.parametrize(
+    ("cell", "part"),
+    [
+        ("Train", "train"),
+        ("valid ", "validation"),
+        ("시험용", "test"),
+        ("what does a test measure?", ""),
+        (3, ""),
+        (["test"], ""),
+        (None, ""),
+    ],
+)
+def test_cells_tell_the_part(cell: object, part: str) -> None:
+    assert part_named(cell) == part
+
+
+def test_a_single_part_divides_nothing() -> None:
+    assert published_parts(["qrels/test.tsv", "queries.jsonl"]) == {}
+    assert published_parts(["train.json", "dev.json", "notes.json"]) == {
+        "train.json": "train",
+        "dev.json": "validation",
+    }
+
+
+QUESTIONS = ("두루미는 어디로 날아오나?", "수달은 무엇을 먹나?")
+TEXTS = ("두루미는 겨울에 철원 들판으로 날아온다.", "수달은 맑은 강에서 물고기를 잡아먹는다.")
+ROWS = (0, 1)
+
+
+def _read(files: dict[str, bytes]) -> Reading:
+    return read(zipped(files), "files.zip")
+
+
+def _found(reading: Reading) -> dict[str, list[str]]:
+    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
+    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
+
+
+EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "asked", "named"),
+    [
+        ("file_name", ("crane.pdf", "otter.pdf"), "target_file_name", ("crane.pdf", "otter.pdf")),
+        ("url", ("https://a.kr/1", "https://a.kr/2"), "expected_url", ("https://a.kr/1", "https://a.kr/2/")),
+        ("source", ("docs/crane.md", "docs/otter.md"), "source", ("crane.md", "otter.md")),
+        ("파일명", ("두루미.hwp", "수달.hwp"), "정답파일", ("두루미.hwp", "수달.hwp")),
+    ],
+)
+def test_a_column_of_passages_has_the_names(column: str, names: Any, asked: str, named: Any) -> None:
+    documents = [{"text": TEXTS[row], column: names[row]} for row in ROWS]
+    questions = [{"question": QUESTIONS[row], asked: named[row]} for row in ROWS]
+    reading = _read({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
+    assert _found(reading) == EXPECTED
+    assert {column, asked} <= {*reading.used_columns}
+
+
+def test_every_chunk_of_a_named_file_is_relevant() -> None:
+    chunks = [{"text": text, "source": "birds.pdf"} for text in TEXTS] + [
+        {"text": "곰은 산에 산다.", "source": "bear.pdf"}
+    ]
+    questions = [{"question": QUESTIONS[0], "source": "birds.pdf"}, {"question": QUESTIONS[1], "source": "bear.pdf"}]
+    reading = _read({"chunks.jsonl": jsonl(chunks), "questions.jsonl": jsonl(questions)})
+    assert [len(question.relevant) for question in reading.question_set.questions] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("column", "names"), [("문서", ("두루미", "수달")), ("relevant_docs", (["두루미.txt"], ["수달.txt"]))]
+)
+def test_rows_name_documents_beside_them(column: str, names: Any) -> None:
+    questions = [{"question": QUESTIONS[row], column: names[row]} for row in ROWS]
+    files = {"docs/두루미.txt": TEXTS[0].encode(), "docs/수달.txt": TEXTS[1].encode(), "qa.jsonl": jsonl(questions)}
+    assert _found(_read(files)) == EXPECTED
+
+
+def test_titles_name_passages_of_a_later_file() -> None:
+    wiki = [{"title": f"제목 {row}", "text": TEXTS[row]} for row in ROWS]
+    questions = [{"question": QUESTIONS[row], "article": f"제목 {row}"} for row in ROWS]
+    reading = _read({"a.jsonl": jsonl(questions), "wiki.jsonl": jsonl(wiki)})
+    assert (_found(reading), len(reading.question_set.passages)) == (EXPECTED, 2)
+
+
+@pytest.mark.parametrize(
+    ("judged", "grades"),
+    [({"q0": {"d0": 1, "d1": 0}, "q1": {"d1": 2}}, [{"d0": 1, "d1": 0}, {"d1": 2}]), ({"q0": ["d0"]}, [{"d0": 1}, {}])],
+)
+def test_judgements_by_question_in_a_file_of_their_own(judged: Any, grades: list[dict[str, int]]) -> None:
+    files = {
+        "corpus.json": json.dumps({f"d{row}": TEXTS[row] for row in ROWS}).encode(),
+        "queries.jsonl": jsonl([{"query_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
+        "qrels.json": json.dumps(judged).encode(),
+    }
+    assert [question.grade_of for question in _read(files).question_set.questions] == grades
+
+
+def test_scores_of_a_run_are_no_judgements() -> None:
+    files = {
+        "corpus.jsonl": jsonl([{"_id": f"d{row}", "text": TEXTS[row]} for row in ROWS]),
+        "queries.jsonl": jsonl([{"_id": f"q{row}", "text": QUESTIONS[row]} for row in ROWS]),
+        "relevance.json": json.dumps({"q0": {"d0": 12.5}}).encode(),
+    }
+    assert [question.relevant for question in _read(files).question_set.questions] == [(), ()]
+
+
+def test_a_part_with_a_single_row_is_read() -> None:
+    files = {
+        f"{part}.jsonl": jsonl([{"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": []}])
+        for row, part in enumerate(("train", "test"))
+    }
+    assert _found(_read(files)) == EXPECTED
+
+
+def test_reports_questions_whose_lists_are_empty() -> None:
+    rows = [{"question": QUESTIONS[0], "contexts": [TEXTS[0]]}, {"question": QUESTIONS[1], "contexts": []}]
+    assert any(QUESTIONS[1] in gap.message for gap in read(jsonl(rows), "rows.jsonl").gaps)

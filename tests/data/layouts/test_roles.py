@@ -1,8 +1,18 @@
 """Roles of columns: evidence first, then names; a passage column is never taken by the length of its texts."""
 
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.columns import Columns
+from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.cells import is_marked
 from mrc_workbench.data.layouts.questions import unread_labels
 from mrc_workbench.data.layouts.roles import (
@@ -12,7 +22,8 @@ from mrc_workbench.data.layouts.roles import (
     missing_passages,
     sibling_columns,
 )
-from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
 
 Row = dict[str, object]
 
@@ -272,3 +283,162 @@ def test_an_empty_object_of_lists_says_nothing_about_a_column() -> None:
 def test_objects_without_texts_are_no_passages() -> None:
     evidence: list[object] = [{"4983": [{"sentences": [0], "label": "SUPPORT"}]}, {}]
     assert assigned(rows_of(claim=["Cranes fly.", "Otters swim."], evidence=evidence)).context is None
+
+
+QUESTIONS = ["사과는 어디서 열리나?", "배는 언제 익나?"]
+TEXTS = ["사과는 나무에서 열린다.", "배는 가을에 익는다."]
+MEDIA: dict[str, Any] = {
+    "image": {"bytes": b"\x89PNG\r\n", "path": "a.png"},
+    "image without a path": {"bytes": b"\x89PNG\r\n", "path": None},
+    "image on disk": {"bytes": None, "path": "images/a.png"},
+    "images": [{"bytes": b"\x89PNG\r\n", "path": "a.png"}, {"bytes": b"\xff\xd8", "path": "b.jpg"}],
+    "audio": {"bytes": b"RIFF", "path": "a.wav", "sampling_rate": 16_000},
+    "decoded audio": {"path": "a.wav", "array": [0.5, 0.25], "sampling_rate": 16_000},
+}
+
+
+def parquet(**columns: list[Any]) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+@pytest.mark.parametrize("name", ["image", "document", "positive", "내용"])
+def test_media_beside_passages_are_unused(kind: str, name: str) -> None:
+    reading = read(parquet(**{"question": QUESTIONS, name: [MEDIA[kind]] * 2, "context": TEXTS}), "set.parquet")
+    assert [passage.text for passage in reading.question_set.passages] == TEXTS
+    assert reading.unused_columns == (name,)
+    assert reading.problems == ()
+
+
+@pytest.mark.parametrize("kind", MEDIA)
+@pytest.mark.parametrize("name", ["image", "document", "context"])
+def test_media_are_no_passages(kind: str, name: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(
+            parquet(question=QUESTIONS, answers=["나무에서 열린다.", "가을에 익는다."], **{name: [MEDIA[kind]] * 2}),
+            "a",
+        )
+    assert error.value.problem.code is ProblemCode.ANSWERS_ALONE
+    assert f"context={name}" not in str(error.value)
+
+
+def test_media_read_the_same_from_json_lines() -> None:
+    medium = MEDIA["image on disk"]
+    rows = [{"question": QUESTIONS[row], "context": TEXTS[row], "image": medium} for row in range(2)]
+    contents = ["\n".join(map(json.dumps, rows)).encode(), pd.DataFrame(rows).to_csv(index=False).encode()]
+    for content in contents:
+        reading = read(content, "set")
+        assert (len(reading.question_set.passages), reading.unused_columns) == (2, ("image",))
+
+
+DOCS = ("사과는 나무에서 열린다.", "포도는 덩굴에서 열린다.", "배는 가을에 익는다.", "귤은 제주에서 난다.")
+QUERIES = ("사과는 나무에서 열리나?", "포도는 나무에서 열리나?", "배는 봄에 익나?", "귤은 제주에서 나나?")
+MARKS = {"numbers": (1, 0, 0, 1), "booleans": (True, False, False, True), "words": ("yes", "no", "no", "yes")}
+NAMES = [("question", "passage", "label"), ("질문", "지문", "라벨")]
+
+
+def json_rows(names: tuple[str, ...], *columns: tuple[object, ...]) -> bytes:
+    return json.dumps([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]).encode()
+
+
+def grades(reading: Reading) -> list[int]:
+    return [grade for question in reading.question_set.questions for grade in question.grade_of.values()]
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("marks", MARKS)
+def test_a_label_of_questions_with_one_passage_each_is_asked_for(names: tuple[str, ...], marks: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(json_rows(names, QUERIES, DOCS, MARKS[marks]), "set")
+    assert error.value.problem.code is ProblemCode.UNSURE_LABEL
+    for role in ("label", "answers"):
+        assert f"--columns {role}={names[2]}" in str(error.value)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_flags_of_the_refusal_read_the_files(count: int) -> None:
+    half = len(DOCS) // count
+    marks = MARKS["numbers"]
+    files = [
+        File(
+            Content(json_rows(NAMES[0], QUERIES[at : at + half], DOCS[at : at + half], marks[at : at + half])),
+            name,
+        )
+        for at, name in zip(range(0, len(DOCS), half), ("a.json", "b.json"), strict=False)
+    ]
+    with pytest.raises(UnusableFileError) as error:
+        read_files_apart(files)
+    assert error.value.problem.code is ProblemCode.UNSURE_LABEL
+    assert grades(read_files_apart(files, {"label": "label"})) == [*marks]
+    answered = read_files_apart(files, {"answers": "label"})
+    assert grades(answered) == [1] * 4
+    assert [question.answers for question in answered.question_set.questions] == [("1",), ("0",), ("0",), ("1",)]
+
+
+def test_both_readings_are_offered(tmp_path: Path) -> None:
+    file = File(Content(json_rows(NAMES[0], QUERIES, DOCS, MARKS["numbers"])), "set")
+    with pytest.raises(UnusableFileError) as error:
+        read_files_apart([file])
+    offered = [(columns.label, columns.answers) for columns in error.value.proposal.candidates]
+    assert offered == [("label", None), (None, "label")]
+
+
+@pytest.mark.parametrize("name", ["is_relevant", "relevance", "관련도", "정답여부", "score"])
+def test_a_name_that_says_relevance_decides(name: str) -> None:
+    reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS["numbers"]), "set")
+    assert grades(reading) == [*MARKS["numbers"]]
+
+
+@pytest.mark.parametrize(
+    ("questions", "marks"),
+    [
+        ((QUERIES[0], QUERIES[0], QUERIES[3], QUERIES[3]), (1, 0, 0, 1)),
+        (QUERIES, (2, 0, 0, 1)),
+        (QUERIES, (1, 1, 1, 1)),
+        (QUERIES, ("relevant", "irrelevant", "irrelevant", "relevant")),
+    ],
+    ids=["several passages", "grades", "all relevant", "words of relevance"],
+)
+def test_evidence_of_relevance_decides(questions: tuple[str, ...], marks: tuple[object, ...]) -> None:
+    reading = read(json_rows(NAMES[0], questions, DOCS, marks), "set")
+    expected = [mark if isinstance(mark, int) else int(mark == "relevant") for mark in marks]
+    assert sorted(grades(reading)) == sorted(expected)
+
+
+def test_questions_may_repeat_late_in_the_file() -> None:
+    count = 400
+    questions = tuple(f"{row % 300}번 글은?" for row in range(count))
+    texts = tuple(f"{row}번 글이다." for row in range(count))
+    reading = read(json_rows(NAMES[0], questions, texts, tuple(row % 2 for row in range(count))), "set")
+    assert len(grades(reading)) == count
+
+
+@pytest.mark.parametrize("name", ["answer", "정답"])
+@pytest.mark.parametrize("marks", MARKS)
+def test_a_column_of_answers_holds_the_answers(name: str, marks: str) -> None:
+    reading = read(json_rows(("question", "passage", name), QUERIES, DOCS, MARKS[marks]), "set")
+    assert grades(reading) == [1] * 4
+    assert [question.answers for question in reading.question_set.questions] == [(str(one),) for one in MARKS[marks]]
+
+
+def test_a_label_that_repeats_the_answers_is_unused() -> None:
+    names = ("question", "passage", "answer", "label")
+    reading = read(json_rows(names, QUERIES, DOCS, MARKS["words"], MARKS["numbers"]), "set")
+    assert (grades(reading), reading.unused_columns) == ([1] * 4, ("label",))
+
+
+def test_a_label_beside_other_answers_is_relevance() -> None:
+    names = ("question", "passage", "answer", "label")
+    reading = read(json_rows(names, QUERIES, DOCS, ("나무", "덩굴", "가을", "제주"), MARKS["numbers"]), "set")
+    assert grades(reading) == [*MARKS["numbers"]]
+
+
+@pytest.mark.parametrize("names", [("a.json", "b.json"), ("b.json", "a.json")])
+def test_of_several_files_the_others_may_show_relevance(names: tuple[str, str]) -> None:
+    first = json_rows(NAMES[0], QUERIES[:2], DOCS[:2], (1, 0))
+    second = json_rows(NAMES[0], (QUERIES[2],) * 2, DOCS[2:], (1, 0))
+    contents = dict(zip(names, (first, second), strict=True))
+    reading = read_files([File(Content(contents[name]), name) for name in ("a.json", "b.json")])
+    assert sorted(grades(reading)) == [0, 0, 1, 1]

@@ -1,15 +1,30 @@
 """What the commands print of a reading, of its split, and of a refusal with its choices."""
 
+import io
+import json
+import zipfile
 from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrc_workbench.data.apart import UnusableFileError
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
+from mrc_workbench.data.formats.tables import is_fit
+from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import read
-from mrc_workbench.data.questions.report import reading_lines, refusal_lines, split_lines
+from mrc_workbench.data.questions.report import WRITTEN, folder_name, reading_lines, refusal_lines, split_lines, written
+from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import split
+from tests.data.layouts.written import zipped
+from tests.data.split.worlds import chain
 
 READING = read("질문,지문,난이도,메모\n수도는?,서울은 수도이다.,상,가\n강은?,한강이다.,하,나\n".encode(), "set.csv")
 
@@ -77,3 +92,174 @@ def test_refusal_without_choices_lists_the_rows_at_fault() -> None:
     row = Problem.of(ProblemCode.EMPTY_CONTEXT, 3, column="지문")
     error = DataError(Problem.of(ProblemCode.NO_QUESTION), [row])
     assert refusal_lines(error) == [error.problem.message, f"  {row.message}"]
+
+
+ids = (
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).map(str.strip).filter(lambda id_: id_ and is_fit(id_))
+)
+texts = st.text(max_size=12).map(str.strip).filter(lambda text: bool(text) and is_fit(text))
+
+
+@st.composite
+def sets(draw: st.DrawFn) -> QuestionSet:
+    bodies = draw(st.lists(texts, min_size=1, max_size=5, unique=True))
+    names = draw(st.lists(ids, min_size=len(bodies), max_size=len(bodies), unique=True))
+    titles = [draw(st.just("") | texts) for _ in bodies]
+    passages = tuple(map(Passage, names, bodies, titles))
+    some, group = (st.lists(st.sampled_from(names), min_size=n, max_size=3, unique=True).map(tuple) for n in (0, 1))
+
+    def question(id_: str) -> Question:
+        grades = draw(st.dictionaries(st.sampled_from(names), st.integers(0, 5), max_size=4))
+        answers = tuple(draw(st.lists(texts, max_size=2, unique=True)))
+        return Question.judged(
+            id_,
+            draw(texts),
+            grades,
+            answers=answers,
+            kind=draw(st.just("") | texts),
+            made=draw(st.sampled_from(["", "title", "model: x"])),
+            hidden=draw(st.booleans()),
+            starts=(3,) * len(answers) if draw(st.booleans()) else (),
+            rejected=draw(some),
+            part=draw(st.sampled_from(["", "", "train", "validation", "test"])),
+            groups=tuple(draw(st.lists(group, max_size=2))),
+        )
+
+    aliases = {id_: draw(st.sampled_from(names)) for id_ in draw(st.lists(ids, max_size=3)) if id_ not in names}
+    questions = tuple(map(question, draw(st.lists(ids, max_size=3, unique=True))))
+    return QuestionSet("내 세트", passages, questions, aliases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", WRITTEN)
+@given(question_set=sets())
+def test_what_is_written_is_read_again_as_the_same_set(layout: Layout, question_set: QuestionSet) -> None:
+    reading = read(written(question_set, layout), "내 세트.zip")
+    assert reading.question_set == question_set
+    assert reading.question_set.fingerprint == question_set.fingerprint
+    assert reading.left_out == 0
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_aliases_survive_an_export(layout: Layout) -> None:
+    aliased = replace(GRADED, name="aliased", aliases={"사본 1": "d 1", "copy": "d 1", "x": "d2"})
+    reading = read(written(aliased, layout), "aliased.zip")
+    assert reading.question_set == aliased
+    assert not [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES], "no row was merged"
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_published_parts_are_a_file_each(layout: Layout) -> None:
+    parts = ["train"] * 3 + ["validation"] * 2 + ["test"]
+    published = replace(chain(6, parts=parts), name="published")
+    content = written(published, layout)
+    names = {"train", "dev", "test"}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        found = {Path(name).stem for name in archive.namelist() if "qrels/" in name or "default/" in name}
+        front = archive.read("published/README.md").decode().split("---")[1]
+    assert found == names
+    splits = {one["split"] for one in yaml.safe_load(front)["configs"][-1]["data_files"]}
+    assert splits == names
+    assert read(content, "published.zip").question_set == published
+
+
+def test_judgements_may_name_an_exported_alias() -> None:
+    corpus = {"_id": "d1", "title": "", "text": "하나", "metadata": {"other_ids": ["copy", "", None, []]}}
+    files = {
+        "x/corpus.jsonl": json.dumps(corpus).encode(),
+        "x/queries.jsonl": b'{"_id": "q", "text": "?"}',
+        "x/qrels/test.tsv": b"query-id\tcorpus-id\tscore\nq\tcopy\t1\n",
+    }
+    question_set = read(zipped(files), "x.zip").question_set
+    assert question_set.aliases == {"copy": "d1"}
+    assert question_set.questions[0].relevant == ("d1",)
+
+
+GRADED = QuestionSet(
+    'a "b": c/d',
+    (Passage("d 1", "한글\t글", "제목"), Passage("d2", "둘\n째"), Passage('d"3', "셋")),
+    (
+        Question.judged("q 1", "무엇?", {"d 1": 2, "d2": 0, 'd"3': 1}, groups=(("d 1", 'd"3'),), made="title"),
+        Question("q2", "왜?"),
+    ),
+)
+
+
+def _files(layout: Layout) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(written(GRADED, layout))) as archive:
+        return {entry.filename: archive.read(entry) for entry in archive.infolist()}
+
+
+def test_the_same_set_makes_the_same_bytes() -> None:
+    assert written(GRADED, Layout.BEIR) == written(GRADED, Layout.BEIR)
+
+
+def test_beir_reads_its_folder(tmp_path: Path) -> None:
+    loader = pytest.importorskip("beir.datasets.data_loader")
+    with zipfile.ZipFile(io.BytesIO(written(GRADED, Layout.BEIR))) as archive:
+        archive.extractall(tmp_path)
+    corpus, queries, qrels = loader.GenericDataLoader(str(tmp_path / "a_b_c_d")).load(split="test")
+    assert corpus["d 1"] == {"text": "한글\t글", "title": "제목"}
+    assert (len(corpus), queries) == (3, {"q 1": "무엇?"})
+    assert qrels == {"q 1": {"d 1": 2, "d2": 0, 'd"3': 1}}
+
+
+def test_the_tables_of_mteb_have_its_columns() -> None:
+    files = _files(Layout.MTEB)
+    tables = {
+        name.split("/")[1]: pq.read_table(io.BytesIO(content))
+        for name, content in files.items()
+        if name.endswith(".parquet")
+    }
+    assert tables["corpus"].column_names == ["_id", "title", "text"]
+    assert tables["queries"].column_names[:2] == ["_id", "text"]
+    assert tables["default"].to_pylist()[0] == {"query-id": "q 1", "corpus-id": "d 1", "score": 2}
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_the_card_is_led_by_yaml_that_names_the_files(layout: Layout) -> None:
+    files = _files(layout)
+    _, front, body = files["a_b_c_d/README.md"].decode().split("---\n", 2)
+    told = yaml.safe_load(front)
+    assert told["pretty_name"] == GRADED.name
+    assert told["language"] == ["ko"]
+    paths = {one["data_files"][0]["path"] for one in told["configs"]}
+    assert {f"a_b_c_d/{path}" for path in paths} == files.keys() - {"a_b_c_d/README.md"}
+    assert "3 passages, 2 questions, 3 judgements" in body
+    assert "asked by nobody: title 1" in body
+    assert "groups" in body
+
+
+def test_a_set_of_passages_alone_is_its_corpus() -> None:
+    alone = QuestionSet("p", GRADED.passages, ())
+    for layout in WRITTEN:
+        assert read(written(alone, layout), "p.zip").question_set == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("../../etc", "etc"), ("", "collection"), ("가 나", "가_나"), ("...", "collection")]
+)
+def test_a_name_is_never_a_path(name: str, expected: str) -> None:
+    assert folder_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"answers": {"a": 1}, "groups": "x"},
+        {"answers": ["답"], "starts": [10**12]},
+        {"made": "<b>nobody</b>"},
+        {"hidden": [], "kind": "x"},
+        {"kind": {"a": [1]}},
+        {"groups": [["nowhere"]], "rejected": ["nowhere"]},
+        "{",
+        ["answers"],
+        None,
+        7,
+    ],
+)
+def test_metadata_of_others_are_let_be(metadata: object) -> None:
+    query = json.dumps({"_id": "1", "text": "무엇?", "metadata": metadata})
+    corpus = json.dumps({"_id": "d", "title": "t", "text": "지문"})
+    files = {"corpus.jsonl": corpus.encode(), "queries.jsonl": query.encode()}
+    assert read(zipped(files), "set.zip").question_set.questions == (Question("1", "무엇?"),)

@@ -1,4 +1,7 @@
+""" """
+
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -6,6 +9,7 @@ import pytest
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.records import QuestionSet
 from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, ROWS, TEXTS, TITLES
 
 
@@ -115,3 +119,69 @@ def test_ids_that_number_the_entries_of_each_list_do_not_join_their_texts() -> N
     reading = _read(rows)
     assert _judged(reading) == [{TEXTS[row]: 1, TEXTS[(row + 1) % 3]: 0} for row in ROWS]
     assert ProblemCode.CHANGED_IDS in [problem.code for problem in reading.problems]
+
+
+QUERIES = ("Where do cranes spend the winter?", "What do otters catch in rivers?")
+DOCS = ("Cranes spend the winter in the fields of Cheorwon.", "Otters catch fish in clear rivers.")
+BOTH = (0, 1)
+
+
+def _read_objects(rows: Sequence[Any]) -> Reading:
+    lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    return read(lines.encode(), "rows.jsonl")
+
+
+def _relevant_texts(found: QuestionSet) -> dict[str, list[str]]:
+    text_of = {passage.id: passage.text for passage in found.passages}
+    return {question.text: [text_of[id_] for id_ in question.relevant] for question in found.questions}
+
+
+EXPECTED = {question: [text] for question, text in zip(QUERIES, DOCS, strict=True)}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"question": {"text": QUERIES[row], "lang": "en"}, "passage": {"text": DOCS[row]}} for row in BOTH],
+        [{"input": {"question": QUERIES[row]}, "expected": {"context": DOCS[row], "score": 1}} for row in BOTH],
+        [{"id": row, "fields": {"query": QUERIES[row], "document": DOCS[row]}, "responses": {}} for row in BOTH],
+        [{"vars": json.dumps({"query": QUERIES[row]}), "context": DOCS[row]} for row in BOTH],
+    ],
+)
+def test_reads_the_keys_of_objects_as_columns(rows: Sequence[Any]) -> None:
+    assert _relevant_texts(_read_objects(rows).question_set) == EXPECTED
+
+
+def test_names_the_flag_for_answers_in_objects() -> None:
+    rows = [{"input": {"question": text}, "expectedOutput": {"answer": "fish"}} for text in QUERIES]
+    with pytest.raises(DataError, match="--columns context=answer"):
+        _read_objects(rows)
+
+
+def test_keeps_metadata_as_one_column() -> None:
+    rows = [{"question": QUERIES[row], "context": DOCS[row], "metadata": {"query": "x"}} for row in BOTH]
+    assert "metadata" in _read_objects(rows).unused_columns
+
+
+@pytest.mark.parametrize("name", ["abstract", "text", "contents"])
+def test_a_list_of_sentences_is_one_passage(name: str) -> None:
+    rows = [{"doc_id": 7 + row, "title": f"Title {row}", name: [DOCS[row], "They rest."]} for row in BOTH]
+    passages = _read_objects(rows).question_set.passages
+    assert [(one.id, one.title, one.text) for one in passages] == [
+        (str(7 + row), f"Title {row}", f"{DOCS[row]} They rest.") for row in BOTH
+    ]
+
+
+def test_contexts_without_a_question_stay_passages_of_their_own() -> None:
+    assert len(_read_objects([{"contexts": [*DOCS]}, {"contexts": [DOCS[0]]}]).question_set.passages) == 2
+
+
+def test_a_pair_without_sentences_is_no_passage() -> None:
+    rows = [
+        {
+            "question": QUERIES[0],
+            "context": [["Crane", [DOCS[0]]], ["Otter", []]],
+            "supporting_facts": [["Crane", 0]],
+        }
+    ]
+    assert [one.text for one in _read_objects([*rows, *rows]).question_set.passages] == [DOCS[0]]
