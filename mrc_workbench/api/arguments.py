@@ -43,7 +43,7 @@ def _is_experiment(item: object) -> bool:
 
 def _first_selected(question_set: QuestionSet) -> list[str]:
     """Return the default retrievers that the Compare page selects first."""
-    from mrc_workbench.retrieval.comparison.defaults import DefaultRetrievers
+    from mrc_workbench.retrieval.comparison.multistage import DefaultRetrievers
 
     defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions))
     selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME, SHORT_NAMES
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, SHORT_NAMES
 from mrc_workbench.retrieval.comparison.spec import Spec
 
 # a name, a path, a dictionary, a `Spec`, an `Experiment`, a `TrainedModel`, a run, or a retriever from outside

@@ -15,7 +15,6 @@ from mrc_workbench.data.workspace import error_message
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.notices import depth_warning, result_warnings
 from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.evaluation.measures import Scores, depth_of, evaluate
@@ -355,3 +354,25 @@ def write_bases(experiment: Experiment) -> None:
         with suppress(ModelError, OSError):
             if base := packaged_base(str(getattr(spec, "model", ""))):
                 base.write()
+
+
+def result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
+    """Return what was noticed in the results of a retriever from outside or of an imported run; see `Result.notes`."""
+    warnings = []
+    if count := notes.get("unknown_passages"):
+        example = f", such as {notes['unknown_example']!r}" if notes.get("unknown_example") else ""
+        warnings.append(f"{name}: {count:,} results name passages that are not in the dataset{example}; skipped.")
+    if count := notes.get("repeated"):
+        warnings.append(f"{name}: {count:,} results repeat a passage; each passage counts once, with its best score.")
+    if count := notes.get("rising_scores"):
+        reason = "as with distances; a higher score counts as better"
+        warnings.append(f"{name}: for {count:,} questions the first result has the lowest score, {reason}.")
+    return warnings
+
+
+def depth_warning(name: str, depth: int, needed: int) -> str:
+    """Return that the rankings of a retriever end at `depth`, before the metrics, which look at `needed`."""
+    return (
+        f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
+        f"All metrics need {needed:,} passages per question."
+    )

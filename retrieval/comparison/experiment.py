@@ -1,15 +1,17 @@
-"""The experiment file, which the page and the command line both run, and retrievers that a person added to a set."""
+"""The experiment file, which the page and the command line both run, its errors in words, and retrievers added to a set."""
 
 import hashlib
 import logging
+import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, partial
 from operator import eq, not_
 from pathlib import Path
-from typing import Annotated, TypeVar, Union
+from typing import Annotated, Any, TypeVar, Union, get_args
 
 import tomli_w
 from pydantic import (
@@ -22,28 +24,30 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json
-from mrc_workbench.retrieval.comparison.experiment_errors import messages_of
 from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
+    HttpSpec,
     LateSpec,
     MilvusSpec,
+    PluginSpec,
     Recorded,
     RunSpec,
     SparseSpec,
     WindowedBM25Spec,
 )
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Count, Spec
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
-from mrc_workbench.retrieval.trec import read_run
+from mrc_workbench.retrieval.outside.adapt import Measured
+from mrc_workbench.retrieval.trec import read_run, write_run
 
 logger = logging.getLogger(__name__)
 E = TypeVar("E", bound=BaseModel)
@@ -256,3 +260,81 @@ def _folder(fingerprint: str) -> Path:
 
 def _path(fingerprint: str, name: str) -> Path:
     return _folder(fingerprint) / f"{key_of(name)[:16]}.json"
+
+
+OWN_ERROR = "Value error, "  # what pydantic puts before the message of a check of ours
+
+
+def messages_of(error: ValidationError, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> list[str]:
+    """Return a message for each error of a file of the type `model`; `kinds` are tagged by their field `kind`."""
+    errors = error.errors()
+    places = [one["loc"] for one in errors]
+    return [_message(one, model, kinds) for one in errors if not _is_consequence(one, places)]
+
+
+def _is_consequence(error: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> bool:
+    """Whether a list is too short because its entries were refused."""
+    place = error["loc"]
+    return error["type"] == "too_short" and any(other[: len(place)] == place and other != place for other in places)
+
+
+def _message(error: ErrorDetails, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> str:
+    place = error["loc"]
+    where = ".".join(map(str, place)) or "file"
+    if error["type"] == "union_tag_invalid":
+        return f"{where}: {_unknown_kind(str(error['ctx']['tag']), kinds)}"
+    if error["type"] != "extra_forbidden":
+        return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
+    known = sorted(_fields_beside(place, model, kinds))
+    nearest = get_close_matches(str(place[-1]), known, n=1)
+    if nearest:
+        return f"{where}: unknown field; did you mean {nearest[0]!r}?"
+    return f"{where}: unknown field; known fields: {', '.join(known)}"
+
+
+def _unknown_kind(kind: str, kinds: Sequence[type[BaseModel]]) -> str:
+    known = [str(one.model_fields["kind"].default) for one in kinds if "kind" in one.model_fields]
+    nearest = get_close_matches(kind, known, n=1)
+    guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    return f"no kind of retriever is called {kind!r}{guess} Known: {', '.join(known)}"
+
+
+def _fields_beside(place: tuple[int | str, ...], model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> set[str]:
+    """Return the fields of the table that an unknown field stands in."""
+    models: list[type[BaseModel]] = [model]
+    for part in place[:-1]:
+        if isinstance(part, int):
+            continue
+        tagged = [kind for kind in kinds if "kind" in kind.model_fields and kind.model_fields["kind"].default == part]
+        within = [one for parent in models if part in parent.model_fields for one in _models_in(parent, part)]
+        models = tagged or within or models
+    return {name for one in models for name in one.model_fields}
+
+
+def _models_in(parent: type[BaseModel], field: str) -> Iterator[type[BaseModel]]:
+    yield from _models_of(parent.model_fields[field].annotation)
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_of(argument)
+
+
+_NOTICED = ("unknown_passages", "unknown_example", "repeated", "rising_scores")
+
+
+def store_measured(measured: Measured, whole: QuestionSet) -> RunSpec:
+    """Add what was measured to the retrievers of a question set, under its name; returns the spec, its path absolute.
+
+    `whole` is the set with all its questions, some of which were searched. Raises `LimitError` if there is no room.
+    """
+    noticed = {key: measured.notes[key] for key in _NOTICED if key in measured.notes}
+    depth = measured.rankings.indices.shape[1]
+    recorded = Recorded(seconds_per_query=measured.seconds_per_query, depth=depth, **noticed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.trec"
+        write_run(path, measured.rankings, measured.question_set, measured.name)
+        content = path.read_bytes()
+    return add_run(whole, measured.name, content, measured.name, recorded)

@@ -24,11 +24,11 @@ from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, split
 from mrc_workbench.data.statistics import LEVEL, RESAMPLES
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, failures
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from mrc_workbench.retrieval.comparison.outdated import knew_no_languages
 from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, Spec
 from mrc_workbench.retrieval.evaluation.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
@@ -393,3 +393,32 @@ def read_comparison(folder: Path) -> StoredComparison | None:
         return _STORED.validate_python(found)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
+
+
+class _Provenance(BaseModel):
+    """What a comparison was made of, as far as it is needed here: values of the retrievers, and as resolved by name."""
+
+    class Asked(BaseModel):
+        """The values of an experiment."""
+
+        retriever: list[dict[str, Any]] = []
+
+    experiment: Asked = Asked()
+    retrievers: dict[str, dict[str, Any]] = {}
+    languages_version: int | None = None
+
+
+def knew_no_languages(folder: Path) -> bool:
+    """Whether `auto` compared words or bigrams in the comparison of a folder, made before languages were detected.
+
+    False if there is no such comparison, or if it cannot be read.
+    """
+    try:
+        made = _Provenance.model_validate(read_json(folder / "provenance.json"))
+    except ValidationError:
+        return False
+    if made.languages_version is not None:
+        return False
+    automatic = [spec.get("name") for spec in made.experiment.retriever if spec.get("analyzer") == Analyzer.AUTO]
+    resolved = [retriever for name, retriever in made.retrievers.items() if name in automatic]
+    return any(retriever.get("analyzer") in (Analyzer.WORD, Analyzer.BIGRAM) for retriever in resolved)

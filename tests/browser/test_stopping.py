@@ -16,7 +16,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import CATALOG, StoredSet, keep, read_entry, remove
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME, DENSE_NAME, WORDS_NAME
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, DENSE_NAME, WORDS_NAME
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog

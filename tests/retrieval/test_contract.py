@@ -15,8 +15,7 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.models.encoders.vector_blocks import Meter
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison import experiment
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.dense import Dense, IndexKind
 from mrc_workbench.retrieval.hybrid import Fusion, Hybrid

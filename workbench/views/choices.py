@@ -18,24 +18,27 @@ from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.models.packaged import PREFIX, base_at_hand
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.models.token_layers import TokenLayers
-from mrc_workbench.retrieval.comparison.defaults import (
+from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
+from mrc_workbench.retrieval.comparison.first_stage import (
+    BM25Spec,
+    DenseSpec,
+    HttpSpec,
+    LateSpec,
+    MilvusSpec,
+    PluginSpec,
+    TermSpec,
+    WindowedBM25Spec,
+)
+from mrc_workbench.retrieval.comparison.multistage import (
     BM25_NAME,
     LSA_NAME,
     MIX_NAME,
     WORDS_NAME,
     DefaultRetrievers,
+    HybridSpec,
+    LearnedSpec,
+    RerankSpec,
 )
-from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    LateSpec,
-    MilvusSpec,
-    TermSpec,
-    WindowedBM25Spec,
-)
-from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus.retriever import Search

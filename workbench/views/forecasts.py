@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mrc_workbench.data.store import CATALOG, StoredSet
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import needed
-from mrc_workbench.retrieval.comparison.forecast import Forecast, forecasts, in_total
+from mrc_workbench.retrieval.comparison.pace import Forecast, forecasts, in_total
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, cached, question_set

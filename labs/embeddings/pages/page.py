@@ -25,8 +25,8 @@ from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from mrc_workbench.retrieval.comparison import experiment
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs, free_name, model_place

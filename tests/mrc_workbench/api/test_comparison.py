@@ -12,8 +12,8 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.comparison.defaults import UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added, of_kind
+from mrc_workbench.retrieval.comparison.multistage import UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparison
 from mrc_workbench.retrieval.searcher import open_searcher
 from mrc_workbench.workbench.views.choices import choices_for

@@ -3,13 +3,13 @@
 import pytest
 
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.retrieval.comparison import defaults
-from mrc_workbench.retrieval.comparison.defaults import SHORT_NAMES, DefaultRetrievers, UnknownRetrieverError
+from mrc_workbench.retrieval.comparison import multistage
+from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES, DefaultRetrievers, UnknownRetrieverError
 
 
 @pytest.fixture
 def pretrained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(defaults, "default_model", lambda: DEFAULT.reference)
+    monkeypatch.setattr(multistage, "default_model", lambda: DEFAULT.reference)
 
 
 @pytest.mark.usefixtures("pretrained")
@@ -22,7 +22,7 @@ def test_every_short_name_is_a_retriever() -> None:
 
 @pytest.mark.usefixtures("pretrained")
 def test_large_dataset_has_late_interaction_only_by_name() -> None:
-    found = DefaultRetrievers.of(defaults.MOST_LATE + 1, 480)
+    found = DefaultRetrievers.of(multistage.MOST_LATE + 1, 480)
     assert "Late" not in [spec.name for spec in found.first_stage]
     assert found.mix.parts == ("BM25", "Dense")
     assert found.named("late").model_dump()["dimensions"] == 128

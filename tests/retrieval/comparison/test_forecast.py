@@ -7,9 +7,8 @@ import pytest
 
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
-from mrc_workbench.retrieval.comparison.forecast import Forecast, forecasts, in_total
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts, in_total
 from mrc_workbench.retrieval.comparison.spec import Spec
 from tests.doubles import small_set
 

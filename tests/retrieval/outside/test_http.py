@@ -12,7 +12,7 @@ import pytest
 from mrc_workbench.data.workspace import acting_as, user_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec
+from mrc_workbench.retrieval.comparison.first_stage import HttpSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
 from mrc_workbench.retrieval.outside import http_search
 from mrc_workbench.retrieval.outside.adapt import as_retriever

@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.outside_specs import PluginSpec
+from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
 from mrc_workbench.retrieval.outside import plugins as registered
 from mrc_workbench.retrieval.outside.plugins import Plugin, plugins

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
-from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment
-from mrc_workbench.retrieval.comparison.recorded import store_measured
+from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, store_measured
 from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.report.exports import save

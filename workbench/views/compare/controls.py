@@ -17,10 +17,9 @@ from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.analysis.evidence import telling_figure, usual_figure
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
-from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.milvus.retriever import Search

@@ -12,7 +12,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import user
 from mrc_workbench.models.llm.endpoint import may_be_given
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec
+from mrc_workbench.retrieval.comparison.first_stage import HttpSpec
 from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriever
 from mrc_workbench.retrieval.outside.request import PRESETS
 from mrc_workbench.retrieval.outside.results import Hit

@@ -12,9 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.evidence import usual_baseline
-from mrc_workbench.retrieval.comparison.defaults import LATE_NAME
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
+from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
 from mrc_workbench.retrieval.comparison.pace import expected_seconds
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods

@@ -7,9 +7,9 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.store import stored
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
 from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from mrc_workbench.training.runs.runs import Run, find_run

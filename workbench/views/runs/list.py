@@ -11,9 +11,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import StoredSet, stored
 from mrc_workbench.data.workspace import user
 from mrc_workbench.models.sources import ModelSource, is_starter
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.options.questions import READER
 from mrc_workbench.training.options.rankers import BiEncoderOptions

@@ -9,8 +9,8 @@ from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, TermSpec
-from mrc_workbench.retrieval.comparison.forecast import forecasts
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
+from mrc_workbench.retrieval.comparison.pace import forecasts
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.resources.retrieval import materials

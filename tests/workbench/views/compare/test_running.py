@@ -222,7 +222,7 @@ def test_an_earlier_result_that_holds_all_finished_ones_stays(data: StoredSet, s
 def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float) -> None:
     """Have the dense retriever read with a transformer, measured to take so many seconds on this set."""
     model = "packaged:multilingual-e5-small"
-    monkeypatch.setattr("mrc_workbench.retrieval.comparison.defaults.default_model", lambda: model)
+    monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
     spec = choices_for(data).specs["Dense"]
     assert isinstance(spec, DenseSpec)
     write_json(workspace() / "cache" / "pace.json", {spec.reader: {"setup": seconds, "each": 0.0}})
