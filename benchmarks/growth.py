@@ -86,7 +86,7 @@ def draw(seconds: Seconds, path: Path) -> None:
     import pandas as pd
     import vl_convert
 
-    from mrc_workbench.retrieval.report.drawing import PALETTE, SHAPES
+    from mrc_workbench.retrieval.report.charts import PALETTE, SHAPES
 
     stages = list(seconds)
     rows = [(stage, size, took) for stage in stages for size, took in seconds[stage].items() if took > 0]

@@ -11,8 +11,8 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.retrieval.analysis.changes import Gate
 from mrc_workbench.retrieval.analysis.evidence import label, shown_measures
+from mrc_workbench.retrieval.analysis.open_comparison import Gate
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.references import storable, store_comparison

@@ -85,7 +85,7 @@ def export_command(
 
     Writes a folder that loads and searches the passages there, and prints how much the metric changes.
     """
-    from mrc_workbench.retrieval.takeaway.job import Wanted, taken_from
+    from mrc_workbench.retrieval.takeaway.folder import Wanted, taken_from
 
     kept = find_comparison(key)
     with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):

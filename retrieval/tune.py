@@ -18,9 +18,19 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
 from mrc_workbench.retrieval.analysis.evidence import label
-from mrc_workbench.retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, layers_lab, numbers
+from mrc_workbench.retrieval.analysis.labs import (
+    BS,
+    K1S,
+    CrossFit,
+    best,
+    bm25_lab,
+    chosen,
+    cross_fit,
+    lab_figures,
+    layers_lab,
+    numbers,
+)
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec

@@ -23,7 +23,7 @@ from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batc
 from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
 from mrc_workbench.retrieval.evaluation.measures import Scores
 from mrc_workbench.retrieval.rankings import NOT_FOUND
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
     Columns,
     Examples,

@@ -26,7 +26,7 @@ from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer, choose
-from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
+from mrc_workbench.retrieval.analysis.labs import cross_fit
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
 from mrc_workbench.retrieval.lexical.weights import counts_by_term

@@ -83,7 +83,7 @@ def draw(lines: Sequence[Measured], path: Path) -> None:
     import altair as alt
     import vl_convert
 
-    from mrc_workbench.retrieval.report.drawing import PALETTE, SHAPES
+    from mrc_workbench.retrieval.report.charts import PALETTE, SHAPES
 
     points = _points(lines)
     engines = list(points["engine"].unique())

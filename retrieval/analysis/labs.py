@@ -2,10 +2,17 @@
 
 What it tries differs in the values alone and is marked as chosen on the validation part; what it wraps, and what it is
 set against, is not. So it runs, stops and is kept like any other comparison, and searches nothing twice.
+
+The best of many settings scores higher on the questions that selected it than on others. `cross_fit` measures the
+selection instead (Stone 1974, "Cross-validatory choice and assessment of statistical predictions"): the questions are
+divided into folds, by article where there are enough; every fold is scored with the setting that is best on the other
+folds. No question is scored with a setting that it helped to select.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from operator import or_
@@ -15,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.split.folds import Lessons
 from mrc_workbench.data.text.analysis import WITH_KIWI
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.models.token_layers import TokenLayers
@@ -25,7 +33,13 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.evaluation.measures import Measure, evaluate, hits_of
-from mrc_workbench.retrieval.evaluation.significance import difference_intervals, share_intervals
+from mrc_workbench.retrieval.evaluation.significance import (
+    Pair,
+    PairTest,
+    difference_intervals,
+    paired_tests,
+    share_intervals,
+)
 from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
@@ -342,3 +356,49 @@ _ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
     Lab.RERANK: ("depth", (0.0,)),
 }
 _MORE = {Lab.LAYERS: _with_gains, Lab.LEXICAL: _with_changes, Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}
+
+
+SELECTED = "selected"  # the name of the cross-fitted side of the test
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """The gain of selecting a setting, cross-fitted.
+
+    `test` compares what is selected (side `a`, positive where it scores higher) with the present setting (side `b`).
+    `selections` says in how many folds each setting is selected, by name, the most frequent first.
+    """
+
+    test: PairTest
+    selections: Mapping[str, int]
+
+    @property
+    def folds(self) -> int:
+        return sum(self.selections.values())
+
+
+def cross_fit(
+    lab: Comparison, figures: pd.DataFrame, present: str, measure: str, groups: np.ndarray
+) -> CrossFit | None:
+    """Cross-fit the selection among the settings of `figures` (see `lab_figures`) against the setting `present`.
+
+    `groups` `(n_questions,)` are those of `question_groups`. Returns None if `present` has no value of the measure, or
+    if all questions are in one fold.
+    """
+    values = {
+        name: scores.per_question[measure] for name, scores in lab.scores.items() if measure in scores.per_question
+    }
+    folds = Lessons.of(lab.question_set, np.arange(len(lab.question_set.questions))).folds
+    numbers = np.unique(folds)
+    if present not in values or len(numbers) < 2:
+        return None
+    per_setting = np.stack([values[name] for name in figures["name"]], axis=1)
+    fitted = np.empty(len(folds))
+    selections: Counter[str] = Counter()
+    for fold in numbers.tolist():
+        inside = folds == fold
+        selected = best(figures.assign(value=per_setting[~inside].mean(axis=0)))
+        fitted[inside] = values[selected][inside]
+        selections[selected] += 1
+    (test,) = paired_tests([Pair(SELECTED, present, measure, fitted, values[present])], groups)
+    return CrossFit(test, dict(selections.most_common()))

@@ -1,4 +1,4 @@
-"""The experiment file, which the page and the command line both run, its errors in words, and retrievers added to a set."""
+"""The experiment file, which the page and the command line both run, and retrievers that a person added to a set."""
 
 import hashlib
 import logging

@@ -1,4 +1,4 @@
-"""Retrievers that wrap others (fused, mixed with learned weights, reranked), and the default retrievers of a dataset."""
+"""Retrievers that wrap others (a hybrid, a learned mix, a reranker), and the default retrievers of a dataset."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass

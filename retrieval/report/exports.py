@@ -192,7 +192,7 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
-    """Write all there is of a comparison into `folder`, the report in one of `retrieval.report.sections.LANGUAGES`.
+    """Write all there is of a comparison into `folder`, the report in one of `retrieval.report.words.LANGUAGES`.
 
     `origin` is the comparison's provenance, found out where left out. The folder changes in one step, and files of
     others in it stay.

@@ -21,7 +21,7 @@ from mrc_workbench.models.language.perplexity import (
     unigram_guesses,
 )
 from mrc_workbench.models.sources import STARTER, ModelSource
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
     Examples,
     Family,

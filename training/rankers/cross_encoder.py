@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import CUT
 from mrc_workbench.retrieval.rankings import Rankings, ranked
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.rerank import Reranked, interpolated, recommend_weight
 from mrc_workbench.training.base import Examples, Recipe, Task, TeacherLabels, finished, seconds_for
 from mrc_workbench.training.engine.adaptation import adapt, live_scorer

@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.late import Late, LateIndex
 from mrc_workbench.retrieval.lexical.engines import LearnedSparse
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import Recipe, Task, dense_retrievers, finished, processes, seconds_for
 from mrc_workbench.training.engine.adaptation import adapt, live_bi_encoder, pool
 from mrc_workbench.training.options.rankers import (

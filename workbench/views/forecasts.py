@@ -2,7 +2,7 @@
 
 On the sample everything starts: what takes time comes with it. On a user's own question set BM25 starts, and then, in
 their order, the retrievers with which the whole comparison is still expected to end within a minute. A retriever that
-was compared on the set before takes no time. See `retrieval.comparison.forecast` for where the seconds come from.
+was compared on the set before takes no time. See `retrieval.comparison.pace` for where the seconds come from.
 """
 
 from collections.abc import Iterable, Mapping

@@ -6,8 +6,7 @@ from typing import Any
 import streamlit as st
 
 from mrc_workbench.data.split import Part, Split
-from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
-from mrc_workbench.retrieval.report.words import catalog
+from mrc_workbench.retrieval.report.words import catalog, few_taught_words, few_words, split_words
 from mrc_workbench.workbench.views.ui.words import language
 
 

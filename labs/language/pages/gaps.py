@@ -19,8 +19,7 @@ from mrc_workbench.labs.language.pages.inside import asked, is_open, let_in, rea
 from mrc_workbench.labs.language.pages.resources import course_of, guesses, may_fill
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
 from mrc_workbench.training.engine.checkpoints import kept_models
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.runs.runs import Run

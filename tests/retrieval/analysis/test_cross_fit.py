@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split.partition import FOLDS, Lessons
-from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.evaluation.significance import question_groups
 from tests.data.split.worlds import set_of

@@ -11,7 +11,6 @@ from ir_measures import Judged
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.changes import changes, comparable
 from mrc_workbench.retrieval.analysis.evidence import (
     _file,
     at_ceiling,
@@ -28,6 +27,7 @@ from mrc_workbench.retrieval.analysis.evidence import (
     usual_baseline,
     usual_figure,
 )
+from mrc_workbench.retrieval.analysis.open_comparison import changes, comparable
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.store import StoredComparison

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.languages import set_languages
+from mrc_workbench.retrieval.analysis.slices import set_languages
 
 SENTENCES = tomllib.loads((Path(__file__).parents[2] / "data" / "text" / "sentences.toml").read_text(encoding="utf-8"))
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.retrieval.analysis.evidence import evidence
-from mrc_workbench.retrieval.analysis.recommendation import (
+from mrc_workbench.retrieval.analysis.evidence import (
     CLEARLY_FASTER,
     FEWEST_QUESTIONS,
     Cost,
@@ -17,6 +16,7 @@ from mrc_workbench.retrieval.analysis.recommendation import (
     TieBreak,
     best_first,
     cost_of,
+    evidence,
     recommend,
     times_faster,
 )

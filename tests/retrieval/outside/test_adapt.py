@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.retrieval.analysis.recommendation import cost_of
+from mrc_workbench.retrieval.analysis.evidence import cost_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added, store_measured
 from mrc_workbench.retrieval.comparison.first_stage import RunSpec

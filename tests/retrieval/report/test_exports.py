@@ -17,14 +17,17 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.questions import Fate
 from mrc_workbench.retrieval.comparison.store import provenance
-from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
-from mrc_workbench.retrieval.report.drawing import (
+from mrc_workbench.retrieval.report.charts import (
     FATE_COLOURS,
     LETTERS,
     PALETTE,
     SHAPES,
+    colour,
     colour_of,
+    columns_for,
+    legend,
     letter_of,
+    shape,
     shape_of,
 )
 from mrc_workbench.retrieval.report.exports import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.retrieval.report.headline import interval_of_lead
+from mrc_workbench.retrieval.report.words import interval_of_lead
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,13 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.retrieval.analysis.evidence import evidence
-from mrc_workbench.retrieval.analysis.recommendation import recommend
+from mrc_workbench.retrieval.analysis.evidence import evidence, recommend
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.evaluation.significance import question_groups
-from mrc_workbench.retrieval.report import drawing
+from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
-from mrc_workbench.retrieval.report.drawing import draw
+from mrc_workbench.retrieval.report.charts import draw
 from mrc_workbench.retrieval.report.report import leading_measure, points, report
 from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, words_of
 from tests.doubles import small_set
@@ -375,7 +374,7 @@ def test_no_text_ends_it_and_what_is_no_chart_is_no_picture() -> None:
 
 def test_the_process_ends_at_one_and_another_draws_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a character that the renderer does not survive."""
-    monkeypatch.setattr(drawing, "_mended", lambda value: value)
+    monkeypatch.setattr(charts, "_mended", lambda value: value)
     drawn = draw([bars("a"), bars("종류\x1b"), bars("b"), bars("c")])
     assert [one is not None for one in drawn] == [True, False, True, True]
 

@@ -10,7 +10,7 @@ from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, sto
 from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.report.exports import save
-from mrc_workbench.retrieval.report.sections import settings
+from mrc_workbench.retrieval.report.report import settings
 from mrc_workbench.retrieval.report.words import LANGUAGES, words_of
 from tests.doubles import PASSAGES, small_set
 from tests.search_server import scored

@@ -7,8 +7,7 @@ from mrc_workbench.data.split import SplitOptions, split
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.report.exports import markdown_table
 from mrc_workbench.retrieval.report.report import evidence, report
-from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
-from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, words_of
+from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, few_taught_words, few_words, split_words, words_of
 from tests.data.split.worlds import chain, faq, set_of, tangle
 from tests.retrieval.compared import experiment_of
 

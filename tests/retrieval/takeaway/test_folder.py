@@ -18,9 +18,8 @@ from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.retrieval.takeaway.asking import TOLD, values_of
-from mrc_workbench.retrieval.takeaway.folder import take_away, zip_folder
+from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Wanted, carry_out_job, take_away, zip_folder
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine
-from mrc_workbench.retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set

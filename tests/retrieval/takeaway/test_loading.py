@@ -18,9 +18,9 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.retrieval.takeaway.engines import is_weighted
+from mrc_workbench.retrieval.takeaway.folder import elasticsearch_needs
 from mrc_workbench.retrieval.takeaway.fusion import Engine
-from mrc_workbench.retrieval.takeaway.lucene import is_weighted
-from mrc_workbench.retrieval.takeaway.readme import elasticsearch_needs
 from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.engines.base import Received, RefusedError, StubEngine, serving

@@ -5,8 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import StoredSet, keep, load
-from mrc_workbench.retrieval.report.split_words import few_words, split_words
-from mrc_workbench.retrieval.report.words import catalog
+from mrc_workbench.retrieval.report.words import catalog, few_words, split_words
 from tests.data.split.worlds import chain, tangle
 from tests.workbench.views.compare.worlds import compared
 from tests.workbench.views.compare.worlds import page as compare_page

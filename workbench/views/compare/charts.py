@@ -7,8 +7,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
-from mrc_workbench.retrieval.report.drawing import FATE_COLOURS, PALETTE, READABLE
+from mrc_workbench.retrieval.report.charts import FATE_COLOURS, PALETTE, READABLE, colour, columns_for, legend, shape
 from mrc_workbench.workbench.views.names import retriever_names, with_display_names
 from mrc_workbench.workbench.views.ui import findings
 from mrc_workbench.workbench.views.ui.charts import (

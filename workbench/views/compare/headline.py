@@ -4,7 +4,7 @@ import streamlit as st
 
 from mrc_workbench.retrieval.analysis.evidence import at_ceiling, telling_figure, usual_baseline, usual_figure
 from mrc_workbench.retrieval.evaluation.significance import PairTest
-from mrc_workbench.retrieval.report.headline import headline_words, markdown_style
+from mrc_workbench.retrieval.report.words import headline_words, markdown_style
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, untrained
 from mrc_workbench.workbench.views.names import retriever_name

@@ -5,7 +5,7 @@ from typing import NoReturn
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.retrieval.analysis.changes import comparable
+from mrc_workbench.retrieval.analysis.open_comparison import comparable
 from mrc_workbench.retrieval.comparison.store import (
     StoredComparison,
     damaged_comparisons,

@@ -11,9 +11,16 @@ import streamlit as st
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.evidence import JUDGED, Intervals, turned
+from mrc_workbench.retrieval.analysis.evidence import (
+    JUDGED,
+    Intervals,
+    Recommendation,
+    best_first,
+    cost_of,
+    recommend,
+    turned,
+)
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.analysis.recommendation import Recommendation, best_first, cost_of, recommend
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.evaluation.measures import CUT, Measure

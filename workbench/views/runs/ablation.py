@@ -10,7 +10,7 @@ from mrc_workbench.data.store import stored
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
-from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.retrieval.report.charts import PALETTE, READABLE
 from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
 from mrc_workbench.training.runs.runs import Run, find_run
 from mrc_workbench.training.sweeps.variants import AblationExperiment

@@ -11,8 +11,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.retrieval.report.charts import legend, shape
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
 from mrc_workbench.training.readers import READERS
 from mrc_workbench.training.recipe import RECIPES, recipe_of
 from mrc_workbench.training.runs.curves import MEASURES, Curves, Points, curves

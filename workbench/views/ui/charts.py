@@ -15,8 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import streamlit as st
 
-from mrc_workbench.retrieval.report.charts import colour, columns_for, legend, shape
-from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE, letter_of
+from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, columns_for, legend, letter_of, shape
 from mrc_workbench.workbench.views.ui import findings
 from mrc_workbench.workbench.views.ui.words import language, word
 

@@ -13,7 +13,7 @@ from mrc_workbench.data.text.marking import MarkedText, Piece
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.encoders import LateExplanation
 from mrc_workbench.retrieval.rankings import Findings
-from mrc_workbench.retrieval.report.drawing import LETTERS, PALETTE, colour_of, shape_of
+from mrc_workbench.retrieval.report.charts import LETTERS, PALETTE, colour_of, shape_of
 from mrc_workbench.retrieval.report.words import retriever_name, retriever_names
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.words import language, word

@@ -12,8 +12,8 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
+from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Wanted, carry_out_job
 from mrc_workbench.retrieval.takeaway.fusion import Engine
-from mrc_workbench.retrieval.takeaway.job import TakeAwayJob, Wanted, carry_out_job
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.take_away import drift_words

@@ -10,10 +10,10 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
 from mrc_workbench.retrieval.analysis.labs import (
     best,
     bm25_lab,
+    cross_fit,
     hybrid_lab,
     index_lab,
     lab_figures,

@@ -8,8 +8,7 @@ import pytest
 import streamlit as st
 import vl_convert
 
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import letter_of
+from mrc_workbench.retrieval.report.charts import legend, letter_of
 from mrc_workbench.workbench.views.compare import charts as compare_charts
 from mrc_workbench.workbench.views.runs import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts, findings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.report.drawing import FATE_COLOURS, PALETTE
+from mrc_workbench.retrieval.report.charts import FATE_COLOURS, PALETTE
 
 LIGHT, DARK = "#ffffff", "#171614"  # the backgrounds of the app as a browser draws them
 # how a colour looks to most people, and with protanopia and deuteranopia (Machado, Oliveira and Fernandes 2009)

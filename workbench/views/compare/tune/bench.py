@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.evaluation.significance import PairTest
-from mrc_workbench.retrieval.report.headline import interval_of_lead
+from mrc_workbench.retrieval.report.words import interval_of_lead
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import pick_also
 from mrc_workbench.workbench.views.compare.kept import close

@@ -8,8 +8,7 @@ import streamlit as st
 
 from mrc_workbench.data.questions.judgements import remarks_of
 from mrc_workbench.retrieval.analysis.questions import BANDS, Quadrant, band_counts
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE, legend
 from mrc_workbench.workbench.views.compare.controls import NO_FILTERS, change, choose_in_address, tie
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.compare.why import question as why_question
