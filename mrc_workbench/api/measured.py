@@ -11,8 +11,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import LimitError, error_message
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.experiment import Experiment, store_measured
-from mrc_workbench.retrieval.comparison.first_stage import NO_PATH, RunSpec
+from mrc_workbench.retrieval.comparison.experiment import NO_PATH, Experiment, RunSpec, store_measured
 from mrc_workbench.retrieval.outside.adapt import measure
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,16 @@ from mrc_workbench.api.errors import ApiError, unknown_name
 from mrc_workbench.api.names import Item, Items, is_run, is_searchable, with_names
 from mrc_workbench.api.training import TrainedModel
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment, messages_of, of_kind, read_experiment
-from mrc_workbench.retrieval.comparison.first_stage import NO_PATH, PluginSpec, RunSpec
+from mrc_workbench.retrieval.comparison.experiment import (
+    KINDS,
+    NO_PATH,
+    Experiment,
+    RunSpec,
+    messages_of,
+    of_kind,
+    read_experiment,
+)
+from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES, DefaultRetrievers, UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.plugins import plugins

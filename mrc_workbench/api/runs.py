@@ -13,8 +13,7 @@ import pandas as pd
 
 from mrc_workbench.api.errors import ApiError
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.comparison.experiment import add_run
-from mrc_workbench.retrieval.comparison.first_stage import Recorded, RunSpec
+from mrc_workbench.retrieval.comparison.experiment import Recorded, RunSpec, add_run
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import Notes, read_run, run_of_rows, write_run
 

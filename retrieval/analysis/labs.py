@@ -1,11 +1,12 @@
-"""Laboratories: which values suit these data, each an experiment over the validation questions, and what it found.
+"""Labs: which values suit these data, each an experiment over the validation questions, and its results.
 
-What it tries differs in the values alone and is marked as chosen on the validation part; what it wraps, and what it is
-set against, is not. So it runs, stops and is kept like any other comparison, and searches nothing twice.
+The retrievers that a lab tries differ only in its values and are marked as chosen on the validation part; those that
+they wrap or are compared with are not. So a lab runs, stops and is stored like any other comparison, and searches
+nothing twice.
 
 The best of many settings scores higher on the questions that selected it than on others. `cross_fit` measures the
 selection instead (Stone 1974, "Cross-validatory choice and assessment of statistical predictions"): the questions are
-divided into folds, by article where there are enough; every fold is scored with the setting that is best on the other
+divided into folds, by article if there are enough; every fold is scored with the setting that is best on the other
 folds. No question is scored with a setting that it helped to select.
 """
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,7 @@ from mrc_workbench.retrieval.evaluation.significance import (
 from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
+S = TypeVar("S", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
 BS = (0.0, 0.2, 0.4, 0.6, 0.75, 0.9)
 FIRST_WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 20))
@@ -57,16 +59,28 @@ UNCHANGED = "unchanged"
 
 Change = dict[str, Any]  # values by option, in place of the present ones
 
-_OF_KIWI = ("compounds", "dictionary")
-_CHANGED = rf"( · ({'|'.join(option.replace('_', ' ') for option in OPTIONS)}) [^·]+)+"
-# what `chosen` adds to a name
-_CHOSEN = re.compile(rf"( · (first \d+ · weight [\d.]+|{'|'.join((*IndexKind, *TokenLayers))})|{_CHANGED})$")
+_OF_KIWI = ("compounds", "dictionary")  # other analyzers hardly use them
+_VALUES: dict[Lab | None, tuple[str, ...]] = {
+    None: (),
+    Lab.BM25: ("sentences", "analyzer", "k1", "b"),
+    Lab.LEXICAL: OPTIONS,
+    Lab.HYBRID: ("fusion", "weight"),
+    Lab.RERANK: ("depth", "weight"),
+    Lab.INDEX: ("index",),
+    Lab.LAYERS: ("layers",),
+}
+# the value beside which a part alone is listed, and the weight of each part if it is alone
+_ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
+    Lab.HYBRID: ("fusion", (1.0, 0.0)),
+    Lab.RERANK: ("depth", (0.0,)),
+}
+SELECTED = "selected"  # the name of the cross-fitted side of the test
 
 
 def numbers(text: str, *, most: float) -> tuple[float, ...]:
-    """Read numbers from 0 to `most`, parted by commas or spaces: ascending, each once.
+    """Read numbers from 0 to `most`, separated by commas or spaces: ascending, without duplicates.
 
-    Raises `ValueError` where one is no such number, or there are none or more than `MOST_VALUES`.
+    Raises `ValueError` for anything else, and if there are none or more than `MOST_VALUES`.
     """
     values = sorted({float(part) for part in re.split(r"[\s,;]+", text.strip()) if part})
     if not 0 < len(values) <= MOST_VALUES or not all(0 <= value <= most for value in values):
@@ -75,12 +89,15 @@ def numbers(text: str, *, most: float) -> tuple[float, ...]:
 
 
 def analyzers_for(texts: Iterable[str]) -> tuple[Analyzer, ...]:
-    """Return the analyzers worth trying on passages of this script and language, the one chosen by itself first."""
+    """Return the analyzers worth trying on passages of this script and language, the default one first."""
     best = choose(Analyzer.AUTO, texts)
-    others = {Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD), Analyzer.BIGRAM: (Analyzer.WORD,)}
-    others[Analyzer.JAPANESE] = Analyzer.BIGRAM, Analyzer.WORD
     if best in LANGUAGE_OF:
         return best, Analyzer.WORD, Analyzer.BIGRAM, Analyzer.WHITESPACE
+    others = {
+        Analyzer.KIWI_BIGRAM: (Analyzer.KIWI, Analyzer.BIGRAM, Analyzer.WORD),
+        Analyzer.BIGRAM: (Analyzer.WORD,),
+        Analyzer.JAPANESE: (Analyzer.BIGRAM, Analyzer.WORD),
+    }
     return best, *others.get(best, (Analyzer.BIGRAM, Analyzer.WHITESPACE))
 
 
@@ -95,24 +112,23 @@ def bm25_lab(
 ) -> Experiment:
     """Return the experiment that tries every analyzer with every k1 and b in place of those of BM25 `present`.
 
-    `sentences` are lengths of windows in which passages are searched, 0 for passages as a whole. Its other options stay
-    as they are, where what is tried can use them: windows have no feedback, and a dictionary is Kiwi's.
+    `sentences` are lengths of windows in which passages are searched, 0 for whole passages. Its other options stay as
+    they are, unless the variant cannot use them: windows have no feedback, and a dictionary is Kiwi's.
     """
-    known = compared.specs[present]
-    if not isinstance(known, TermSpec):
-        raise ValueError(f"{present!r} is no BM25")
-    tried: list[Spec] = []
+    spec = _present(compared, present, TermSpec, "is no BM25")
+    tries: list[Spec] = []
     for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
         window = f"windows of {length} · " if length else ""
-        name = f"{window}{analyzer} · k1 {k1:g} · b {b:g}"
-        values: dict[str, Any] = {"name": name, "analyzer": analyzer, "k1": k1, "b": b}
-        values |= {"title": known.title, "pairs": known.pairs}
-        values |= {"stop_words": known.stop_words and analyzer in LANGUAGE_OF}
+        values = {"name": f"{window}{analyzer} · k1 {k1:g} · b {b:g}", "analyzer": analyzer, "k1": k1, "b": b}
+        values |= {"title": spec.title, "pairs": spec.pairs}
+        values |= {"stop_words": spec.stop_words and analyzer in LANGUAGE_OF}
+        values |= {"sentences": length} if length else {}
         kind = WindowedBM25Spec if length else BM25Spec
-        of_kiwi = () if analyzer in WITH_KIWI else _OF_KIWI  # the others use little of it, or nothing
-        values |= {of: kept for of, kept in _options(known).items() if of in kind.model_fields and of not in of_kiwi}
-        tried.append(WindowedBM25Spec(sentences=length, **values) if length else BM25Spec(**values))
-    return _lab(compared, Lab.BM25, (present,), tried)
+        unused = () if analyzer in WITH_KIWI else _OF_KIWI
+        options = {name: value for name, value in _options(spec).items() if name not in unused}
+        values |= {name: value for name, value in options.items() if name in kind.model_fields}
+        tries.append(kind.model_validate(values))
+    return _lab(compared, Lab.BM25, (present,), tries)
 
 
 def changes(**values: Sequence[Any]) -> list[Change]:
@@ -121,25 +137,25 @@ def changes(**values: Sequence[Any]) -> list[Change]:
 
 
 def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Change]]) -> Experiment:
-    """Return the experiment that tries other options of BM25 `present`: one change at a time, then all together.
+    """Return the experiment that tries other options of BM25 `present`; `kinds` are the changes of each kind.
 
-    `kinds` are the changes of each kind. Tried are the present values (`UNCHANGED`), every change alone on top of them,
-    and one change of every kind together, in every way. A change alone says what it brings by itself; of a grid of all
-    options, thousands on a few questions, the best would be luck; all together say whether what they bring adds up. k1
-    and b have a lab of their own. Raises `ValueError` where more than `MOST_CHANGES` would be tried, or where a change
-    is of no option that `present` has, or goes against another.
+    It tries the present values (`UNCHANGED`), every change alone, which shows what it brings by itself, and every
+    combination of one change of each kind, which shows whether the gains add up. Of a grid of all options, thousands
+    on a few questions, the best would be luck. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if
+    `present` does not have an option or cannot combine two.
     """
-    known = compared.specs[present]
-    if not isinstance(known, TermSpec):
-        raise ValueError(f"{present!r} is no BM25")
+    spec = _present(compared, present, TermSpec, "is no BM25")
     alone = [change for kind in kinds for change in kind]
     together = [reduce(or_, parts) for parts in product(*kinds)] if len(kinds) > 1 else []
     every = [*alone, *together]
     if len(every) > MOST_CHANGES:
         raise ValueError(f"{len(every)} changes are too many: {MOST_CHANGES} are tried at most")
-    values = known.model_dump()
-    tried = [type(known).model_validate(values | change | {"name": _told(change)}) for change in ({}, *every)]
-    return _lab(compared, Lab.LEXICAL, (present,), tried)
+    values = spec.model_dump()
+    tries = [
+        type(spec).model_validate(values | change | {"name": _description(change) or UNCHANGED})
+        for change in ({}, *every)
+    ]
+    return _lab(compared, Lab.LEXICAL, (present,), tries)
 
 
 def hybrid_lab(
@@ -149,50 +165,43 @@ def hybrid_lab(
     fusions: Sequence[Fusion] = tuple(Fusion),
     weights: Sequence[float] = FIRST_WEIGHTS,
 ) -> Experiment:
-    """Return the experiment that fuses two retrievers in several ways; `weights` are the first one's share of 1.
+    """Return the experiment that fuses two retrievers in several ways; `weights` (of 1 in total) are the first one's.
 
-    A hybrid of the two alone that is compared already stands beside them.
+    A hybrid of only these two that is compared already is listed beside them.
     """
-    shares = [(weight, round(1 - weight, 9)) for weight in weights]
-    tried = [
-        HybridSpec(name=f"{fusion} · {of[0]:g}", of=(first, second), fusion=fusion, weights=of)
-        for fusion, of in product(fusions, shares)
+    pairs = [(weight, round(1 - weight, 9)) for weight in weights]
+    tries = [
+        HybridSpec(name=f"{fusion} · {pair[0]:g}", of=(first, second), fusion=fusion, weights=pair)
+        for fusion, pair in product(fusions, pairs)
     ]
     hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
     present = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
-    return _lab(compared, Lab.HYBRID, (first, second, *present), tried)
+    return _lab(compared, Lab.HYBRID, (first, second, *present), tries)
 
 
 def rerank_lab(
     compared: Experiment, present: str, depths: Sequence[int] = DEPTHS, weights: Sequence[float] = RERANKER_WEIGHTS
 ) -> Experiment:
-    """Return the experiment that reads as many first passages as `depths` say, and trusts the reranker by `weights`."""
-    known = compared.specs[present]
-    if not isinstance(known, RerankSpec):
-        raise ValueError(f"{present!r} reranks nothing")
-    tried = [
-        known.model_copy(update={"name": f"{depth} · {weight:g}", "depth": depth, "weight": weight})
-        for depth, weight in product(sorted(depths, reverse=True), weights)  # the deepest scores all pairs there are
-    ]
-    return _lab(compared, Lab.RERANK, (present,), tried)
+    """Return the experiment that reranks so many first passages with these weights of the reranker's score."""
+    spec = _present(compared, present, RerankSpec, "reranks nothing")
+    # the deepest comes first: it scores all pairs there are
+    grid = product(sorted(depths, reverse=True), weights)
+    values = [{"name": f"{depth} · {weight:g}", "depth": depth, "weight": weight} for depth, weight in grid]
+    return _lab(compared, Lab.RERANK, (present,), [spec.model_copy(update=one) for one in values])
 
 
 def index_lab(compared: Experiment, present: str) -> Experiment:
     """Return the experiment that searches the same vectors in every kind of index."""
-    known = compared.specs[present]
-    if not isinstance(known, DenseSpec):
-        raise ValueError(f"{present!r} has no vectors")
-    tried = [known.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
-    return _lab(compared, Lab.INDEX, (present,), tried)
+    spec = _present(compared, present, DenseSpec, "has no vectors")
+    tries = [spec.model_copy(update={"name": kind.value, "index": kind}) for kind in IndexKind]
+    return _lab(compared, Lab.INDEX, (present,), tries)
 
 
 def layers_lab(compared: Experiment, present: str) -> Experiment:
     """Return the experiment that compares passages by other layers of the model of late interaction `present`."""
-    known = compared.specs[present]
-    if not isinstance(known, LateSpec):
-        raise ValueError(f"{present!r} compares no tokens")
-    tried = [known.model_copy(update={"name": layers.value, "layers": layers}) for layers in TokenLayers]
-    return _lab(compared, Lab.LAYERS, (present,), tried)
+    spec = _present(compared, present, LateSpec, "compares no tokens")
+    tries = [spec.model_copy(update={"name": layers.value, "layers": layers}) for layers in TokenLayers]
+    return _lab(compared, Lab.LAYERS, (present,), tries)
 
 
 def tried(experiment: Experiment) -> list[Spec]:
@@ -201,34 +210,50 @@ def tried(experiment: Experiment) -> list[Spec]:
 
 
 def chosen(experiment: Experiment, name: str) -> Spec:
-    """Return what a lab tried under this name as a retriever to use, under a name that tells what it is."""
-    spec = experiment.specs[name]
-    # what the lab tries other values of, without those of an earlier choice
-    present = _CHOSEN.sub("", [one.name for one in experiment.retriever if not one.chosen_on][-1])
-    if experiment.lab is Lab.LEXICAL:
-        usual = type(spec).model_fields
-        options = {name: value for name, value in _options(spec).items() if value != usual[name].default}
-        return spec.model_copy(update={"name": f"{present} · {_told(options)}" if options else present})
+    """Return what a lab tried under this name as a retriever to use, under a name that describes it."""
+    spec, present = experiment.specs[name], _given(experiment)
     if isinstance(spec, HybridSpec) and spec.weights:
-        shares = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
-        return spec.model_copy(update={"name": f"Hybrid · {' + '.join(shares)} · {spec.fusion}"})
-    if isinstance(spec, RerankSpec):
-        return spec.model_copy(update={"name": f"{present} · first {spec.depth} · weight {spec.weight:g}"})
-    if isinstance(spec, DenseSpec):
-        return spec.model_copy(update={"name": f"{present} · {spec.index}"})
-    if isinstance(spec, LateSpec):
-        return spec.model_copy(update={"name": f"{present} · {spec.layers}"})
-    return spec.model_copy(update={"name": f"BM25 · {name}"})
+        weights = (f"{part} {weight * 100:g}" for part, weight in zip(spec.of, spec.weights, strict=True))
+        name = f"Hybrid · {' + '.join(weights)} · {spec.fusion}"
+    elif experiment.lab is Lab.LEXICAL or isinstance(spec, RerankSpec | DenseSpec | LateSpec):
+        name = present.name.removesuffix(_settings(present)) + _settings(spec)
+    else:
+        name = f"BM25 · {name}"
+    return spec.model_copy(update={"name": name})
+
+
+def _settings(spec: Spec) -> str:
+    match spec:
+        case RerankSpec(depth=depth, weight=float(weight)):
+            return f" · first {depth} · weight {weight:g}"
+        case DenseSpec(index=kind):
+            return f" · {kind}"
+        case LateSpec(layers=layers):
+            return f" · {layers}"
+    fields = type(spec).model_fields
+    changed = {name: value for name, value in _options(spec).items() if value != fields[name].default}
+    return f" · {_description(changed)}" if changed else ""
 
 
 def _options(spec: Spec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in OPTIONS if name in type(spec).model_fields}
 
 
-def _told(change: Change) -> str:
-    """Return what a change is called: "title weight 2"."""
-    values = {of: f"{to:g}" if isinstance(to, float | int) else str(to or "none") for of, to in change.items()}
-    return " · ".join(f"{of.replace('_', ' ')} {to}" for of, to in values.items()) or UNCHANGED
+def _description(change: Change) -> str:
+    values = {name: f"{to:g}" if isinstance(to, float | int) else str(to or "none") for name, to in change.items()}
+    return " · ".join(f"{name.replace('_', ' ')} {to}" for name, to in values.items())
+
+
+def _present(compared: Experiment, name: str, kind: type[S], lacks: str) -> S:
+    spec = compared.specs[name]
+    if not isinstance(spec, kind):
+        raise ValueError(f"{name!r} {lacks}")
+    return spec
+
+
+def _given(experiment: Experiment) -> Spec:
+    """Return the retriever whose values a lab varies; of a hybrid lab, the last that it lists beside those tried."""
+    return [spec for spec in experiment.retriever if not spec.chosen_on][-1]
 
 
 def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[Spec]) -> Experiment:
@@ -240,14 +265,14 @@ def _lab(compared: Experiment, lab: Lab, given: Sequence[str], tries: Sequence[S
 def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
     """Measure what a lab tried: a row each with its name, values, mean with the interval "low" to "high", and costs.
 
-    Columns of values are those of the spec ("k1"); of a hybrid "fusion" and "weight", the share of its first part. What
-    needs no mixture stands there too, not "tried": a hybrid's two parts at weight 1 and 0, what is reranked at 0. A
-    reranking has a "ceiling" and its own "reranking_seconds"; an index the "overlap" with the exact one, and the
-    "difference" to its mean with the interval "difference_low" to "difference_high". So has a change of BM25's options
-    to the present values, and "changed" names the options that it changes; and so have other layers.
+    Columns of values are those of the spec ("k1"); of a hybrid "fusion" and "weight", that of its first part. Parts
+    alone are listed too, not "tried": those of a hybrid at weight 1 and 0, the first stage of a reranker at 0. A
+    reranker has a "ceiling" and its own "reranking_seconds". An index has the "overlap" with the exact one, and the
+    "difference" to its mean with the interval "difference_low" to "difference_high". So have changes of BM25's options
+    and layers, to the present values; "changed" names the changed options.
     """
     values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
-    kind, results = lab.experiment.lab, {one.name: one for one in lab.results if one.name in values}
+    kind, results = lab.experiment.lab, {result.name: result for result in lab.results if result.name in values}
     rows = [_row(spec, kind, results[spec.name]) for spec in tried(lab.experiment) if spec.name in results]
     by, weights = _ALONE.get(kind, ("", ()))
     rows += [
@@ -262,7 +287,45 @@ def lab_figures(lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFra
     per_question = np.stack([values[name] for name in figures["name"]], axis=1)
     ends = share_intervals(per_question, groups)
     figures = figures.assign(value=per_question.mean(axis=0), low=ends[:, 0], high=ends[:, 1])
-    return _MORE[kind](figures, lab, measure, groups) if kind in _MORE else figures
+    if kind is Lab.RERANK:
+        return _with_ceilings(figures, lab, measure)
+    given = _given(lab.experiment)
+    if kind is Lab.LEXICAL:
+        specs = [_options(lab.experiment.specs[name]) for name in figures["name"]]
+        present = _options(given)
+        changed = [tuple(name for name in OPTIONS if spec.get(name) != present.get(name)) for spec in specs]
+        figures = figures.assign(changed=pd.Series(changed))
+    base = IndexKind.EXACT if kind is Lab.INDEX else given.name
+    if kind in (Lab.LEXICAL, Lab.INDEX, Lab.LAYERS) and base in lab.scores:
+        differences = per_question - lab.scores[base].per_question[measure][:, None]
+        low, high = difference_intervals(differences, groups).T
+        figures = figures.assign(difference=differences.mean(axis=0), difference_low=low, difference_high=high)
+    if kind is Lab.INDEX and base in lab.scores:
+        cut, rankings = Measure.parse(measure).cut, lab.rankings
+        figures = figures.assign(overlap=[overlap(rankings[base], rankings[name], cut) for name in figures["name"]])
+    return figures
+
+
+def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
+    return {
+        "name": spec.name,
+        "tried": True,
+        **{name: getattr(spec, name, None) for name in _VALUES[lab]},
+        "build_seconds": result.build_seconds,
+        "query_seconds": result.query_seconds,
+        "search_seconds": result.query_seconds - result.model_seconds,
+        "memory_bytes": result.memory_bytes,
+    }
+
+
+def _with_ceilings(figures: pd.DataFrame, lab: Comparison, measure: str) -> pd.DataFrame:
+    (name,) = {part for spec in tried(lab.experiment) for part in spec.parts}
+    first = next(result for result in lab.results if result.name == name)
+    if first.rankings is None:
+        return figures
+    reached = {depth: ceiling(first.rankings, lab, depth, measure) for depth in figures["depth"].unique()}
+    reranking = (figures["query_seconds"] - first.query_seconds).clip(lower=0).fillna(0)  # alone it reranks nothing
+    return figures.assign(ceiling=figures["depth"].map(reached), reranking_seconds=reranking)
 
 
 def best(figures: pd.DataFrame) -> str:
@@ -272,7 +335,7 @@ def best(figures: pd.DataFrame) -> str:
 
 
 def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float:
-    """Mean of `measure` if a reranker put all relevant passages among the first `depth` before the others."""
+    """Return the mean of `measure` if a reranker put all relevant passages among the first `depth` on top."""
     hits = hits_of(first, lab.question_set)
     hits[:, depth:] = False
     order = np.argsort(~hits, axis=1, kind="stable")
@@ -281,91 +344,19 @@ def ceiling(first: Rankings, lab: Comparison, depth: int, measure: str) -> float
 
 
 def overlap(exact: Rankings, other: Rankings, k: int) -> float:
-    """Share of the first k passages of `exact` that are among those of `other`, averaged over the questions."""
+    """Return the share of the first k passages of `exact` that are among those of `other`, averaged over questions."""
     there = exact.indices[:, :k, None] == other.indices[:, None, :k]
-    wanted = exact.indices[:, :k] != NOT_FOUND
-    shared = (there.any(axis=2) & wanted).sum(axis=1)
-    counts = wanted.sum(axis=1)
+    expected = exact.indices[:, :k] != NOT_FOUND
+    shared = (there.any(axis=2) & expected).sum(axis=1)
+    counts = expected.sum(axis=1)
     return float((shared[counts > 0] / counts[counts > 0]).mean()) if counts.any() else 1.0
-
-
-def _row(spec: Spec, lab: Lab | None, result: Result) -> dict[str, object]:
-    values = {name: getattr(spec, name, None) for name in _VALUES[lab]}
-    seconds, of_model = result.query_seconds, result.model_seconds
-    costs = {"build_seconds": result.build_seconds, "query_seconds": seconds, "search_seconds": seconds - of_model}
-    return {"name": spec.name, "tried": True, **values, **costs, "memory_bytes": result.memory_bytes}
-
-
-def _with_ceilings(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
-    del groups
-    (first,) = {part for spec in tried(lab.experiment) for part in spec.parts}
-    found = next(one for one in lab.results if one.name == first)
-    if found.rankings is None:
-        return figures
-    reached = {depth: ceiling(found.rankings, lab, depth, measure) for depth in figures["depth"].unique()}
-    reranking = (figures["query_seconds"] - found.query_seconds).clip(lower=0).fillna(0)  # alone it reranks nothing
-    return figures.assign(ceiling=figures["depth"].map(reached), reranking_seconds=reranking)
-
-
-def _with_losses(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
-    """Add what each index loses against the exact one: of the measure, with its interval, and of the passages found."""
-    if IndexKind.EXACT not in lab.scores:
-        return figures
-    k, exact = Measure.parse(measure).cut, lab.rankings[IndexKind.EXACT]
-    overlaps = [overlap(exact, lab.rankings[name], k) for name in figures["name"]]
-    return _against(figures, lab, IndexKind.EXACT, measure, groups).assign(overlap=overlaps)
-
-
-def _with_changes(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
-    """Add which options are changed, and what that brings against the present values, with its interval."""
-    (present,) = (spec for spec in lab.experiment.retriever if not spec.chosen_on)
-    specs = lab.experiment.specs
-    changed = [
-        tuple(of for of in OPTIONS if getattr(specs[name], of, None) != getattr(present, of, None))
-        for name in figures["name"]
-    ]
-    figures = figures.assign(changed=pd.Series(changed))
-    return _against(figures, lab, present.name, measure, groups) if present.name in lab.scores else figures
-
-
-def _with_gains(figures: pd.DataFrame, lab: Comparison, measure: str, groups: np.ndarray) -> pd.DataFrame:
-    present = next(spec.name for spec in reversed(lab.experiment.retriever) if not spec.chosen_on)
-    return _against(figures, lab, present, measure, groups) if present in lab.scores else figures
-
-
-def _against(figures: pd.DataFrame, lab: Comparison, base: str, measure: str, groups: np.ndarray) -> pd.DataFrame:
-    """Add the difference of each mean to that of `base`, with its interval."""
-    values = np.stack([lab.scores[name].per_question[measure] for name in figures["name"]], axis=1)
-    differences = values - lab.scores[base].per_question[measure][:, None]
-    ends = difference_intervals(differences, groups)
-    return figures.assign(difference=differences.mean(axis=0), difference_low=ends[:, 0], difference_high=ends[:, 1])
-
-
-_VALUES: dict[Lab | None, tuple[str, ...]] = {
-    None: (),
-    Lab.BM25: ("sentences", "analyzer", "k1", "b"),
-    Lab.LEXICAL: OPTIONS,
-    Lab.HYBRID: ("fusion", "weight"),
-    Lab.RERANK: ("depth", "weight"),
-    Lab.INDEX: ("index",),
-    Lab.LAYERS: ("layers",),
-}
-# what a part alone stands beside in every row, and the weight of each part where it is alone
-_ALONE: dict[Lab | None, tuple[str, tuple[float, ...]]] = {
-    Lab.HYBRID: ("fusion", (1.0, 0.0)),
-    Lab.RERANK: ("depth", (0.0,)),
-}
-_MORE = {Lab.LAYERS: _with_gains, Lab.LEXICAL: _with_changes, Lab.RERANK: _with_ceilings, Lab.INDEX: _with_losses}
-
-
-SELECTED = "selected"  # the name of the cross-fitted side of the test
 
 
 @dataclass(frozen=True)
 class CrossFit:
     """The gain of selecting a setting, cross-fitted.
 
-    `test` compares what is selected (side `a`, positive where it scores higher) with the present setting (side `b`).
+    `test` compares what is selected (side `a`, positive if it scores higher) with the present setting (side `b`).
     `selections` says in how many folds each setting is selected, by name, the most frequent first.
     """
 
@@ -389,13 +380,13 @@ def cross_fit(
         name: scores.per_question[measure] for name, scores in lab.scores.items() if measure in scores.per_question
     }
     folds = Lessons.of(lab.question_set, np.arange(len(lab.question_set.questions))).folds
-    numbers = np.unique(folds)
-    if present not in values or len(numbers) < 2:
+    fold_numbers = np.unique(folds)
+    if present not in values or len(fold_numbers) < 2:
         return None
     per_setting = np.stack([values[name] for name in figures["name"]], axis=1)
     fitted = np.empty(len(folds))
     selections: Counter[str] = Counter()
-    for fold in numbers.tolist():
+    for fold in fold_numbers.tolist():
         inside = folds == fold
         selected = best(figures.assign(value=per_setting[~inside].mean(axis=0)))
         fitted[inside] = values[selected][inside]

@@ -235,7 +235,6 @@ class OpenComparison:
     """A kept comparison with all that can be asked of it; retrievers without rankings or scores are left out."""
 
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
-        """Open the comparison of a set that a folder keeps. Raises `ValueError` as `store.load` does."""
         self.folder = folder
         self.comparison = load(folder, question_set)
         self._answers: dict[str, dict[tuple[object, ...], Any]] = {}
@@ -348,7 +347,6 @@ class OpenComparison:
 
     @_last(8)
     def confusers(self, row: int) -> frozenset[int]:
-        """Return rows of the passages from the article a question is about that do not answer it."""
         return same_article(self.question_set, row)
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:

@@ -158,7 +158,6 @@ def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
 
 
 def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
-    """Groups of a slice's questions, numbered without gaps."""
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
@@ -233,12 +232,10 @@ def set_languages(question_set: QuestionSet) -> SetLanguages:
 
 
 def _others_in(texts: Sequence[str], language: str) -> frozenset[str]:
-    """Return the other languages that more than a few passages are in."""
     rows = _spread(len(texts), _SOME_PASSAGES)
     counts = Counter(foreign_language(texts[row][:_CHARACTERS], language) for row in rows)
     return frozenset(other for other, count in counts.items() if count > _FEW_PASSAGES * len(rows))
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return at most so many of `count` rows, evenly spread."""
     return list(range(0, count, -(-count // most))) if count else []

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
@@ -16,7 +16,7 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import Pace
-from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, SearchCosts, Spec
 from mrc_workbench.retrieval.evaluation.measures import Scores, depth_of, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
@@ -34,9 +34,9 @@ def retrievers_of(
 ) -> dict[str, CachedRetriever | Exception]:
     """Make the experiment's retrievers, by name, over the set's passages; nothing is built before it is searched.
 
-    Imported runs answer the questions of the set, no others; what learns does so from questions of the `whole` set, of
-    which these are a part. Where a model cannot be found, or a part could not be made, the place holds the exception
-    instead: the others go on. `on_progress` is told how much of its work, 0 to 1, the retriever at work has done.
+    Imported runs answer the questions of the set, no others; a mix learns from questions of the `whole` set, of which
+    these are a part. A retriever that cannot be made, because of its model or a part, is an exception instead: the
+    others go on. `on_progress` hears how much of its work, 0 to 1, the running retriever has done.
     """
     return materials_of(experiment, question_set, base, on_progress, whole=whole).made
 
@@ -63,30 +63,27 @@ def materials_of(
 
 
 @dataclass(frozen=True)
-class Result:
-    """What one retriever found. A retriever that failed has an `error` and no score: never a score of 0.
-
-    Seconds are 0 where they are not known: an imported run's, unless its latency was recorded.
-    """
+class Result(SearchCosts):
+    """Rankings, metrics and costs of one retriever. One that failed has an `error` and no metric: never one of 0."""
 
     name: str
     rankings: Rankings | None = None
     scores: Scores | None = None
-    build_seconds: float = 0.0
-    query_seconds: float = 0.0  # for all questions
-    model_seconds: float = 0.0  # of the query seconds, those in which a model encodes or scores
-    elsewhere_seconds: float = 0.0  # of the query seconds, those measured on another machine
-    memory_bytes: int = 0  # of the index, 0 where not known
-    short: int = 0  # questions for which fewer passages than the largest K were found
-    unanswered: int = 0  # questions for which none was found
-    # imported run: `trec.Notes`; mix: `mix.explained`; model that does not read all passages whole: `cut_off`;
-    # retriever from outside: `outside.adapt`
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    short: int = 0  # questions with fewer results than the largest K
+    unanswered: int = 0  # questions without any result
     error: Exception | None = None
+
+    @classmethod
+    def of(
+        cls, name: str, rankings: Rankings, scores: Scores, question_set: QuestionSet, costs: SearchCosts | None = None
+    ) -> Self:
+        within = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
+        counts = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
+        short, unanswered = int((counts < within).sum()), int((counts == 0).sum())
+        return cls(name, rankings, scores, short, unanswered, **vars(costs or SearchCosts()))
 
     @property
     def error_message(self) -> str:
-        """What went wrong, as a user reads it; empty if nothing did."""
         return error_message(self.error) if self.error else ""
 
     @property
@@ -96,7 +93,6 @@ class Result:
 
     @property
     def cut_off(self) -> int:
-        """Of how many passages its own model reads only the beginning."""
         return int(self.notes.get("cut_off", 0))
 
     @property
@@ -106,7 +102,7 @@ class Result:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The mean of every measure, 0 to 1, and the seconds that are known; empty where it failed."""
+        """The mean of every measure, 0 to 1, and the seconds that are known; empty if it failed."""
         means = self.scores.means() if self.scores else {}
         if not means or (self.imported and not self.query_seconds):
             return means
@@ -117,17 +113,15 @@ class Result:
 
     @property
     def taught_by(self) -> int | None:
-        """How many questions taught a learned mix; None of every other."""
         return int(self.notes["questions"]) if "signals" in self.notes else None
 
     def as_dict(self) -> dict[str, object]:
-        """Return what `scores.json` tells of it: figures and costs, or what went wrong."""
         if self.scores is None:
             return self.error.as_dict() if isinstance(self.error, Failure) else {"error": self.error_message}
-        told = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
+        always = ("build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered")
         optional = {"elsewhere_seconds": self.elsewhere_seconds, "notes": dict(self.notes)}
         known = {name: value for name, value in optional.items() if value}
-        return {**self.scores.means(), **{name: getattr(self, name) for name in told}, **known}
+        return {**self.scores.means(), **{name: getattr(self, name) for name in always}, **known}
 
 
 @dataclass(frozen=True)
@@ -141,7 +135,6 @@ class Comparison:
 
     @cached_property
     def rankings(self) -> dict[str, Rankings]:
-        """By name, without retrievers that failed."""
         return {result.name: result.rankings for result in self.results if result.rankings}
 
     @cached_property
@@ -151,9 +144,9 @@ class Comparison:
 
     @property
     def blind(self) -> list[tuple[str, str, int]]:
-        """Mixes with a part that found nothing for some questions, that part, and for how many: there it says nothing.
+        """Mixes with a part that found nothing for some questions, that part, and for how many questions.
 
-        Parts that failed found nothing anywhere, and are told of as failed.
+        Parts that failed are reported as failed instead.
         """
         unanswered = {result.name: result.unanswered for result in self.results}
         return [(name, part, unanswered[part]) for name, part in blind_parts(self.experiment.retriever, unanswered)]
@@ -171,7 +164,7 @@ class Comparison:
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions, in English.
+        """What limits the conclusions, in English, for the command line, the Python API and exports.
 
         Too few questions, results that were skipped or look reversed, and rankings too short for some metrics.
         """
@@ -179,13 +172,16 @@ class Comparison:
         for result in self.results:
             if result.taught_by is not None:
                 warnings.append(few_questions(result.taught_by, f"training questions for {result.name}"))
-            warnings += result_warnings(result.name, result.notes)
-        warnings += [depth_warning(name, depth, self.depth) for name, depth in self.shallow]
+            warnings += _result_warnings(result.name, result.notes)
+        warnings += [
+            f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
+            f"All metrics need {self.depth:,} passages per question."
+            for name, depth in self.shallow
+        ]
         return [warning for warning in warnings if warning]
 
     @property
     def depth(self) -> int:
-        """How many passages of a question the metrics look at."""
         return min(depth_of(self.experiment.ks), len(self.question_set.passages))
 
     @property
@@ -226,17 +222,22 @@ def compare(
 ) -> Comparison:
     """Search and score every retriever of the experiment over the questions of its split.
 
-    `on_progress(name, share)` is told which retriever is at work and how much of all work is done, 0 to 1; `pace` knows
-    then how long the rest takes. `on_result` is told each result, the others still to come. Raises `ValueError` where
-    the split has no question with a relevant passage.
+    `on_progress(name, fraction)` hears which retriever is running and how much of all work is done, 0 to 1; `pace` then
+    knows how long the rest takes. `on_result` gets each result as soon as it is there. Raises `ValueError` if the split
+    has no question with a relevant passage.
     """
-    tell, note, results = on_progress or (lambda *_: None), on_result or (lambda _: None), list[Result]()
+    report_progress = on_progress or (lambda *_: None)
     parts = split(question_set, experiment.split_options)
-    asked, names = _asked(experiment, question_set, parts), list(experiment.specs)
-    for name, made in _in_turn(experiment, question_set, asked, names, base, tell=tell, pace=pace or Pace()):
-        results.append(_result(name, made, asked, experiment.ks))
-        note(results[-1])
-    tell("", 1.0)
+    asked = _asked(experiment, question_set, parts)
+    names = list(experiment.specs)
+    results = []
+    for name, retriever in _in_turn(
+        experiment, question_set, asked, names, base, on_progress=report_progress, pace=pace or Pace()
+    ):
+        results.append(_result(name, retriever, asked, experiment.ks))
+        if on_result:
+            on_result(results[-1])
+    report_progress("", 1.0)
     return Comparison(experiment, asked, tuple(results), parts)
 
 
@@ -249,22 +250,23 @@ def search_light(
     on_result: Callable[[Result], None],
     pace: Pace,
 ) -> bool:
-    """Search those that need no model, or were searched before, and keep what they find for `compare`.
+    """Search the retrievers that need no model or are cached, and cache their rankings for `compare`.
 
-    Returns whether any is left for that. What goes wrong is left for `compare` to meet again, and raises nothing but
-    its `ValueError`.
+    Returns whether any is left for that. `compare` meets every error again; only its `ValueError` is raised.
     """
-    asked, light = _asked(experiment, question_set), list[str]()
+    asked = _asked(experiment, question_set)
     texts = [question.text for question in asked.questions]
     retrievers = retrievers_of(experiment, asked, base, whole=question_set)
+    light: list[str] = []
     for spec in experiment.retriever:
         made = retrievers[spec.name]
         reads_nothing = not spec.needs_model or (not isinstance(made, Exception) and _is_done(made, texts))
         if reads_nothing and all(part in light for part in spec.parts):
             light.append(spec.name)
-    for name, made in _in_turn(experiment, question_set, asked, light, base, tell=on_progress, pace=pace):
+    for name, made in _in_turn(experiment, question_set, asked, light, base, on_progress=on_progress, pace=pace):
         on_result(_result(name, made, asked, experiment.ks))
-    if left := [name for name in experiment.specs if name not in light]:
+    left = [name for name in experiment.specs if name not in light]
+    if left:
         on_progress(left[0], pace.at(left[0], 0.0))
     return bool(left)
 
@@ -284,27 +286,26 @@ def _in_turn(
     names: Sequence[str],
     base: Path | None,
     *,
-    tell: Callable[[str, float], None],
+    on_progress: Callable[[str, float], None],
     pace: Pace,
 ) -> Iterator[tuple[str, CachedRetriever | Exception]]:
-    """Yield those of the retrievers that are named, and tell of each while it is at work."""
-    at_work = names[0] if names else ""
+    running = names[0] if names else ""
 
-    def tell_within(share: float) -> None:
-        tell(at_work, pace.at(at_work, share))
+    def report_within(fraction: float) -> None:
+        on_progress(running, pace.at(running, fraction))
 
-    retrievers = retrievers_of(experiment, asked, base, tell_within, whole=whole)
+    retrievers = retrievers_of(experiment, asked, base, report_within, whole=whole)
     texts = [question.text for question in asked.questions]
     pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
-    for at_work in names:
-        tell_within(0.0)
-        yield at_work, retrievers[at_work]
+    for running in names:
+        report_within(0.0)
+        yield running, retrievers[running]
     pace.end()
 
 
 def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
-    """Return what went wrong, by retriever, of those that a `scores.json` tells of."""
-    return {name: Failure.from_dict(told) for name, told in retrievers.items() if "error" in told}
+    """Return the errors of a `scores.json`, by retriever."""
+    return {name: Failure.from_dict(entry) for name, entry in retrievers.items() if "error" in entry}
 
 
 def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
@@ -320,44 +321,16 @@ def _result(
         rankings = retriever.search([question.text for question in question_set.questions], retriever.depth)
     except Exception as raised:
         error = with_extra(raised)
-        # what a user can mend is told in words alone
+        # an error that a user can mend is reported without its traceback
         is_expected = isinstance(error, Failure | OSError | MemoryError)
         logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
         return Result(name, error=error)
     finally:
         retriever.release()  # those that wrap it find its rankings on disk
-    scores = evaluate(rankings, question_set, ks)
-    within = min(max(scores.ks, default=rankings.indices.shape[1]), len(question_set.passages))
-    found = (rankings.indices[:, :within] != NOT_FOUND).sum(axis=1)
-    return Result(
-        name,
-        rankings,
-        scores,
-        build_seconds=retriever.build_seconds,
-        query_seconds=retriever.query_seconds,
-        model_seconds=retriever.model_seconds,
-        elsewhere_seconds=retriever.elsewhere_seconds,
-        memory_bytes=retriever.memory_bytes,
-        short=int((found < within).sum()),
-        unanswered=int((found == 0).sum()),
-        notes=retriever.notes,
-    )
+    return Result.of(name, rankings, evaluate(rankings, question_set, ks), question_set, retriever.costs)
 
 
-def write_bases(experiment: Experiment) -> None:
-    """Write the packaged bases of an experiment as folders that libraries read, where they are not there.
-
-    It takes seconds and no library of models: another process reads these meanwhile. What goes wrong is told by whoever
-    needs the base.
-    """
-    for spec in experiment.retriever:
-        with suppress(ModelError, OSError):
-            if base := packaged_base(str(getattr(spec, "model", ""))):
-                base.write()
-
-
-def result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
-    """Return what was noticed in the results of a retriever from outside or of an imported run; see `Result.notes`."""
+def _result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
     warnings = []
     if count := notes.get("unknown_passages"):
         example = f", such as {notes['unknown_example']!r}" if notes.get("unknown_example") else ""
@@ -370,9 +343,13 @@ def result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
     return warnings
 
 
-def depth_warning(name: str, depth: int, needed: int) -> str:
-    """Return that the rankings of a retriever end at `depth`, before the metrics, which look at `needed`."""
-    return (
-        f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
-        f"All metrics need {needed:,} passages per question."
-    )
+def write_bases(experiment: Experiment) -> None:
+    """Write the packaged bases of an experiment as folders that libraries read, unless they are there.
+
+    It takes seconds and no library of models: another process reads these meanwhile. Whoever needs a base reports what
+    went wrong.
+    """
+    for spec in experiment.retriever:
+        with suppress(ModelError, OSError):
+            if base := packaged_base(str(getattr(spec, "model", ""))):
+                base.write()

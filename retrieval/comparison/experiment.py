@@ -1,17 +1,17 @@
-"""The experiment file, which the page and the command line both run, and retrievers that a person added to a set."""
+"""The experiment file, which the page and the command line both run, and retrievers that a user added to a set."""
 
 import hashlib
 import logging
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache, partial
-from operator import eq, not_
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
 import tomli_w
 from pydantic import (
@@ -19,6 +19,8 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    NonNegativeFloat,
+    NonNegativeInt,
     SerializeAsAny,
     TypeAdapter,
     ValidationError,
@@ -27,7 +29,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.files import read_user_file, set_aside
+from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json
@@ -38,20 +41,76 @@ from mrc_workbench.retrieval.comparison.first_stage import (
     LateSpec,
     MilvusSpec,
     PluginSpec,
-    Recorded,
-    RunSpec,
     SparseSpec,
     WindowedBM25Spec,
+    known_aliases,
 )
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.spec import Count, Spec
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, Spec, omitted
 from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
 from mrc_workbench.retrieval.outside.adapt import Measured
-from mrc_workbench.retrieval.trec import read_run, write_run
+from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint, read_run, write_run
 
 logger = logging.getLogger(__name__)
 E = TypeVar("E", bound=BaseModel)
-# every kind of retriever there is: one more is a file with its `Spec`, and its name here
+NO_PATH = "-"
+OWN_ERROR = "Value error, "  # what pydantic puts before the message of a check of ours
+
+
+class Recorded(BaseModel):
+    """What was measured when a run was made: seconds per query, and what was noticed in its results.
+
+    `depth` is the number of passages that was searched for: a question with fewer has no others. 0 means unknown.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    seconds_per_query: NonNegativeFloat
+    depth: NonNegativeInt = omitted(0)
+    unknown_passages: NonNegativeInt = omitted(0)
+    unknown_example: str = omitted("")
+    repeated: NonNegativeInt = omitted(0)
+    rising_scores: NonNegativeInt = omitted(0)
+
+
+class RunSpec(Spec):
+    """Rankings made elsewhere: a TREC run, its path relative to the experiment file.
+
+    `recorded` is what was measured when it was made; without it, no latency is reported. `failure` says why a
+    retriever of a Python program, which was searched there, has no rankings; the path is then `NO_PATH`.
+    """
+
+    searchable: ClassVar[bool] = False
+    kind: Literal["run"] = "run"
+    path: str = Field(min_length=1)
+    recorded: Recorded | None = omitted(None)
+    failure: str = omitted("")
+
+    def resolved(self, materials: Materials) -> dict[str, Any]:
+        values = super().resolved(materials)
+        if not self.failure:
+            with suppress(OSError):  # the retriever failed then, and reports it itself
+                content = ((materials.base or Path()) / self.path).read_bytes()
+                values["fingerprint"] = hashlib.sha256(content).hexdigest()
+        return values
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        if self.failure:
+            raise Failure("", self.failure)
+        path, questions = find_run(self.path, materials.base), materials.question_set
+        build = partial(self._imported, path, questions)
+        known_by = (fingerprint(path), questions.fingerprint, *known_aliases(questions))
+        return materials.kept(self, build, *known_by, timed=self.recorded is not None)
+
+    def _imported(self, path: Path, questions: QuestionSet) -> ImportedRun:
+        if self.recorded is None:
+            return ImportedRun(self.name, path, questions, self.path)
+        seconds, depth = self.recorded.seconds_per_query, self.recorded.depth
+        run = ImportedRun(self.name, path, questions, self.path, seconds_per_query=seconds, depth=depth)
+        run.notes |= self.recorded.model_dump(exclude={"seconds_per_query", "depth"})
+        return run
+
+
+# every kind of retriever there is: a new one is a `Spec`, and its name here
 KINDS: tuple[type[Spec], ...] = (
     BM25Spec,
     WindowedBM25Spec,
@@ -69,11 +128,11 @@ KINDS: tuple[type[Spec], ...] = (
 
 
 class ExperimentError(ValueError):
-    """An experiment file that cannot be used; the message names the place and what was expected."""
+    """An experiment file that cannot be used; the message names the field and what was expected."""
 
 
 class Lab(StrEnum):
-    """Which laboratory of the page made an experiment, whose retrievers differ in the values it tries."""
+    """The lab of the page that made an experiment, whose retrievers differ in the values it tries."""
 
     BM25 = "bm25"
     LEXICAL = "lexical"
@@ -96,7 +155,7 @@ def _reader(kinds: tuple[type[Spec], ...]) -> TypeAdapter[Spec]:
 class Experiment(BaseModel):
     """What is compared, on what. Retrievers wrap only retrievers listed before them.
 
-    Passages of the grade `relevant_from` and more are relevant, for all measures but nDCG, which counts every grade.
+    Passages of the grade `relevant_from` and more are relevant, for all metrics but nDCG, which counts every grade.
     With `strict_split` the parts never share a passage, however few questions that leaves in one (see `data.split`).
     """
 
@@ -106,8 +165,8 @@ class Experiment(BaseModel):
     validation_share: float = 0.1
     test_share: float = 0.2
     seed: int = 0
-    strict_split: bool = Field(default=False, exclude_if=not_)
-    relevant_from: int = Field(default=RELEVANT_GRADE, ge=RELEVANT_GRADE, exclude_if=partial(eq, RELEVANT_GRADE))
+    strict_split: bool = omitted(False)
+    relevant_from: int = omitted(RELEVANT_GRADE, ge=RELEVANT_GRADE)
     ks: tuple[Count, ...] = Field(default=DEFAULT_KS, min_length=1)
     lab: Lab | None = None
     retriever: tuple[Annotated[SerializeAsAny[Spec], BeforeValidator(of_kind)], ...] = Field(min_length=1)
@@ -129,8 +188,9 @@ class Experiment(BaseModel):
         return SplitOptions(self.validation_share, self.test_share, self.seed, self.strict_split)
 
     def asked(self, question_set: QuestionSet, parts: Split | None = None) -> QuestionSet:
-        """Return the set with the questions that are asked of it: those of the part, split as the whole set is, that
-        have a passage of the grade `relevant_from` or more. There may be none. `parts` is the split, if it is known.
+        """Return the set with the questions of the part that have a passage of the grade `relevant_from` or more.
+
+        There may be none. `parts` is the split of the whole set, if it is known.
         """
         parts = parts or split(question_set, self.split_options)
         return parts.questions(question_set, self.split).relevant_from(self.relevant_from)
@@ -141,9 +201,7 @@ class Experiment(BaseModel):
 
     @property
     def depths(self) -> dict[str, int]:
-        """How many passages a question each retriever is searched for: as many as the measures and all that wrap it
-        ask for, so that it is searched once.
-        """
+        """How many passages per question each retriever is searched for, so that one search serves all that need it."""
         depths = dict.fromkeys(self.specs, depth_of(self.ks))
         for spec in reversed(self.retriever):
             for part in spec.parts:
@@ -151,9 +209,8 @@ class Experiment(BaseModel):
         return depths
 
     def needed(self, names: Iterable[str]) -> list[Spec]:
-        """Return the retrievers named and all that they wrap, in the order of the experiment."""
-        wanted = {spec.name for spec in needed(self.specs, names)}
-        return [spec for spec in self.retriever if spec.name in wanted]
+        selected = {spec.name for spec in needed(self.specs, names)}
+        return [spec for spec in self.retriever if spec.name in selected]
 
 
 def needed(specs: Mapping[str, Spec], names: Iterable[str]) -> list[Spec]:
@@ -161,7 +218,7 @@ def needed(specs: Mapping[str, Spec], names: Iterable[str]) -> list[Spec]:
     ordered: dict[str, Spec] = {}
     for name in names:
         wrapped = {spec.name: spec for spec in needed(specs, specs[name].parts)}
-        ordered |= wrapped | {name: specs[name]}  # what stands there already keeps its place
+        ordered |= wrapped | {name: specs[name]}  # what is there already keeps its position
     return list(ordered.values())
 
 
@@ -184,8 +241,51 @@ def read_as(kind: type[E], path: Path) -> E:
         raise ExperimentError(f"{path.name}: lists or tables are nested too deeply in it") from error
 
 
+def messages_of(error: ValidationError, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> list[str]:
+    """Return a message for each error of a file of the type `model`; `kinds` are tagged by their field `kind`.
+
+    Left out are lists that are too short because their entries were refused.
+    """
+    errors = error.errors()
+    inner = {one["loc"][:end] for one in errors for end in range(len(one["loc"]))}
+    by_kind = {kind.model_fields["kind"].default: kind for kind in kinds if "kind" in kind.model_fields}
+    return [_message(one, model, by_kind) for one in errors if one["type"] != "too_short" or one["loc"] not in inner]
+
+
+def _message(error: ErrorDetails, model: type[BaseModel], kinds: Mapping[str, type[BaseModel]]) -> str:
+    where = ".".join(map(str, error["loc"])) or "file"
+    if error["type"] == "union_tag_invalid":
+        kind = str(error["ctx"]["tag"])
+        nearest = get_close_matches(kind, kinds, n=1)
+        guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
+        return f"{where}: no kind of retriever is called {kind!r}{guess} Known: {', '.join(kinds)}"
+    if error["type"] != "extra_forbidden":
+        return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
+    *tables, field = error["loc"]
+    known = sorted(_fields_of(tables, model, kinds))
+    nearest = get_close_matches(str(field), known, n=1)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known fields: {', '.join(known)}"
+    return f"{where}: unknown field; {hint}"
+
+
+def _fields_of(tables: Sequence[int | str], model: type[BaseModel], kinds: Mapping[str, type[BaseModel]]) -> set[str]:
+    models = [model]
+    for name in map(str, tables):
+        fields = [parent.model_fields[name] for parent in models if name in parent.model_fields]
+        inner = [model for field in fields for model in _models_of(field.annotation)]
+        models = [kinds[name]] if name in kinds else inner or models
+    return {name for model in models for name in model.model_fields}
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_of(argument)
+
+
 def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:
-    """Return an experiment of any kind as TOML that `read_as` takes, after remarks for who reads it."""
+    """Return an experiment of any kind as TOML that `read_as` takes, after remarks for its readers."""
     lines = (" ".join("".join(c if c.isprintable() else " " for c in remark).split()) for remark in remarks)
     head = "".join(f"# {line}\n" for line in lines)
     return head + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
@@ -194,10 +294,10 @@ def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:
 def added(fingerprint: str) -> list[Spec]:
     """Return what was added to the set of this fingerprint, the first added first; what cannot be read is left out.
 
-    The path of a run is absolute, and a retriever stands after those it wraps, where they were added too.
+    The path of a run is absolute, and a retriever follows those it wraps, if they were added too.
     """
-    found, specs = [(read_json(path), path) for path in _folder(fingerprint).glob("*.json")], list[Spec]()
-    for content, path in sorted(found, key=lambda entry: (str(entry[0].get("added")), entry[1].name)):
+    entries, specs = [(read_json(path), path) for path in _folder(fingerprint).glob("*.json")], list[Spec]()
+    for content, path in sorted(entries, key=lambda entry: (str(entry[0].get("added")), entry[1].name)):
         try:
             spec = of_kind(content.get("retriever"))
         except ValidationError as error:
@@ -210,7 +310,7 @@ def added(fingerprint: str) -> list[Spec]:
 
 
 def add(fingerprint: str, spec: Spec) -> None:
-    """Add a retriever to the set; one of the same name takes the place of the one there was."""
+    """Add a retriever to the set, or replace the one of the same name."""
     path = _path(fingerprint, spec.name)
     known, is_damaged = read_user_file(path)
     if is_damaged:
@@ -222,13 +322,13 @@ def add(fingerprint: str, spec: Spec) -> None:
 def add_run(
     question_set: QuestionSet, name: str, content: bytes, reference: str, recorded: Recorded | None = None
 ) -> RunSpec:
-    """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a person calls the file.
+    """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a user calls the file.
 
-    Returns its spec with an absolute path.
-    Raises `RunError` where it cannot be used, `LimitError` where there is no room for it, and adds nothing.
+    Returns its spec with an absolute path. Adds nothing and raises `RunError` if the run cannot be used, `LimitError`
+    if there is no room for it.
     """
     path = _folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
-    if path.is_file():  # left as it is, so that what was found with it stays kept
+    if path.is_file():  # left as it is, so that its results stay cached
         read_run(path, question_set, reference)
     else:
         with replacing(path) as new:
@@ -240,14 +340,30 @@ def add_run(
     return spec.model_copy(update={"path": str(path)})
 
 
+def store_measured(measured: Measured, whole: QuestionSet) -> RunSpec:
+    """Store a retriever of a Python program as an imported run of the set, under its name; its path is absolute.
+
+    `whole` is the set with all its questions, some of which were searched. Raises `LimitError` if there is no room.
+    """
+    fields = Recorded.model_fields.keys() - {"seconds_per_query", "depth"}
+    noticed = {key: value for key, value in measured.notes.items() if key in fields}
+    depth = measured.rankings.indices.shape[1]
+    recorded = Recorded(seconds_per_query=measured.seconds_per_query, depth=depth, **noticed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.trec"
+        write_run(path, measured.rankings, measured.question_set, measured.name)
+        content = path.read_bytes()
+    return add_run(whole, measured.name, content, measured.name, recorded)
+
+
 def remove(fingerprint: str, name: str) -> None:
-    """Remove a retriever, all that wrap it, and the run it brought where no other uses it."""
-    gone = {name}
+    """Remove a retriever, all that wrap it, and its run unless another uses it."""
+    removed = {name}
     for spec in added(fingerprint):
-        if gone.intersection(spec.parts):
-            gone.add(spec.name)
-    for one in gone:
-        _path(fingerprint, one).unlink(missing_ok=True)
+        if removed.intersection(spec.parts):
+            removed.add(spec.name)
+    for gone in removed:
+        _path(fingerprint, gone).unlink(missing_ok=True)
     used = {Path(spec.path).name for spec in added(fingerprint) if isinstance(spec, RunSpec)}
     for run in _folder(fingerprint).glob("*.trec"):
         if run.name not in used:
@@ -260,81 +376,3 @@ def _folder(fingerprint: str) -> Path:
 
 def _path(fingerprint: str, name: str) -> Path:
     return _folder(fingerprint) / f"{key_of(name)[:16]}.json"
-
-
-OWN_ERROR = "Value error, "  # what pydantic puts before the message of a check of ours
-
-
-def messages_of(error: ValidationError, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> list[str]:
-    """Return a message for each error of a file of the type `model`; `kinds` are tagged by their field `kind`."""
-    errors = error.errors()
-    places = [one["loc"] for one in errors]
-    return [_message(one, model, kinds) for one in errors if not _is_consequence(one, places)]
-
-
-def _is_consequence(error: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> bool:
-    """Whether a list is too short because its entries were refused."""
-    place = error["loc"]
-    return error["type"] == "too_short" and any(other[: len(place)] == place and other != place for other in places)
-
-
-def _message(error: ErrorDetails, model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> str:
-    place = error["loc"]
-    where = ".".join(map(str, place)) or "file"
-    if error["type"] == "union_tag_invalid":
-        return f"{where}: {_unknown_kind(str(error['ctx']['tag']), kinds)}"
-    if error["type"] != "extra_forbidden":
-        return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
-    known = sorted(_fields_beside(place, model, kinds))
-    nearest = get_close_matches(str(place[-1]), known, n=1)
-    if nearest:
-        return f"{where}: unknown field; did you mean {nearest[0]!r}?"
-    return f"{where}: unknown field; known fields: {', '.join(known)}"
-
-
-def _unknown_kind(kind: str, kinds: Sequence[type[BaseModel]]) -> str:
-    known = [str(one.model_fields["kind"].default) for one in kinds if "kind" in one.model_fields]
-    nearest = get_close_matches(kind, known, n=1)
-    guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"no kind of retriever is called {kind!r}{guess} Known: {', '.join(known)}"
-
-
-def _fields_beside(place: tuple[int | str, ...], model: type[BaseModel], kinds: Sequence[type[BaseModel]]) -> set[str]:
-    """Return the fields of the table that an unknown field stands in."""
-    models: list[type[BaseModel]] = [model]
-    for part in place[:-1]:
-        if isinstance(part, int):
-            continue
-        tagged = [kind for kind in kinds if "kind" in kind.model_fields and kind.model_fields["kind"].default == part]
-        within = [one for parent in models if part in parent.model_fields for one in _models_in(parent, part)]
-        models = tagged or within or models
-    return {name for one in models for name in one.model_fields}
-
-
-def _models_in(parent: type[BaseModel], field: str) -> Iterator[type[BaseModel]]:
-    yield from _models_of(parent.model_fields[field].annotation)
-
-
-def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in get_args(annotation):
-        yield from _models_of(argument)
-
-
-_NOTICED = ("unknown_passages", "unknown_example", "repeated", "rising_scores")
-
-
-def store_measured(measured: Measured, whole: QuestionSet) -> RunSpec:
-    """Add what was measured to the retrievers of a question set, under its name; returns the spec, its path absolute.
-
-    `whole` is the set with all its questions, some of which were searched. Raises `LimitError` if there is no room.
-    """
-    noticed = {key: measured.notes[key] for key in _NOTICED if key in measured.notes}
-    depth = measured.rankings.indices.shape[1]
-    recorded = Recorded(seconds_per_query=measured.seconds_per_query, depth=depth, **noticed)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run.trec"
-        write_run(path, measured.rankings, measured.question_set, measured.name)
-        content = path.read_bytes()
-    return add_run(whole, measured.name, content, measured.name, recorded)

@@ -1,17 +1,14 @@
 """Retrievers that wrap no other: BM25, encoders, late interaction, a run, Milvus, an HTTP endpoint, a plugin."""
 
-import hashlib
 import json
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import fields
 from functools import partial
-from operator import eq, not_
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from mrc_workbench.data.passages import Passages
-from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
@@ -28,6 +25,7 @@ from mrc_workbench.retrieval.comparison.spec import (
     ReadingSpec,
     Spec,
     Weight,
+    omitted,
 )
 from mrc_workbench.retrieval.dense import Dense, IndexKind
 from mrc_workbench.retrieval.late import Late, LateIndex
@@ -48,26 +46,27 @@ from mrc_workbench.retrieval.outside.request import (
     checked_url,
 )
 from mrc_workbench.retrieval.outside.results import Order
-from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+_OPTIONS = {option.name for option in fields(BM25Options)}
 
 
 class TermSpec(Spec):
     """The values of BM25 over texts of any length; see `BM25Options`.
 
-    `dictionary` is a kept one (`dictionary:KEY`) or a file, its path from the experiment file. What is left out is no
-    part of a kept experiment.
+    `dictionary` is a stored one (`dictionary:KEY`) or a file, its path relative to the experiment file.
     """
 
     digits: ClassVar[int] = 2
     analyzer: Analyzer = Analyzer.AUTO
     k1: Weight = 0.9
-    b: float = Field(default=0.4, ge=0, le=1)
+    b: Fraction = 0.4
     title: bool = True
-    title_weight: Weight | None = Field(default=None, gt=0, exclude_if=not_)
-    compounds: Compounds = Field(default=Compounds.AS_READ, exclude_if=lambda chosen: chosen is Compounds.AS_READ)
-    dictionary: str = Field(default="", exclude_if=not_)
-    pairs: bool = Field(default=False, exclude_if=not_)
-    stop_words: bool = Field(default=False, exclude_if=not_)
+    title_weight: Weight | None = omitted(None, gt=0)
+    compounds: Compounds = omitted(Compounds.AS_READ)
+    dictionary: str = omitted("")
+    pairs: bool = omitted(False)
+    stop_words: bool = omitted(False)
 
     @property
     def score_kind(self) -> str:
@@ -75,20 +74,17 @@ class TermSpec(Spec):
         return "bm25"
 
     def dictionary_of(self, materials: Materials) -> Dictionary | None:
-        """Return the dictionary, None where it has none. Raises `DictionaryError`."""
         return materials.dictionary(self.dictionary) if self.dictionary else None
 
     def analysis(self, dictionary: Dictionary | None) -> Analysis:
-        """Return how texts are analyzed, with the dictionary found. Raises `DictionaryError` where it is of no use."""
         return Analysis(self.analyzer, self.compounds, dictionary, self.pairs, self.stop_words)
 
     def options(self, dictionary: Dictionary | None = None) -> BM25Options:
-        options = BM25Options(self.analyzer, self.k1, self.b, self.title, title_weight=self.title_weight)
-        options = replace(options, compounds=self.compounds, dictionary=dictionary)
-        return replace(options, pairs=self.pairs, stop_words=self.stop_words)
+        values = {name: value for name, value in self if name in _OPTIONS}
+        return BM25Options(**values | {"dictionary": dictionary})
 
     def analysis_key(self, materials: Materials, dictionary: Dictionary | None) -> tuple[str, ...]:
-        """Return what tells how the passages are analyzed, for keys that hold the values of this retriever."""
+        """Return what identifies the analysis of the passages, for keys that hold the values of this retriever."""
         return self.analysis(dictionary).chosen(materials.texts(self.title)).chosen_key
 
     @model_validator(mode="after")
@@ -97,39 +93,35 @@ class TermSpec(Spec):
         return self
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
-        """Return its values, and of a dictionary what tells its content."""
         values = super().resolved(materials)
         if self.dictionary:
             values["dictionary"] = {"reference": self.dictionary}
             try:
                 values["dictionary"] |= {"fingerprint": materials.dictionary(self.dictionary).fingerprint}
-            except DictionaryError as error:  # the retriever failed then, and says so itself
+            except DictionaryError as error:  # the retriever failed then, and reports it itself
                 values["dictionary"] |= {"error": error.code}
         return values
 
 
 class BM25Spec(TermSpec):
-    """A BM25 retriever, which may ask again with words of the passages found first; see `FeedbackOptions`."""
+    """A BM25 retriever, which may search again with words of the first results; see `FeedbackOptions`."""
 
     kind: Literal["bm25"] = "bm25"
     engine: Engine = Engine.POSTINGS
     sentences: ClassVar[int] = 0  # a passage is searched as a whole
-    feedback_passages: CountOrNone = Field(default=0, exclude_if=not_)
-    feedback_terms: Count = Field(default=FeedbackOptions.terms, exclude_if=partial(eq, FeedbackOptions.terms))
-    feedback_share: float = Field(
-        default=FeedbackOptions.share, ge=0, le=1, exclude_if=partial(eq, FeedbackOptions.share)
-    )
+    feedback_passages: CountOrNone = omitted(0)
+    feedback_terms: Count = omitted(FeedbackOptions.terms)
+    feedback_share: Fraction = omitted(FeedbackOptions.share)
 
     @field_validator("engine", mode="before")
     @classmethod
     def _engine_of_earlier_versions(cls, given: object) -> object:
-        """Kept experiments may name a library that scored the same."""
         return Engine.POSTINGS if given == "bm25s" else given
 
     @model_validator(mode="after")
     def _feedback_of_some_passages(self) -> "BM25Spec":
-        usual = (FeedbackOptions.terms, FeedbackOptions.share)
-        if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != usual:
+        default = FeedbackOptions.terms, FeedbackOptions.share
+        if not self.feedback_passages and (self.feedback_terms, self.feedback_share) != default:
             raise ValueError("feedback_terms and feedback_share are for feedback_passages of 1 or more")
         return self
 
@@ -138,36 +130,22 @@ class BM25Spec(TermSpec):
         build = partial(BM25, self.name, materials.passages, self.options(dictionary), materials.on_progress)
         return materials.kept(self, build, *self.analysis_key(materials, dictionary))
 
-    def options(self, dictionary: Dictionary | None = None) -> BM25Options:
-        return replace(
-            super().options(dictionary),
-            engine=self.engine,
-            feedback_passages=self.feedback_passages,
-            feedback_terms=self.feedback_terms,
-            feedback_share=self.feedback_share,
-        )
-
 
 class WindowedBM25Spec(TermSpec):
-    """BM25 over windows of so many sentences, a passage scored by its best one; see `WindowedBM25`.
-
-    It is asked once: feedback is of whole passages.
-    """
+    """BM25 over windows of so many sentences, without feedback; see `WindowedBM25`."""
 
     kind: Literal["bm25-windows"] = "bm25-windows"
     sentences: Count = 1
 
     def make(self, materials: Materials) -> CachedRetriever:
-        dictionary, tell = self.dictionary_of(materials), materials.on_progress
-        options = self.options(dictionary)
-        build = partial(
-            WindowedBM25, self.name, materials.passages, options, sentences=self.sentences, on_progress=tell
-        )
+        dictionary, report = self.dictionary_of(materials), materials.on_progress
+        build = partial(WindowedBM25, self.name, materials.passages, self.options(dictionary), on_progress=report)
+        build = partial(build, sentences=self.sentences)
         return materials.kept(self, build, *self.analysis_key(materials, dictionary))
 
 
 class DenseSpec(ReadingSpec):
-    """A bi-encoder (`starter`, a folder, a run or a hub id) whose passage vectors lie in an index of some kind."""
+    """A bi-encoder (`starter`, a folder, a run or a hub id) whose passage vectors are in an index of some kind."""
 
     digits: ClassVar[int] = 3
     kind: Literal["dense"] = "dense"
@@ -184,7 +162,7 @@ class DenseSpec(ReadingSpec):
 
 
 class SparseSpec(Spec):
-    """A sparse encoder (a folder, a run or a hub id), whose weighed terms are searched in postings."""
+    """A sparse encoder (a folder, a run or a hub id), whose weighted terms are searched in postings."""
 
     digits: ClassVar[int] = 3
     kind: Literal["sparse"] = "sparse"
@@ -199,13 +177,12 @@ class SparseSpec(Spec):
 
 
 class LateSpec(ReadingSpec):
-    """Late interaction by any transformer, or by a model made for it; see `retrieval.late`.
+    """Late interaction by any transformer, or by a model trained for it; see `retrieval.late`.
 
-    `layers` represent the tokens of a transformer that was not made for it, see `TokenLayers`. `dimensions` are those
-    of a token's vector that are kept, 0 for all. With `first`, only the first `depth` passages of that retriever are
-    compared. `index` says whether all passages are, or candidates by centroids: `auto` looks for candidates among more
-    than 10,000. These may keep `bits` of what is left of a dimension, 1 or 2; 0: half precision. What is left out is no
-    part of a kept experiment.
+    `layers` represent the tokens of a transformer that was not trained for it, see `TokenLayers`. `dimensions` of each
+    token vector are used, 0 for all. With `first`, only the first `depth` passages of that retriever are compared.
+    `index` says whether all passages are, or candidates by centroids: `auto` selects candidates from more than 10,000.
+    These may keep `bits` of the residual of a dimension, 1 or 2; 0: half precision.
     """
 
     digits: ClassVar[int] = 3
@@ -214,10 +191,10 @@ class LateSpec(ReadingSpec):
     title: bool = True
     layers: TokenLayers = TokenLayers.BALANCED
     dimensions: CountOrNone = 0
-    first: str = Field(default="", exclude_if=not_)
+    first: str = omitted("")
     depth: Count = 100
-    index: LateIndex = Field(default=LateIndex.AUTO, exclude_if=lambda chosen: chosen is LateIndex.AUTO)
-    bits: Literal[0, 1, 2] = Field(default=0, exclude_if=not_)
+    index: LateIndex = omitted(LateIndex.AUTO)
+    bits: Literal[0, 1, 2] = omitted(0)
     precision: Precision = Precision.AUTO
 
     @model_validator(mode="after")
@@ -231,19 +208,18 @@ class LateSpec(ReadingSpec):
         return (self.first,) if self.first else ()
 
     def candidates(self, k: int) -> int:
-        """Those below its depth keep their order, and may be among the first k."""
+        """Passages below its depth keep their order, and may be among the first k."""
         return max(self.depth, k) if self.first else 0
 
     def scored(self, k: int) -> int:
         return min(self.depth, k) if self.first else k
 
     def expected_bytes(self, passages: Passages) -> int:
-        """Return about how many bytes the vectors of all tokens are in half precision; they are kept on disk, too."""
-        # 0.6 tokens a letter are of Korean, by a vocabulary of many languages; of English half as many
+        """Return about how many bytes the vectors of all tokens take in half precision, in memory and on disk."""
+        # Korean has 0.6 tokens a letter in a multilingual vocabulary, English half as many
         return round(0.6 * int(passages.texts.lengths().sum()) * (self.dimensions or 384) * 2)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return the characters of all passages and questions, whoever brought the candidates."""
         return passages + questions if n_passages and n_questions else 0
 
     def encoder(self, materials: Materials) -> TokenEncoder:
@@ -268,87 +244,24 @@ class LateSpec(ReadingSpec):
         return materials.kept(self, build, encoder.fingerprint, meter=encoder.meter)
 
 
-class Recorded(BaseModel):
-    """What was measured when a run was made: seconds a query, and what was noticed in its results.
-
-    `depth` is the number of passages that was searched for: a question with fewer has no others. 0 means unknown.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    seconds_per_query: NonNegativeFloat
-    depth: NonNegativeInt = Field(default=0, exclude_if=not_)
-    unknown_passages: NonNegativeInt = Field(default=0, exclude_if=not_)
-    unknown_example: str = Field(default="", exclude_if=not_)
-    repeated: NonNegativeInt = Field(default=0, exclude_if=not_)
-    rising_scores: NonNegativeInt = Field(default=0, exclude_if=not_)
-
-
-NO_PATH = "-"
-
-
-class RunSpec(Spec):
-    """Rankings made elsewhere: a TREC run, its path from the experiment file.
-
-    `recorded` is what was measured when it was made; without it, no latency is reported. `failure` says why a
-    retriever of a Python program, which was searched there, has no rankings; the path is then `NO_PATH`.
-    """
-
-    searchable: ClassVar[bool] = False
-    kind: Literal["run"] = "run"
-    path: str = Field(min_length=1)
-    recorded: Recorded | None = Field(default=None, exclude_if=not_)
-    failure: str = Field(default="", exclude_if=not_)
-
-    def resolved(self, materials: Materials) -> dict[str, Any]:
-        """Return its values, and the sha256 of the file."""
-        values = super().resolved(materials)
-        if self.failure:
-            return values
-        try:
-            content = ((materials.base or Path()) / self.path).read_bytes()
-        except OSError:  # the retriever failed then, and says so itself
-            return values
-        return values | {"fingerprint": hashlib.sha256(content).hexdigest()}
-
-    def make(self, materials: Materials) -> CachedRetriever:
-        if self.failure:
-            raise Failure("", self.failure)
-        path, questions = find_run(self.path, materials.base), materials.question_set
-        build = partial(self._imported, path, questions)
-        known_by = (fingerprint(path), questions.fingerprint, *filter(None, [questions.alias_fingerprint]))
-        return materials.kept(self, build, *known_by, timed=self.recorded is not None)
-
-    def _imported(self, path: Path, questions: QuestionSet) -> ImportedRun:
-        recorded = self.recorded
-        if recorded is None:
-            return ImportedRun(self.name, path, questions, self.path)
-        seconds, depth = recorded.seconds_per_query, recorded.depth
-        run = ImportedRun(self.name, path, questions, self.path, seconds_per_query=seconds, depth=depth)
-        run.notes |= recorded.model_dump(exclude={"seconds_per_query", "depth"})
-        return run
-
-
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
 class MilvusSpec(Spec):
     """BM25, a bi-encoder or both of them fused, searched in Milvus; see `retrieval.milvus`.
 
-    Where Milvus is, and what opens it, is no part of an experiment: `MILVUS_URI` and `MILVUS_TOKEN` tell it. `depth`,
-    `fusion` and `weights` (0 to 1 each, of BM25 and of the bi-encoder) are for `hybrid`; `weighted` alone has weights.
+    The address and the token are not part of an experiment, but in `MILVUS_URI` and `MILVUS_TOKEN`. `depth`, `fusion`
+    and `weights` (0 to 1 each, of BM25 and of the bi-encoder) are for `hybrid`; only `weighted` has weights.
     """
 
     kind: Literal["milvus"] = "milvus"
     search: Search = Search.BM25
     analyzer: Analyzer = Analyzer.AUTO
     k1: Weight = 0.9
-    b: float = Field(default=0.4, ge=0, le=1)
+    b: Fraction = 0.4
     title: bool = True
     model: str = STARTER
     index: IndexKind = IndexKind.EXACT
     depth: Count = 100
     fusion: Ranker = Ranker.RRF
-    weights: tuple[Share, Share] | None = None
+    weights: tuple[Fraction, Fraction] | None = None
 
     @model_validator(mode="after")
     def _weights_where_they_count(self) -> "MilvusSpec":
@@ -363,7 +276,7 @@ class MilvusSpec(Spec):
 
     @property
     def local(self) -> "BM25Spec | DenseSpec | MilvusSpec":
-        """The local retriever of the same name and scores, which explains them; itself where Milvus fuses."""
+        """The local retriever of the same name and scores, which explains them; itself if Milvus fuses."""
         if self.search is Search.BM25:
             return BM25Spec(name=self.name, analyzer=self.analyzer, k1=self.k1, b=self.b, title=self.title)
         if self.search is Search.DENSE:
@@ -372,29 +285,26 @@ class MilvusSpec(Spec):
 
     def make(self, materials: Materials) -> CachedRetriever:
         where, passages = place(), materials.passages
-        of_model = None if self.search is Search.BM25 else materials.encoder(self.model, self.title, Precision.AUTO)
+        encoder = None if self.search is Search.BM25 else materials.encoder(self.model, self.title, Precision.AUTO)
 
         def build() -> Milvus:
             fields: list[TermField | VectorField] = []
             if self.search is not Search.DENSE:
                 fields.append(TermField(passages, BM25Options(self.analyzer, self.k1, self.b, self.title)))
-            if of_model:
-                fields.append(VectorField(passages, of_model, title=self.title, index=self.index))
+            if encoder:
+                fields.append(VectorField(passages, encoder, title=self.title, index=self.index))
             fusion = EngineFusion(self.fusion, self.depth, self.weights) if len(fields) > 1 else None
             return Milvus(self.name, len(passages), fields, where, fusion=fusion, on_progress=materials.on_progress)
 
-        # the address, without what opens it, tells the times of one server from another's
-        known_by = [where.shown, of_model.fingerprint if of_model else ""]
+        # the address, without the token, tells the times of one server from another's
+        known_by = [where.shown, encoder.fingerprint if encoder else ""]
         if self.search is not Search.DENSE:
             known_by += Analysis(self.analyzer).chosen(materials.texts(self.title)).chosen_key
-        return materials.kept(self, build, *known_by, meter=of_model.meter if of_model else None)
-
-
-Option = str | int | float | bool | list[str] | list[float]
+        return materials.kept(self, build, *known_by, meter=encoder.meter if encoder else None)
 
 
 class HttpSpec(Spec):
-    """A search engine behind an HTTP endpoint, which is sent one request a query.
+    """A search engine behind an HTTP endpoint, which gets one request per query.
 
     `{query}` and `{k}` in `url` and in `body`, a JSON text or a table, are replaced. `ids` and `scores` are JMESPath
     expressions that give lists of equal length, such as `hits.hits[*]._id`; without `scores` the results keep their
@@ -406,15 +316,15 @@ class HttpSpec(Spec):
     kind: Literal["http"] = "http"
     url: str = Field(min_length=1)
     method: Method = "POST"
-    body: str = Field(default="", exclude_if=not_)
-    headers: dict[str, str] = Field(default_factory=dict, exclude_if=not_)
-    secret_headers: dict[str, str] = Field(default_factory=dict, exclude_if=not_)
+    body: str = omitted("")
+    headers: dict[str, str] = omitted({})
+    secret_headers: dict[str, str] = omitted({})
     ids: str = Field(min_length=1)
-    scores: str = Field(default="", exclude_if=not_)
-    order: Order = Field(default="score", exclude_if=partial(eq, "score"))
+    scores: str = omitted("")
+    order: Order = omitted("score")
     timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
-    version: str = Field(default="", exclude_if=not_)
+    version: str = omitted("")
 
     @field_validator("body", mode="before")
     @classmethod
@@ -440,14 +350,13 @@ class HttpSpec(Spec):
         return Request(self.url, self.method, self.body, self.headers, self.secret_headers)
 
     def caller(self, materials: Materials) -> HttpCaller:
-        """Return what sends its requests."""
         return HttpCaller(self.request, self.ids, self.scores, self.timeout, self.concurrency, materials.on_progress)
 
     def make(self, materials: Materials) -> CachedRetriever:
         self.request.sent_headers()  # raises what is missing before anything is searched
         questions = materials.question_set
         build = partial(http_retriever, self.name, self.caller(materials), questions, self.order)
-        return materials.kept(self, build, *filter(None, [questions.alias_fingerprint]))
+        return materials.kept(self, build, *known_aliases(questions))
 
 
 class PluginSpec(Spec):
@@ -459,18 +368,20 @@ class PluginSpec(Spec):
 
     kind: Literal["plugin"] = "plugin"
     entry: str = Field(min_length=1)
-    options: dict[str, Option] = Field(default_factory=dict, exclude_if=not_)
+    options: dict[str, str | int | float | bool | list[str] | list[float]] = omitted({})
 
     def make(self, materials: Materials) -> CachedRetriever:
         plugin, questions = find_plugin(self.entry), materials.question_set
         build = partial(plugin.retriever, self.name, questions, self.options)
-        known_by = (plugin.fingerprint(), *filter(None, [questions.alias_fingerprint]))
-        return materials.kept(self, build, *known_by)
+        return materials.kept(self, build, plugin.fingerprint(), *known_aliases(questions))
 
     def resolved(self, materials: Materials) -> dict[str, Any]:
-        """Return its values, and the version of the code that was run."""
         values = super().resolved(materials)
-        try:
-            return values | {"code": find_plugin(self.entry).fingerprint()}
-        except OutsideError:  # the retriever failed then, and says so itself
-            return values
+        with suppress(OutsideError):  # the retriever failed then, and reports it itself
+            values["code"] = find_plugin(self.entry).fingerprint()
+        return values
+
+
+def known_aliases(questions: QuestionSet) -> list[str]:
+    """Return what identifies the ids of merged duplicates, by which results name passages, if there are any."""
+    return [questions.alias_fingerprint] if questions.alias_fingerprint else []

@@ -26,7 +26,7 @@ from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 class HybridSpec(Spec):
     """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.hybrid`.
 
-    `weights` are one number of 0 or more for each of them, in the same order; left out, all count the same.
+    `weights` are one number of 0 or more for each of them, in the same order; without them, all count the same.
     """
 
     kind: Literal["hybrid"] = "hybrid"
@@ -47,13 +47,12 @@ class HybridSpec(Spec):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of those that bring candidates: one of weight 0 brings none."""
+        """Names of those that bring candidates: a part of weight 0 brings none."""
         weights = self.weights or [1.0] * len(self.of)
         return tuple(name for name, weight in zip(self.of, weights, strict=True) if weight)
 
     @property
     def weight(self) -> float | None:
-        """The share of the first; None where all count the same."""
         return self.weights[0] if self.weights else None
 
     def candidates(self, k: int) -> int:
@@ -79,7 +78,7 @@ class HybridSpec(Spec):
 class RerankSpec(ReadingSpec):
     """A cross-encoder over the first `depth` passages of `first`.
 
-    `weight` (0 to 1) is the reranker's share of the score; left out, the share its training chose on validation
+    `weight` (0 to 1) is the reranker's share of the score; by default the share its training chose on validation
     questions, or 1 (0.5 for the untrained starter).
     """
 
@@ -97,14 +96,13 @@ class RerankSpec(ReadingSpec):
         return (self.first,)
 
     def candidates(self, k: int) -> int:
-        """Those below its depth keep their order, and may be among the first k."""
+        """Passages below its depth keep their order, and may be among the first k."""
         return max(self.depth, k)
 
     def scored(self, k: int) -> int:
         return min(self.depth, k)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return the characters of all pairs: a question, and each of the passages that are reranked."""
         depth = min(self.depth, n_passages)
         return depth * (questions + round(n_questions * passages / max(1, n_passages)))
 
@@ -118,13 +116,13 @@ class RerankSpec(ReadingSpec):
         return values
 
     def make(self, materials: Materials) -> CachedRetriever:
-        first, meter = materials.part(self.first), Meter()
+        meter = Meter()
         weight = self.weight_with(materials.source(self.model))
         scorer = materials.scorer(self.model, self.title, self.precision)
         build = partial(
             Reranked,
             self.name,
-            first,
+            materials.part(self.first),
             scorer,
             materials.passages,
             depth=self.depth,
@@ -138,18 +136,18 @@ class RerankSpec(ReadingSpec):
 
 
 _LEARNING = 4  # part of a mix's key: raise it when the folds of questions change, or how weights are learned
-FEWEST = 100  # questions that a mix is learned from, where nobody asks for one
+FEWEST = 100  # labelled questions from which a mix is offered by default
 _WINDOWS = (1, 3)  # sentences
 _OF_AN_ANALYZER = {"compounds", "dictionary", "stop_words"}  # options that bigrams and plain words cannot use
-_PRESENCE = {"k1": 0.2, "b": 0.9}  # a word counts hardly more the second time, and much less in a long passage
+_PRESENCE = {"k1": 0.2, "b": 0.9}  # repetition counts hardly anything, and long passages much less
 
 
 class LearnedSpec(Spec):
-    """The retrievers `of`, mixed as questions with known passages teach it; see `retrieval.mix`.
+    """The retrievers `of`, mixed with weights learned from labelled questions; see `retrieval.mix`.
 
-    With `lexical` further signals are at hand for next to nothing: BM25 of character bigrams, of words, of two words in
-    a row, of whether a word stands in a passage more than how often, with the title apart, and of windows of one and
-    three sentences. Of questions that are not asked here, `lessons` teach at most.
+    With `lexical`, cheap further signals are mixed: BM25 of character bigrams, of words, of word pairs, of presence
+    more than frequency, with the title apart, and of windows of one and three sentences. At most `lessons` questions of
+    other parts are used for training.
     """
 
     digits: ClassVar[int] = 3
@@ -185,14 +183,14 @@ class LearnedSpec(Spec):
                 [*named, *own],
                 Lessons.of(materials.whole, *self._rows(materials, any(trained))),
                 n_passages=len(materials.passages),
-                halves=[*halves, *[None] * len(own)],  # its own count only as far as that is learned
+                halves=[*halves, *[None] * len(own)],  # own signals count only as far as their weights are learned
                 trained=[*trained, *[False] * len(own)],
                 depth=self.depth,
                 depths=[*depths, *[self.depth] * len(own)],
             )
 
-        # which questions teach follows from these; they are looked up when somebody searches
-        taught_by = (
+        # the training questions follow from these; they are looked up at the first search
+        trained_by = (
             materials.whole.fingerprint,
             astuple(materials.split_options),
             materials.part_asked,
@@ -200,49 +198,49 @@ class LearnedSpec(Spec):
             depths,
             _LEARNING,
         )
-        return materials.kept(self, build, *taught_by, own=own)
+        return materials.kept(self, build, *trained_by, own=own)
 
     def signals(self, materials: Materials) -> Iterator[TermSpec]:
-        """What BM25 says otherwise: of the values of the first BM25 that is mixed, each with one thing changed."""
+        """Yield variants of the first BM25 that is mixed, each with one value changed."""
         specs = (materials.specs.get(name) for name in self.of)
-        usual = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
-        texts = materials.texts(usual.title)
-        here = choose(usual.analyzer, texts)
-        of_passage = usual.model_dump(exclude={"name", "kind", "chosen_on", "title_weight"})
-        of_any_language = {name: value for name, value in of_passage.items() if name not in _OF_AN_ANALYZER}
-        for analyzer, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
-            if analyzer is not here:
-                yield BM25Spec.model_validate(of_any_language | {"name": name, "analyzer": analyzer})
-        yield BM25Spec.model_validate(of_passage | {"name": "BM25 pairs", "pairs": True})
-        yield BM25Spec.model_validate(of_passage | {"name": "BM25 presence", **_PRESENCE})
-        if usual.title and not usual.title_weight and materials.passages.titles.lengths().any():
-            yield BM25Spec.model_validate(of_passage | {"name": "BM25 title", "title_weight": 0.3})
-        shared = usual.model_dump(include=set(TermSpec.model_fields) - {"name", "kind", "chosen_on", "title_weight"})
+        base = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
+        own = {"name", "kind", "chosen_on", "title_weight"}
+        values = base.model_dump(exclude=own)
+        without_analyzer = {name: value for name, value in values.items() if name not in _OF_AN_ANALYZER}
+        analyzer = choose(base.analyzer, materials.texts(base.title))
+        for other, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
+            if other is not analyzer:
+                yield BM25Spec.model_validate(without_analyzer | {"name": name, "analyzer": other})
+        yield BM25Spec.model_validate(values | {"name": "BM25 pairs", "pairs": True})
+        yield BM25Spec.model_validate(values | {"name": "BM25 presence", **_PRESENCE})
+        if base.title and not base.title_weight and materials.passages.titles.lengths().any():
+            yield BM25Spec.model_validate(values | {"name": "BM25 title", "title_weight": 0.3})
+        shared = base.model_dump(include=set(TermSpec.model_fields) - own)
         for sentences in _WINDOWS:
             name = f"BM25 {sentences} sentences" if sentences > 1 else "BM25 sentences"
             yield WindowedBM25Spec.model_validate(shared | {"name": name, "sentences": sentences})
 
     def _rows(self, materials: Materials, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the questions that teach, and of those among them that a signal's model was trained on.
+        """Return rows of the training questions, and of those among them that a signal's model was trained on.
 
-        Those asked teach each other, but test questions only where all are asked. Where not all can teach, those that
-        no model knows go first.
+        Test questions are used only if all questions are compared. If there are too many, those that no model was
+        trained on come first.
         """
         rows, part = materials.split.rows, materials.part_asked
         new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         kinds = [new, [Part.TRAIN]] if is_trained else [[*new, Part.TRAIN], []]
-        # questions that are asked anyway teach together, up to so many
+        # questions that are compared anyway train each other, up to so many
         left, chosen = 20_000 if part is Part.ALL else self.lessons, []
         for parts in kinds:
-            found = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[one] for one in parts)]))
-            drawn = found if len(found) <= left else np.random.default_rng(0).choice(found, left, replace=False)
+            available = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
+            is_few = len(available) <= left
+            drawn = available if is_few else np.random.default_rng(0).choice(available, left, replace=False)
             chosen.append(drawn)
             left -= len(drawn)
         return np.sort(np.concatenate(chosen)), chosen[1]
 
 
 def _scored_depths(spec: HybridSpec | LearnedSpec, materials: Materials) -> list[int]:
-    """Return how many of each retriever's first `depth` passages have scores of its own."""
     specs = materials.specs
     return [specs[name].scored(spec.depth) if name in specs else spec.depth for name in spec.of]
 
@@ -255,7 +253,6 @@ def _part_of(spec: Spec | None) -> str:
 
 
 def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]:
-    """The models of retrievers, and of those they wrap."""
     for spec in (materials.specs[name] for name in names if name in materials.specs):
         if spec.needs_model:
             yield materials.source(dict(spec.local)["model"])
@@ -265,7 +262,7 @@ def _models(names: Iterable[str], materials: Materials) -> Iterator[ModelSource]
 BM25_NAME, DENSE_NAME, LATE_NAME, MIX_NAME = "BM25", "Dense", "Late", "Best mix"
 HYBRID_NAME, RERANKED_NAME = "Hybrid", "Reranked"
 WORDS_NAME = "BM25 words"  # BM25 of words as they are written, where the default analyzer splits them
-LSA_NAME = "LSA"  # the starter's vectors: dense search itself where no pretrained base is installed
+LSA_NAME = "LSA"  # the starter's vectors: dense search itself if no pretrained base is installed
 SHORT_NAMES = {
     "bm25": BM25_NAME,
     "bm25-words": WORDS_NAME,
@@ -287,9 +284,9 @@ class UnknownRetrieverError(Failure, ValueError):
 
 @dataclass(frozen=True)
 class DefaultRetrievers:
-    """The default retrievers of a dataset by name; each is listed after those that it combines.
+    """The default retrievers of a dataset, for the Compare page and the short names of the Python API.
 
-    `first_stage` are those that search by themselves and that a mix combines; `late` is None without a pretrained base.
+    `late` is None without a pretrained base.
     """
 
     bm25: BM25Spec
@@ -320,7 +317,6 @@ class DefaultRetrievers:
 
     @property
     def first_stage(self) -> list[Spec]:
-        """The retrievers that search by themselves, and that a mix combines."""
         late = [self.late] if self.late and self.offers_late else []
         return [self.bm25, self.dense, *late]
 
@@ -330,13 +326,11 @@ class DefaultRetrievers:
 
     @property
     def combined(self) -> list[Spec]:
-        """The hybrid of BM25 and dense, and BM25 reranked."""
         hybrid = HybridSpec(name=HYBRID_NAME, of=(BM25_NAME, DENSE_NAME))
         return [hybrid, RerankSpec(name=RERANKED_NAME, first=BM25_NAME)]
 
     @property
     def plain(self) -> list[Spec]:
-        """BM25 of words as they are written, and dense search by the starter."""
         return [BM25Spec(name=WORDS_NAME, analyzer=Analyzer.WORD), DenseSpec(name=LSA_NAME)]
 
     def named(self, name: str) -> Spec:

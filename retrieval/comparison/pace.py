@@ -1,12 +1,12 @@
-"""How far a comparison is, and how long it takes yet, weighed by what each retriever has to read.
+"""How far a comparison is and how long it still takes, weighted by what each retriever has to read.
 
 What takes time is text: analyzed, encoded, or read in pairs. A retriever takes some seconds to begin (a model is
 loaded) and some for each character, or what `reading_costs` makes of it. Both are measured whenever one is searched,
-and kept in the workspace by what reads: an analyzer, or a model in a precision. So the next comparison knows before it
-begins; the first one tells the time left once all that is yet to come is known or has begun.
+and stored in the workspace by what reads: an analyzer, or a model in a precision. So the next comparison knows before
+it begins; the first one reports the time left once everything that is still to come is known or has begun.
 
-Before anything is started, `forecasts` are by what was measured, or by the characters to read, at rates that a slow,
-busy processor reaches as well:
+Before anything is started, `forecasts` use what was measured, or the characters to read, at rates that a slow, busy
+processor reaches as well:
 
 - an analyzer or a starter model reads a character in 50 microseconds, and a starter reranker, which analyzes each text
   once, scores a character of a pair in 2 microseconds;
@@ -32,12 +32,18 @@ from mrc_workbench.models.sources import STARTER, ModelSource, find_model, is_st
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 
-# seconds a character, of whoever was never measured: how much of the bar it gets, and no more
+# seconds a character of a reader that was never measured: how much of the progress bar it gets, and no more
 _GUESS, _GUESS_OF_MODELS = 5e-6, 2e-4
-_WORTH_KEEPING = 0.3  # seconds: what took less tells nothing of a longer one
-_ENOUGH = 0.05  # share of its work after which a retriever at work is judged by itself
-_TO_END = 2.0  # seconds: what was found is tested, written and drawn
-_RISE = 1.1  # times the least that was told: people plan by it
+_WORTH_STORING = 0.3  # seconds: what took less tells nothing about a longer one
+_ENOUGH = 0.05  # fraction of its work after which a running retriever is judged by itself
+_TO_END = 2.0  # seconds: results are tested, written and drawn
+_RISE = 1.1  # times the least that was reported: users plan by it
+
+_ANALYZER_RATE = 5e-5  # seconds a character
+_STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already
+_TRANSFORMER_RATE = 1e-3  # seconds a character, for `_WEIGHTS`
+_WEIGHTS = 12 * 12 * 384**2
+_START_SECONDS = 5.0  # to load a transformer
 
 
 class _Measured(BaseModel):
@@ -47,24 +53,24 @@ class _Measured(BaseModel):
 
 @dataclass(frozen=True)
 class _Task:
-    reader: str  # whose pace it is
+    reader: str
     letters: int
-    kept: bool  # it is found on disk
+    is_stored: bool  # its rankings are on disk
     guess: float  # seconds a character
-    tells: bool  # how much it has read, where it reads at all: vectors and tokens may be kept
+    reports: bool  # how much it has read, if it reads at all: vectors and tokens may be cached
 
 
 @dataclass(frozen=True)
 class _Seen:
-    seconds: float  # since the retriever was begun
+    seconds: float  # since the retriever began
     share: float
 
 
 class Pace:
-    """One comparison's. `at` is told of each retriever in turn how much of its own work is done."""
+    """The pace of one comparison. `at` hears of each retriever in turn how much of its own work is done."""
 
     def __init__(self, least: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`least` is the time left that was told last, where another process began this comparison."""
+        """`least` is the time left that was reported last, if another process began this comparison."""
         self._clock, self._least = clock, least
         self._tasks: dict[str, _Task] = {}
         self._known: dict[str, _Measured] = {}
@@ -73,16 +79,16 @@ class Pace:
         self._first: _Seen | None = None
         self._last = _Seen(0.0, 0.0)
 
-    def begin(self, specs: Mapping[str, Spec], asked: QuestionSet, kept: Collection[str]) -> None:
-        """Note what is to be done; what is `kept` on disk takes no time."""
+    def begin(self, specs: Mapping[str, Spec], asked: QuestionSet, stored: Collection[str]) -> None:
+        """Note what is to be done; retrievers whose rankings are `stored` take no time."""
         lengths = asked.passages.texts.lengths(), np.array([len(question.text) for question in asked.questions])
-        letters = [round(of.sum()) for of in lengths]
-        costs = [round(reading_costs(of).sum()) for of in lengths]
+        letters = [round(side.sum()) for side in lengths]
+        costs = [round(reading_costs(side).sum()) for side in lengths]
         self._tasks = {
             name: _Task(
-                spec.reader,
+                reader_of(spec),
                 spec.letters_read(*map(len, lengths), *(costs if spec.needs_model else letters)),
-                name in kept,
+                name in stored,
                 # a starter reads words, and a transformer multiplies matrices
                 _GUESS_OF_MODELS if getattr(spec, "model", STARTER) != STARTER else _GUESS,
                 not spec.parts,
@@ -90,12 +96,12 @@ class Pace:
             for name, spec in specs.items()
         }
         self._known = {}
-        for reader, values in read_json(_place()).items():
+        for reader, values in read_json(_path()).items():
             with suppress(ValidationError):  # what cannot be read is measured again
                 self._known[reader] = _Measured.model_validate(values)
 
     def at(self, name: str, share: float) -> float:
-        """Hear that a retriever is at work and how much it has done, 0 to 1; returns the share of all that is done."""
+        """Note which retriever is running and how much it has done, 0 to 1; returns the fraction of all work done."""
         if name != self._name:
             self.end()
             self._name, self._began, self._first = name, self._clock(), None
@@ -103,51 +109,45 @@ class Pace:
         self._last = _Seen(self._clock() - self._began, share)
         if share > 0 and self._first is None:
             self._first = self._last
-        weights = {
-            one: task.guess * task.letters if (seconds := self._measured(task)) is None else seconds
-            for one, task in self._tasks.items()
-        }
-        before = sum(weight for one, weight in weights.items() if one in self._ended)
+        weights = {}
+        for other, task in self._tasks.items():
+            seconds = self._measured(task)
+            weights[other] = task.guess * task.letters if seconds is None else seconds
+        before = sum(weight for other, weight in weights.items() if other in self._ended)
         return (before + weights[name] * share) / max(sum(weights.values()), 1e-9)
 
     def end(self) -> None:
-        """Hear that the retriever at work has ended, and keep what it took."""
         if not self._name or self._name in self._ended:
             return
         self._ended.add(self._name)
-        if (task := self._tasks[self._name]).kept or not task.letters:
-            return
+        task = self._tasks[self._name]
         seconds, first, last = self._clock() - self._began, self._first, self._last
-        if seconds < _WORTH_KEEPING or (task.tells and not first):
+        is_read = task.letters and not task.is_stored and (first or not task.reports)
+        if not is_read or seconds < _WORTH_STORING:
             return
         measured = _Measured(each=seconds / task.letters)
-        if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_KEEPING:
+        if first and last.share - first.share > 0.2 and last.seconds - first.seconds > _WORTH_STORING:
             each = (last.seconds - first.seconds) / (last.share - first.share) / task.letters
             measured = _Measured(each=each, setup=max(0.0, seconds - each * task.letters))
         with suppress(OSError):  # a full disk costs an estimate
-            write_json(_place(), {**read_json(_place()), task.reader: measured.model_dump()})
+            write_json(_path(), {**read_json(_path()), task.reader: measured.model_dump()})
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds that all takes yet, None where nobody knows; never a tenth more than it said before."""
-        total = self._total(self._uncapped())
-        return None if total is None else min(total, _RISE * self._least_of(total))
+        """Seconds left in total, None if unknown; never more than a tenth above the least reported before."""
+        parts = self.parts_left
+        known = [seconds for seconds in parts.values() if seconds is not None]
+        if self._least is None or not parts or len(known) < len(parts):
+            return None
+        return min(sum(known), _RISE * self._least)
 
     @property
     def parts_left(self) -> dict[str, float | None]:
-        """Seconds that each retriever still takes, None where unknown; empty before the first one begins.
+        """Seconds that each retriever still takes, None if unknown; empty before the first one begins.
 
-        They add up to `seconds_left`: the last retriever's include the tests that follow it. Where the total would
-        rise by more than a tenth, all of them are scaled down.
+        The last retriever's include the tests that follow it. If the total would rise by more than a tenth, all of them
+        are scaled down.
         """
-        parts = self._uncapped()
-        total = self._total(parts)
-        if total is None:
-            return parts
-        scale = min(1.0, _RISE * self._least_of(total) / total)
-        return {name: None if seconds is None else seconds * scale for name, seconds in parts.items()}
-
-    def _uncapped(self) -> dict[str, float | None]:
         if not self._name:
             return {}
         parts = {name: self._left_of(name) for name in self._tasks}
@@ -155,41 +155,36 @@ class Pace:
         last = (pending or [*parts])[-1]
         if (seconds := parts[last]) is not None:
             parts[last] = seconds + _TO_END
-        return parts
-
-    def _total(self, parts: Mapping[str, float | None]) -> float | None:
         known = [seconds for seconds in parts.values() if seconds is not None]
-        return sum(known) if len(known) == len(parts) > 0 else None
-
-    def _least_of(self, total: float) -> float:
-        """Return the least time left that was told so far, this one included."""
+        if len(known) < len(parts):
+            return parts
+        total = sum(known)
         self._least = total if self._least is None else min(total, self._least)
-        return self._least
+        scale = min(1.0, _RISE * self._least / total)
+        return {name: None if seconds is None else seconds * scale for name, seconds in parts.items()}
+
+    def expected(self, name: str) -> float | None:
+        task = self._tasks[name]
+        return 0.0 if task.is_stored or not task.letters else self._measured(task)
+
+    def characters(self, name: str) -> int:
+        """Return how many characters a retriever reads; for a transformer, long texts count for more than they have."""
+        return self._tasks[name].letters
 
     def _left_of(self, name: str) -> float | None:
         if name in self._ended:
             return 0.0
-        return self._left_here() if name == self._name else self.expected(name)
-
-    def expected(self, name: str) -> float | None:
-        """Seconds that a retriever takes as a whole, None where nobody knows."""
-        task = self._tasks[name]
-        return 0.0 if task.kept or not task.letters else self._measured(task)
-
-    def characters(self, name: str) -> int:
-        """Return how many characters a retriever reads; with a transformer a long text counts as more than it has."""
-        return self._tasks[name].letters
-
-    def _left_here(self) -> float | None:
-        task, now, seen = self._tasks[self._name], self._clock() - self._began, self._last
-        if self._first and seen.share - self._first.share > _ENOUGH and seen.seconds > self._first.seconds:
-            a_share = (seen.seconds - self._first.seconds) / (seen.share - self._first.share)
-            return max(0.0, a_share * (1 - seen.share) - (now - seen.seconds))
-        expected, known = self.expected(self._name), self._known.get(task.reader)
+        expected = self.expected(name)
+        if name != self._name:
+            return expected
+        task, now, first, last = self._tasks[name], self._clock() - self._began, self._first, self._last
+        if first and last.share - first.share > _ENOUGH and last.seconds > first.seconds:
+            whole = (last.seconds - first.seconds) / (last.share - first.share)
+            return max(0.0, whole * (1 - last.share) - (now - last.seconds))
         if expected is None:
             return None
-        if known and self._first:
-            return known.each * task.letters * (1 - seen.share)
+        if first and task.reader in self._known:
+            return self._known[task.reader].each * task.letters * (1 - last.share)
         return max(0.0, expected - now)
 
     def _measured(self, task: _Task) -> float | None:
@@ -198,21 +193,20 @@ class Pace:
 
 
 def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
-    """Seconds that a retriever takes of which nothing is kept; None where nobody has measured what it reads with."""
+    """Seconds that a retriever takes of which nothing is cached; None if its reader was never measured."""
     pace = Pace()
     pace.begin({spec.name: spec}, asked, ())
     return pace.expected(spec.name)
 
 
-def _place() -> Path:
+def _path() -> Path:
     return workspace() / "cache" / "pace.json"
 
 
-_ANALYZER_RATE = 5e-5  # seconds a character
-_STARTER_PAIR_RATE = 2e-6  # seconds a character of a pair whose texts are analyzed already
-_TRANSFORMER_RATE = 1e-3  # seconds a character, for `_WEIGHTS`
-_WEIGHTS = 12 * 12 * 384**2
-_START_SECONDS = 5.0  # to load a transformer
+def reader_of(spec: Spec) -> str:
+    """Return what reads texts for a retriever, which decides how long that takes."""
+    values = dict(spec.local)
+    return " ".join([spec.kind, *(str(values[name]) for name in ("analyzer", "model", "precision") if name in values)])
 
 
 @dataclass(frozen=True)
@@ -270,11 +264,8 @@ def _layer_weights(source: ModelSource) -> float | None:
     """Return how many weights the layers of a transformer have, None if its configuration is not on this machine."""
     if source.packaged:
         return _WEIGHTS
-    return _weights_of(source.folder) if source.folder else None
-
-
-def _weights_of(folder: Path) -> float | None:
-    for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
+    folder = source.folder
+    for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))) if folder else ():
         config = read_json(path)
         layers, width = config.get("num_hidden_layers"), config.get("hidden_size")
         if isinstance(layers, int) and isinstance(width, int):

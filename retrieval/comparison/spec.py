@@ -1,18 +1,19 @@
-"""What a retriever of any kind says of itself, what it is made from, and how what it finds is kept on disk."""
+"""The base of every retriever specification, what retrievers are made from, and the cache of their rankings."""
 
 import json
 import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property
-from operator import not_
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cache, cached_property, partial
+from operator import eq
 from pathlib import Path
 from threading import RLock
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 
 from mrc_workbench.data.cache import (
     are_kept,
@@ -44,41 +45,46 @@ from mrc_workbench.retrieval.rankings import MOST, Rankings, Retriever
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchCosts:
+    """What a search took when its rankings were made, and notes of the retriever. Seconds of unknown duration are 0."""
+
+    build_seconds: FiniteFloat = 0.0
+    query_seconds: FiniteFloat = 0.0  # for all questions
+    model_seconds: FiniteFloat = 0.0  # of the query seconds, those in which a model encodes or scores
+    elsewhere_seconds: FiniteFloat = 0.0  # of the query seconds, those measured on another machine
+    memory_bytes: int = 0  # of the index, 0 if unknown
+    # those of `trec.Notes`, `mix.explained` or `outside.adapt`; `cut_off`: passages that a model does not read whole
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class CachedRetriever:
     """Wraps a retriever: the same questions at the same depth are searched once, on this machine, ever.
 
-    `key` names everything the rankings depend on. `parts` are the kept retrievers this one searches itself: their time
-    is counted in full even where their rankings came from disk, so that the seconds of a hybrid are what it would cost.
-    So is that of the model whose work `meter` tells. Its `own` parts nobody else searches: they are let go with it.
-    `depth` is how many passages a question are searched at least, for all that ask for fewer. What is not `timed` has
-    no seconds: its rankings were made elsewhere.
+    `key` names everything the rankings depend on. `parts` are cached retrievers that this one searches: their time, and
+    that of the model that `meter` measures, counts in full even if it was saved, so that a hybrid's seconds are what it
+    would cost. Its `own` parts are released with it. At least `depth` passages per question are searched. Without
+    `timed` its seconds are 0: its rankings were made elsewhere. `costs` are those of the last search.
     """
 
-    def __init__(
-        self,
-        name: str,
-        key: str,
-        build: Callable[[], Retriever],
-        parts: Sequence["CachedRetriever"] = (),
-        *,
-        own: Sequence["CachedRetriever"] = (),
-        depth: int = 0,
-        meter: Meter | None = None,
-        timed: bool = True,
-    ) -> None:
-        self.name, self.key, self.depth = name, key, depth
-        self._own, parts = own, [*parts, *own]
-        self._build, self._parts, self._meter, self._timed = build, parts, meter or Meter(), timed
-        self._retriever: Retriever | None = None
-        self._building = RLock()  # sessions of the app share it, and one builds it for all
-        self._own_build_seconds = 0.0
-        self._elapsed = 0.0  # of the last search, whatever came from disk
-        self.build_seconds = 0.0  # as measured when the rankings were made
-        self.query_seconds = 0.0
-        self.model_seconds = 0.0  # of the query seconds, those in which a model encodes or scores
-        self.elsewhere_seconds = 0.0  # of the query seconds, those of another machine: they ship with the sample
-        self.memory_bytes = 0  # of the index, 0 where not known
-        self.notes: dict[str, Any] = {}  # what an imported run holds, a mix has learned, or a model does not read
+    name: str
+    key: str
+    build: Callable[[], Retriever]
+    parts: Sequence["CachedRetriever"] = ()
+    _: KW_ONLY
+    own: Sequence["CachedRetriever"] = ()
+    depth: int = 0
+    meter: Meter = field(default_factory=Meter)
+    timed: bool = True
+    costs: SearchCosts = field(default=SearchCosts(), init=False)
+    _retriever: Retriever | None = field(default=None, init=False)
+    _building: RLock = field(default_factory=RLock, init=False)  # sessions share it, and one builds it for all
+    _build_seconds: float = field(default=0.0, init=False)
+    _elapsed: float = field(default=0.0, init=False)  # of the last search, also if its rankings came from disk
+
+    def __post_init__(self) -> None:
+        self._parts = [*self.parts, *self.own]
 
     @property
     def ready(self) -> bool:
@@ -87,11 +93,10 @@ class CachedRetriever:
 
     @property
     def retriever(self) -> Retriever:
-        """The retriever itself, built where it was not, whose rankings are not kept."""
+        """The retriever itself, built if necessary; its rankings are not cached."""
         return self._make_ready([""])
 
     def remembers(self, questions: Sequence[str], k: int) -> bool:
-        """Whether this search was done before and is on disk."""
         return are_kept("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
@@ -101,62 +106,69 @@ class CachedRetriever:
         self._make_ready([""])
 
     def release(self) -> None:
-        """Let go of the index; it is built again where something new is asked."""
+        """Let go of the index; a search that is not on disk builds it again."""
         self._retriever = None
-        for part in self._own:
+        for part in self.own:
             part.release()
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        if not is_keeping():  # nor is anything told of it: its seconds and its notes stay those of before
-            return self._make_ready(questions).search(questions, max(k, self.depth)).first(k)
+        depth = max(k, self.depth)
+        if not is_keeping():  # the costs stay those of the last search
+            return self._make_ready(questions).search(questions, depth).first(k)
         start = time.perf_counter()
-        depth, keep = max(k, self.depth), len(questions) > 1
-        key = self._key_of(questions, k)
-        from_sample = keep and is_from_sample("rankings", key)
-        kept = cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
-        self.build_seconds, self.query_seconds, self.model_seconds = kept["seconds"].tolist()
-        self.elsewhere_seconds = self.query_seconds if from_sample else float(kept.get("elsewhere_seconds", 0.0))
-        self.memory_bytes, self.notes = int(kept["memory_bytes"]), json.loads(str(kept["notes"]))
+        key, keep = self._key_of(questions, k), len(questions) > 1
+        is_shipped = keep and is_from_sample("rankings", key)
+        stored = cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
+        build, query, model = stored["seconds"].tolist()
+        self.costs = SearchCosts(
+            build_seconds=build,
+            query_seconds=query,
+            model_seconds=model,
+            elsewhere_seconds=query if is_shipped else float(stored.get("elsewhere_seconds", 0.0)),
+            memory_bytes=int(stored["memory_bytes"]),
+            notes=json.loads(str(stored["notes"])),
+        )
         self._elapsed = time.perf_counter() - start
-        return Rankings(kept["indices"], kept["scores"]).first(k)
+        return Rankings(stored["indices"], stored["scores"]).first(k)
 
     def ship(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
-        """Have the sample bring, as what this one finds, what another found that is kept. Raises `OSError`."""
-        key = exact._key_of(questions, exact.depth)
-        if (found := read_arrays("rankings", key)) is None:
+        """Store another retriever's cached rankings as those that the sample brings for this one. Raises `OSError`."""
+        stored = read_arrays("rankings", exact._key_of(questions, exact.depth))
+        if stored is None:
             raise OSError(f"what {exact.name!r} found was not kept")
-        save_arrays(shipped("rankings", self._key_of(questions, self.depth)), found)
+        save_arrays(shipped("rankings", self._key_of(questions, self.depth)), stored)
 
     def _key_of(self, questions: Sequence[str], k: int) -> str:
         return key_of(self.key, list(questions), max(k, self.depth))
 
     def _search(self, questions: Sequence[str], k: int) -> dict[str, np.ndarray]:
-        retriever = self._make_ready(questions)
+        retriever, meter = self._make_ready(questions), self.meter
         for part in self._parts:
             part._elapsed = 0.0
-        self._meter.take_elsewhere()  # that of building is no time of a query
+        meter.take_elsewhere()  # discards that of building
         start = time.perf_counter()
         rankings = retriever.search(questions, k)
         elapsed = time.perf_counter() - start - sum(part._elapsed for part in self._parts)
         elapsed = getattr(retriever, "measured_seconds", elapsed)  # of queries that ran at a time, or elsewhere
-        passed, work = self._meter.lap()
-        sizes = [part.memory_bytes for part in self._parts] or [int(getattr(retriever, "memory_bytes", 0))]
+        passed, work = meter.lap()
+        costs = [part.costs for part in self._parts]
+        sizes = [one.memory_bytes for one in costs] or [int(getattr(retriever, "memory_bytes", 0))]
         seconds = (
-            self._own_build_seconds + self._meter.load + sum(part.build_seconds for part in self._parts),
-            elapsed - passed + work + sum(part.query_seconds for part in self._parts),
-            work + sum(part.model_seconds for part in self._parts),
+            self._build_seconds + meter.load + sum(one.build_seconds for one in costs),
+            elapsed - passed + work + sum(one.query_seconds for one in costs),
+            work + sum(one.model_seconds for one in costs),
         )
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
-            "seconds": np.array(seconds) if self._timed else np.zeros(3),
-            "elsewhere_seconds": np.array(self._meter.take_elsewhere() + sum(p.elsewhere_seconds for p in self._parts)),
+            "seconds": np.array(seconds) if self.timed else np.zeros(3),
+            "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(one.elsewhere_seconds for one in costs)),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps({**getattr(retriever, "notes", {}), **self._limits(retriever, questions)})),
         }
 
     def _limits(self, retriever: Retriever, questions: Sequence[str]) -> dict[str, int]:
-        """Return of how many passages only the beginning is read, where that is so; nothing of one question typed."""
+        """Return of how many passages the model reads only the beginning, if any; nothing of a single question."""
         cut_off = getattr(retriever, "cut_off", None)
         if cut_off is None or len(questions) == 1:
             return {}
@@ -168,39 +180,42 @@ class CachedRetriever:
         return {"cut_off": count} if count else {}
 
     def _make_ready(self, questions: Sequence[str]) -> Retriever:
-        """Return the retriever, built and with all loaded that these questions take."""
         with self._building:
             if (retriever := self._retriever) is None:
-                self._meter.lap()
+                self.meter.lap()
                 start = time.perf_counter()
-                self._retriever = retriever = self._build()
+                self._retriever = retriever = self.build()
                 elapsed = time.perf_counter() - start
-                passed, work = self._meter.lap()
-                self._own_build_seconds = elapsed - passed + work
+                passed, work = self.meter.lap()
+                self._build_seconds = elapsed - passed + work
         if make_ready := getattr(retriever, "make_ready", None):
             make_ready(questions)
         return retriever
 
 
-VERSION = 3  # part of every kept ranking's key: raise it when a retriever's results change
-_MOST_WEIGHT = 1e6  # that a score is multiplied by, and yet a number in float32
+VERSION = 3  # part of every cached ranking's key: raise it when a retriever's results change
 Count = Annotated[PositiveInt, Field(le=MOST)]  # of passages, or of anything in them
 CountOrNone = Annotated[NonNegativeInt, Field(le=MOST)]
-Weight = Annotated[float, Field(ge=0, le=_MOST_WEIGHT)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]  # a score times the largest is still a number in float32
 # values that are no part of that key: parts are in it by their own keys, files, dictionaries and models by their
 # content, a precision by the model's fingerprint, where it makes a difference
 _NOT_IN_KEYS = {"name", "chosen_on", "of", "first", "path", "dictionary", "precision"}
 
 
-class Spec(BaseModel, ABC):
-    """One retriever of an experiment: its values, how it is made, what is to be known of it.
+def omitted(default: Any, **constraints: Any) -> Any:
+    """Return a field that is stored only if it is not `default`: what was stored before it existed is still found."""
+    return Field(default=default, exclude_if=partial(eq, default), **constraints)
 
-    `chosen_on` is the part of the questions its values were tuned on: figures on that part flatter it. A value called
+
+class Spec(BaseModel, ABC):
+    """One retriever of an experiment: its values, and how it is made.
+
+    `chosen_on` is the part of the questions its values were tuned on: metrics on that part are too high. A value called
     `analyzer`, `model` or `title` means the same for every kind.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    digits: ClassVar[int] = 4  # of its scores, where they are shown
+    digits: ClassVar[int] = 4  # of its scores, where they are displayed
     searchable: ClassVar[bool] = True  # False where it knows only the questions it was made for
 
     name: str = Field(min_length=1)
@@ -209,7 +224,7 @@ class Spec(BaseModel, ABC):
 
     @abstractmethod
     def make(self, materials: "Materials") -> CachedRetriever:
-        """Return the retriever, not built yet. Raises where a model, a file or a part cannot be had."""
+        """Return the retriever, not built yet. Raises if a model, a file or a part is not available."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -218,20 +233,20 @@ class Spec(BaseModel, ABC):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of the retrievers whose passages it orders: itself where it wraps no other."""
+        """Names of the retrievers whose passages it orders: itself if it wraps no other."""
         return self.parts or (self.name,)
 
     def candidates(self, k: int) -> int:
-        """How many passages of each part it orders to find its first k; 0 where it wraps no other."""
+        """How many passages of each part it orders to find its first k; 0 if it wraps no other."""
         return k if self.parts else 0
 
     def scored(self, k: int) -> int:
-        """Of how many of its first k passages its scores tell: what it leaves as another ordered it has only a rank."""
+        """How many of its first k passages have scores of its own; the others keep the rank that a part gave them."""
         return k
 
     @property
     def score_kind(self) -> str:
-        """What its scores are: the words that tell of them are called so."""
+        """What its scores are, for the texts that explain them."""
         return self.kind
 
     @property
@@ -241,29 +256,18 @@ class Spec(BaseModel, ABC):
 
     @property
     def needs_model(self) -> bool:
-        """Whether it reads with a model, and so with torch."""
         return "model" in type(self).model_fields
 
-    @property
-    def reader(self) -> str:
-        """What it reads texts with, which decides how long that takes."""
-        used = dict(self.local)
-        return " ".join([self.kind, *(str(used[name]) for name in ("analyzer", "model", "precision") if name in used)])
-
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
-        """Return how many characters it reads to answer these questions: its time grows with them.
-
-        `passages` and `questions` are the characters of all of them.
-        """
+        """Return how many characters it reads of these in all: its time grows with them."""
         reads = {"analyzer", "model"} & type(self).model_fields.keys() and not self.parts
         return passages + questions if reads and n_passages and n_questions else 0
 
     def tuned_on(self, part: Part) -> bool:
-        """Whether its values were chosen on some of the questions of `part`."""
         return self.chosen_on is not None and (self.chosen_on is part or Part.ALL in (self.chosen_on, part))
 
     def resolved(self, materials: "Materials") -> dict[str, Any]:
-        """Return its values, with what open ones came to: the analyzer chosen, what tells a model's content."""
+        """Return its values, with the analyzer that `auto` chose and what identifies the content of a model."""
         values, used = self.model_dump(mode="json", exclude={"name"}, exclude_none=True), dict(self.local)
         if "analyzer" in used:
             values["analyzer"] = choose(used["analyzer"], materials.texts(used["title"])).value
@@ -277,15 +281,14 @@ class Spec(BaseModel, ABC):
 
 
 class ReadingSpec(Spec):
-    """The values of a model that reads passages: of those that it cannot read whole, `windows` of tokens.
+    """The values of a model that reads passages. Longer ones it reads in `windows` of tokens, or only their beginning.
 
-    Without them it reads their beginning. `window_tokens` and `stride` are those of `WindowOptions`. What is left out
-    is no part of a kept experiment, so that what was kept before there were windows is found.
+    `window_tokens` and `stride` are those of `WindowOptions`.
     """
 
-    windows: bool = Field(default=False, exclude_if=not_)
-    window_tokens: CountOrNone = Field(default=0, exclude_if=not_)
-    stride: CountOrNone = Field(default=0, exclude_if=not_)
+    windows: bool = omitted(False)
+    window_tokens: CountOrNone = omitted(0)
+    stride: CountOrNone = omitted(0)
 
     @model_validator(mode="after")
     def _windows_without_gaps(self) -> "ReadingSpec":
@@ -302,9 +305,8 @@ class ReadingSpec(Spec):
 class Materials:
     """What the retrievers of an experiment are made from; those with the same model share it.
 
-    Files named by a path are looked for from `base`. `on_progress` is told how much of its work, 0 to 1, the retriever
-    has done that is at work. `depths` say how deep each is searched, by name, and `specs` what each is. What learns
-    from questions finds those of the `whole` set, in its `split`, and the part of them that is asked.
+    Paths start at `base`. `on_progress` hears how much of its work, 0 to 1, the running retriever has done. `depths`
+    and `specs` are those of each by name. A mix learns from the `whole` set and knows its split and the part `asked`.
     """
 
     def __init__(
@@ -348,7 +350,7 @@ class Materials:
                 dimensions=dimensions,
                 windows=windows,
                 layers=layers,
-                also=_layers_read(self.specs, model),
+                also=self._layers_of(model),
                 on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
                 passages_share=_passages_share(question_set),
             )
@@ -363,8 +365,12 @@ class Materials:
     def split(self) -> Split:
         return split(self.whole, self.split_options)
 
+    def _layers_of(self, model: str) -> list[TokenLayers]:
+        used = [dict(spec) for spec in self.specs.values()]
+        return [values["layers"] for values in used if "layers" in values and values["model"] == model]
+
     def part(self, name: str) -> CachedRetriever:
-        """Return a retriever made before. Raises what went wrong where it could not be made."""
+        """Return a retriever made before. Raises the error of one that could not be made."""
         if isinstance(part := self.made[name], Exception):
             raise part
         return part
@@ -378,18 +384,13 @@ class Materials:
         meter: Meter | None = None,
         timed: bool = True,
     ) -> CachedRetriever:
-        """Keep what a retriever finds by all that this depends on: its values, its parts, its own, and `content`."""
-        values, parts = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS), [self.part(name) for name in spec.parts]
-        corpus = self.question_set.corpus_fingerprint
+        """Cache the rankings by everything they depend on: values of the spec, parts, own parts, and `content`."""
+        values = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS)
+        parts = [self.part(name) for name in spec.parts]
         keys = [part.key for part in (*parts, *own)]
-        key, depth = key_of(VERSION, ANALYZER_VERSION, corpus, values, keys, *content), self._depths.get(spec.name, 0)
-        return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter, timed=timed)
-
-
-def _layers_read(specs: Mapping[str, Spec], model: str) -> list[TokenLayers]:
-    """Return the layers that retrievers by late interaction read of a model."""
-    same = (dict(spec) for spec in specs.values() if getattr(spec, "model", None) == model)
-    return [values["layers"] for values in same if "layers" in values]
+        key = key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)
+        depth = self._depths.get(spec.name, 0)
+        return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter or Meter(), timed=timed)
 
 
 def _passages_share(question_set: QuestionSet) -> float:

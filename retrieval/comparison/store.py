@@ -1,13 +1,13 @@
-"""Comparisons on disk: the job that makes one, what it was made of, and its folder, opened when models are gone.
+"""Comparisons on disk: the job that makes one, its provenance, and its folder, which opens without any model.
 
-A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is whole. The
-name a person gives it stands in `name.json`, never in a path. The page that asked for a comparison imports no torch,
-and may be closed: a process of its own runs it, and notes the figures of each retriever that is done.
+A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is complete. The
+name a user gives it is in `name.json`, never in a path. The page that asked for a comparison imports no torch, and may
+be closed: a process of its own runs it, and notes the metrics of each retriever that is done.
 """
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import not_
 from pathlib import Path
@@ -29,7 +29,7 @@ from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, failures
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
-from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, Spec
+from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, SearchCosts, Spec
 from mrc_workbench.retrieval.evaluation.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from mrc_workbench.retrieval.mix import SignalTold
@@ -37,18 +37,17 @@ from mrc_workbench.retrieval.rankings import Rankings
 
 
 class ComparisonJob(RequestJob[Experiment]):
-    """The job of one comparison over a question set: the experiment, and what `keep` writes."""
+    """The job of one comparison over a question set."""
 
     place, file = "comparisons", "experiment.toml"
     form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION)
 
     @classmethod
     def of(cls, request: Experiment, fingerprint: str) -> Self:
-        """Return the job of an experiment: another one than a comparison whose `auto` knew no languages yet."""
+        """Return the job of an experiment, a new one beside a comparison whose `auto` knew no languages yet."""
         job = super().of(request, fingerprint)
-        if knew_no_languages(job.folder):
-            return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]))
-        return job
+        is_outdated = _knew_no_languages(job.folder)
+        return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16])) if is_outdated else job
 
     @classmethod
     def written(cls, request: Experiment) -> str:
@@ -62,32 +61,39 @@ class ComparisonJob(RequestJob[Experiment]):
         self.launch("internal", self.place, self.folder, light=True)
 
     def note(self, result: Result) -> None:
-        """Tell of a retriever that is done: a page shows its figures while others are at work."""
+        """Note a retriever that is done: a page shows its metrics while others are running."""
         questions = len(result.rankings.indices) if result.rankings else 0
         note = {"finished": result.name, "figures": result.figures, "questions": questions}
         self.add_progress({**note, "failed": True} if result.error else note)
 
     def finished(self) -> dict[str, "FinishedRetriever"]:
         """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
-        found = {}
+        retrievers = {}
         for note in self.progress():
             with suppress(ValidationError):  # a note of a training, or a damaged one
                 retriever = FinishedRetriever.model_validate(note)
-                found[retriever.name] = retriever
-        return found
+                retrievers[retriever.name] = retriever
+        return retrievers
 
     def unfinished(self) -> list[Spec]:
-        """Return the retrievers that a stopped job has not searched; none where its experiment cannot be read."""
+        """Return the retrievers that a stopped job has not searched; none if its experiment cannot be read."""
+        experiment, done = self._readable_request(), self.finished()
+        return [spec for spec in experiment.retriever if spec.name not in done] if experiment else []
+
+    def compares(self, data: str) -> bool:
+        """Whether it compares retrievers over a stored question set (its key), not settings of one."""
+        experiment = self._readable_request()
+        return experiment is not None and experiment.data == data and experiment.lab is None
+
+    def _readable_request(self) -> Experiment | None:
         try:
-            specs = self.request().retriever
+            return self.request()
         except (OSError, ValueError):
-            return []
-        done = self.finished()
-        return [spec for spec in specs if spec.name not in done]
+            return None
 
 
 class FinishedRetriever(BaseModel):
-    """What a running comparison noted about a retriever that it has searched. It has no metrics where it failed."""
+    """What a running comparison noted about a retriever that it has searched. One that failed has no metrics."""
 
     name: str = Field(alias="finished")
     figures: dict[str, FiniteFloat] = {}
@@ -96,23 +102,36 @@ class FinishedRetriever(BaseModel):
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the comparisons of a stored question set (its key) that a user stopped and nobody started again.
+    """Return the comparisons of a stored question set (its key) that a user stopped and did not start again.
 
     Experiments with settings, on the Tune tab, are left out: a user starts them one by one.
     """
     jobs = [ComparisonJob(path.parent) for path in sorted(_comparisons().glob("*/stop"))]
-    return [job for job in jobs if job.is_stopped and _compares(job, data)]
+    return [job for job in jobs if job.is_stopped and job.compares(data)]
 
 
-def _compares(job: ComparisonJob, data: str) -> bool:
+class _Retrievers(BaseModel):
+    retriever: list[dict[str, Any]] = []
+
+
+class _Provenance(BaseModel):
+    experiment: _Retrievers = _Retrievers()
+    retrievers: dict[str, dict[str, Any]] = {}
+    languages_version: int | None = None
+
+
+def _knew_no_languages(folder: Path) -> bool:
+    """Whether `auto` chose words or bigrams before languages were detected: today's results would be others."""
     try:
-        experiment = job.request()
-    except (OSError, ValueError):
+        origin = _Provenance.model_validate(read_json(folder / _PROVENANCE))
+    except ValidationError:
         return False
-    return experiment.data == data and experiment.lab is None
+    automatic = [spec.get("name") for spec in origin.experiment.retriever if spec.get("analyzer") == Analyzer.AUTO]
+    resolved = [values.get("analyzer") for name, values in origin.retrievers.items() if name in automatic]
+    return origin.languages_version is None and any(one in (Analyzer.WORD, Analyzer.BIGRAM) for one in resolved)
 
 
-# the libraries whose versions decide numbers; those that are not installed are left out
+# the libraries whose versions decide metrics; those that are not installed are left out
 LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "numba", "rank-bm25", "kiwipiepy", "faiss-cpu", "pymilvus", "milvus-lite"),
     *("torch", "transformers", "sentence-transformers", "tokenizers"),
@@ -122,10 +141,10 @@ LIBRARIES = (
 def provenance(
     comparison: Comparison, question_set: QuestionSet | None = None, base: Path | None = None
 ) -> dict[str, Any]:
-    """Return, JSON-able: data, split, experiment, each retriever as resolved, versions, hardware, and the UTC time.
+    """Return what a comparison was made of and on, JSON-able.
 
-    `question_set` is the set that the questions asked were split from, where there are others; models named by a path
-    are looked for from `base`, as `compare` did.
+    `question_set` is the whole set, if only a part of it was compared; models named by a path are looked for from
+    `base`, as `compare` did.
     """
     experiment, asked = comparison.experiment, comparison.question_set
     whole, materials = question_set or asked, Materials(asked, base)
@@ -194,21 +213,8 @@ class StoredComparison:
 _STORED = TypeAdapter(StoredComparison)
 
 
-class _Told(BaseModel):
-    """What `scores.json` tells of a retriever beside its figures: fields of a `Result`."""
-
-    build_seconds: FiniteFloat = 0.0
-    query_seconds: FiniteFloat = 0.0
-    model_seconds: FiniteFloat = 0.0
-    elsewhere_seconds: FiniteFloat = 0.0
-    memory_bytes: int = 0
-    short: int = 0
-    unanswered: int = 0
-    notes: dict[str, int | str | dict[str, SignalTold] | dict[str, FiniteFloat]] = {}
-
-
 class _Scores(BaseModel):
-    """The content of `scores.json`; a retriever has its figures and its `_Told`, or what went wrong."""
+    """The content of `scores.json`; a retriever has its figures and fields of a `Result`, or what went wrong."""
 
     data: str
     fingerprint: str
@@ -221,11 +227,17 @@ class _Scores(BaseModel):
     retrievers: dict[str, dict[str, Any]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _StoredCosts(SearchCosts):
+    notes: dict[str, int | str | dict[str, SignalTold] | dict[str, FiniteFloat]] = field(default_factory=dict)
+
+
+_COSTS = TypeAdapter(_StoredCosts)
 _ARTIFACT = Artifact("comparison", TypeAdapter(_Scores), "rankings.npz", was_unsealed=True)
 
 
 def keep(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None) -> None:
-    """Write what `load` needs, and nothing that can be made from it: a page waits for this."""
+    """Write what `load` needs, and nothing that can be derived from it: a page waits for this."""
     arrays: Arrays = {}
     for row, result in enumerate(comparison.results):
         if result.rankings:
@@ -244,50 +256,51 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Return a saved comparison's provenance; empty where there is none.
+    """Return a stored comparison's provenance; empty if there is none.
 
-    Where nothing is said of the layers of late interaction there was no choice yet: it was the last that was read.
+    Late interaction without layers is older than the choice of layers: it read the last.
     """
     origin = read_json(folder / _PROVENANCE)
-    experiment = origin.get("experiment")
-    retrievers = experiment.get("retriever") if isinstance(experiment, dict) else None
-    for spec in retrievers if isinstance(retrievers, list) else ():
-        if isinstance(spec, dict) and spec.get("kind") == "late":
-            spec.setdefault("layers", "last")
+    with suppress(AttributeError, KeyError, TypeError):  # another experiment than `provenance` writes
+        for spec in origin["experiment"]["retriever"]:
+            if spec.get("kind") == "late":
+                spec.setdefault("layers", "last")
     return origin
 
 
 def load(folder: Path, question_set: QuestionSet) -> Comparison:
     """Read a comparison of the questions of `question_set` (the whole set; its part is taken as it was then).
 
-    Raises `ValueError` where the folder holds no whole comparison, or one over other passages or questions.
+    Raises `ValueError` if the folder holds no complete comparison, or one over other passages or questions.
     """
+    origin = origin_of(folder)
+    if not origin:
+        raise ValueError(f"{folder} holds no finished comparison")
 
-    def made(scores: _Scores, arrays: Arrays) -> Comparison:
+    def read(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
         asked, parts = _asked_then(experiment, question_set, scores.fingerprint)
         experiment = experiment.model_copy(update={"strict_split": parts.options.strict})
         if asked.fingerprint != scores.fingerprint:
             raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
         failed = failures(scores.retrievers)
-        results = [
-            Result(name, error=failed[name])
-            if name in failed
-            else _result(name, told, Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"]), asked, experiment)
-            for row, (name, told) in enumerate(scores.retrievers.items())
-        ]
+        results = []
+        for row, (name, entry) in enumerate(scores.retrievers.items()):
+            if name in failed:
+                results.append(Result(name, error=failed[name]))
+            else:
+                rankings = Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"])
+                results.append(_result(name, entry, rankings, asked, experiment))
         return Comparison(experiment, asked, tuple(results), parts)
 
-    if not (origin := origin_of(folder)):
-        raise ValueError(f"{folder} holds no finished comparison")
-    return _ARTIFACT.read(folder, made)
+    return _ARTIFACT.read(folder, read)
 
 
 def _asked_then(experiment: Experiment, question_set: QuestionSet, fingerprint: str) -> tuple[QuestionSet, Split]:
     """Return the questions that a comparison asked and its split; those of earlier versions were all strict."""
     options = experiment.split_options
-    for one in dict.fromkeys((options, replace(options, strict=True))):
-        parts = split(question_set, one)
+    for tried in dict.fromkeys((options, replace(options, strict=True))):
+        parts = split(question_set, tried)
         asked = experiment.asked(question_set, parts)
         if asked.fingerprint == fingerprint:
             break
@@ -297,26 +310,26 @@ def _asked_then(experiment: Experiment, question_set: QuestionSet, fingerprint: 
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure that had no figure then has none now, unless none of its name was known then."""
+    """Score rankings again; a measure without a value then has none now, unless its name was not known then."""
     scores = evaluate(rankings, question_set, experiment.ks)
-    named = {one.partition("@")[0] for one in entry}
+    named = {measure.partition("@")[0] for measure in entry}
     per_question = {
         measure: values
         for measure, values in scores.per_question.items()
         if measure in entry or Measure.parse(measure).name not in named
     }
-    told = _Told.model_validate(entry).model_dump()
-    return Result(name, rankings, Scores(scores.ks, per_question), **told)
+    costs = _COSTS.validate_python(entry)
+    return Result.of(name, rankings, Scores(scores.ks, per_question), question_set, costs)
 
 
 def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
-    found = [kept for folder in _finished() if (kept := read_comparison(folder))]
-    return sorted(found, key=lambda kept: kept.made, reverse=True)
+    readable = filter(None, map(read_comparison, _finished()))
+    return sorted(readable, key=lambda stored: stored.made, reverse=True)
 
 
 def kept_comparison(key: str) -> StoredComparison | None:
-    """Return the comparison of the workspace with this key; None where there is none that can be opened."""
+    """Return the comparison of the workspace with this key; None if none can be opened."""
     try:
         return read_comparison(_folder(key))
     except KeyError:
@@ -324,15 +337,12 @@ def kept_comparison(key: str) -> StoredComparison | None:
 
 
 def damaged_comparisons() -> list[str]:
-    """Return the keys of those that ran to their end and cannot be read: damaged, or written by an earlier version."""
+    """Return the keys of those that are finished and cannot be read: damaged, or written by an earlier version."""
     return [folder.name for folder in _finished() if read_comparison(folder) is None]
 
 
 def rename(key: str, name: str) -> None:
-    """Give a stored comparison a name; an empty one removes its name. Raises `KeyError` for an unknown key.
-
-    A damaged file of the name is set aside first.
-    """
+    """Name a stored comparison; an empty name removes its name. Raises `KeyError` for an unknown key."""
     path = _folder(key) / _NAME
     _, is_damaged = read_user_file(path)
     if is_damaged:
@@ -341,8 +351,12 @@ def rename(key: str, name: str) -> None:
 
 
 def delete(key: str) -> None:
-    """Remove a kept comparison. Raises `KeyError` where there is no such key."""
+    """Remove a stored comparison. Raises `KeyError` for an unknown key."""
     remove_folder(_folder(key))
+
+
+def _comparisons() -> Path:
+    return workspace() / "comparisons"
 
 
 def _finished() -> list[Path]:
@@ -350,12 +364,8 @@ def _finished() -> list[Path]:
     return [path.parent for path in paths if _KEY.fullmatch(path.parent.name)]
 
 
-def _comparisons() -> Path:
-    return workspace() / "comparisons"
-
-
 def _folder(key: str) -> Path:
-    """Return the folder of a key. One that is none, such as a path, never reaches the file system."""
+    """Return the folder of a key. Anything else, such as a path, never reaches the file system."""
     if not _KEY.fullmatch(key) or not (_comparisons() / key / SCORES).is_file():
         raise KeyError(key)
     return _comparisons() / key
@@ -367,19 +377,16 @@ def read_comparison(folder: Path) -> StoredComparison | None:
     try:
         experiment = origin["experiment"]
         datetime.fromisoformat(origin["made"])
-        found = {
+        values = {
             "key": folder.name,
             "folder": folder,
             "name": str(read_json(folder / _NAME).get("name", "")),
             "made": origin["made"],
-            "data": scores["data"],
             "reference": experiment["data"],
             "data_fingerprint": origin["data"]["fingerprint"],
             "corpus_fingerprint": origin["data"]["corpus_fingerprint"],
-            "fingerprint": scores["fingerprint"],
             "part": scores["split"],
-            "questions": scores["questions"],
-            "passages": scores["passages"],
+            **{name: scores[name] for name in ("data", "fingerprint", "questions", "passages")},
             "retrievers": list(scores["retrievers"]),
             "ks": experiment["ks"],
             "lab": experiment.get("lab"),
@@ -390,35 +397,6 @@ def read_comparison(folder: Path) -> StoredComparison | None:
                 if "error" not in entry
             },
         }
-        return _STORED.validate_python(found)
+        return _STORED.validate_python(values)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-
-
-class _Provenance(BaseModel):
-    """What a comparison was made of, as far as it is needed here: values of the retrievers, and as resolved by name."""
-
-    class Asked(BaseModel):
-        """The values of an experiment."""
-
-        retriever: list[dict[str, Any]] = []
-
-    experiment: Asked = Asked()
-    retrievers: dict[str, dict[str, Any]] = {}
-    languages_version: int | None = None
-
-
-def knew_no_languages(folder: Path) -> bool:
-    """Whether `auto` compared words or bigrams in the comparison of a folder, made before languages were detected.
-
-    False if there is no such comparison, or if it cannot be read.
-    """
-    try:
-        made = _Provenance.model_validate(read_json(folder / "provenance.json"))
-    except ValidationError:
-        return False
-    if made.languages_version is not None:
-        return False
-    automatic = [spec.get("name") for spec in made.experiment.retriever if spec.get("analyzer") == Analyzer.AUTO]
-    resolved = [retriever for name, retriever in made.retrievers.items() if name in automatic]
-    return any(retriever.get("analyzer") in (Analyzer.WORD, Analyzer.BIGRAM) for retriever in resolved)

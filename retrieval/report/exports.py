@@ -164,7 +164,6 @@ def _latex_cell(figure: Figure) -> str:
 
 
 def _markdown_sentence(text: str) -> str:
-    """Return a sentence with a user's texts, which Markdown neither marks up nor reads as HTML; it stays readable."""
     return _MARKUP.sub(r"\\\1", _one_line(text))
 
 

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part, Split
@@ -30,7 +28,7 @@ from mrc_workbench.retrieval.analysis.evidence import (
 from mrc_workbench.retrieval.analysis.questions import DEPTHS, FATES, Fate, ceilings, fate_counts, fates
 from mrc_workbench.retrieval.analysis.slices import Property, labels_of, slice_table
 from mrc_workbench.retrieval.analysis.slices import slices as cut
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, depth_of, first_relevant_ranks
@@ -50,12 +48,13 @@ from mrc_workbench.retrieval.report.words import (
     renamed_recommendation,
     retriever_names,
     split_words,
+    template,
     words_of,
 )
 
 _MOST_SLICES = 10
 _HARDEST = 15
-_IDENTIFIED = ("model", "dictionary")  # `Spec.resolved` gives their reference and what identifies their content
+_MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
 
 def curves(
@@ -82,8 +81,7 @@ def curves(
     return drawn
 
 
-@dataclass(frozen=True)
-class SliceSection:
+class SliceSection(NamedTuple):
     """One property of the questions: its chart, and rows of (slice, questions, means by retriever in percent)."""
 
     title: str
@@ -187,64 +185,51 @@ def cost(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, s
     An asterisk marks milliseconds measured on another machine.
     """
     results = {result.name: result for result in comparison.results if result.scores}
-    return [
-        (
-            result.name,
-            "–" if result.imported else f"{result.build_seconds:.1f}",
-            _milliseconds(result),
-            f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "",
-        )
-        for result in (results[name] for name in order)
-    ]
-
-
-def _milliseconds(result: Result) -> str:
-    known = cost_of(result)
-    if known.milliseconds is None:
-        return "–"
-    return f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
+    rows = []
+    for result in (results[name] for name in order):
+        known = cost_of(result)
+        build = "–" if result.imported else f"{result.build_seconds:.1f}"
+        query = "–" if known.milliseconds is None else f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
+        rows.append((result.name, build, query, f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else ""))
+    return rows
 
 
 def settings(origin: Mapping[str, Any], say: Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
     """Return what the comparison was made of and on, line by line."""
     data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
-    lines = [(name, _specification(told, say)) for name, told in origin["retrievers"].items()]
+    lines = [(name, _specification(values, say)) for name, values in origin["retrievers"].items()]
     counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
-    described = str(say("setup.split_value", seed=parts["seed"], **counts))  # of a comparison whose set is not known
     if parts_of_set:
         described = split_words(parts_of_set, say)
-    value = say(
-        "setup.data_value", name=data["name"], passages=f"{data['passages']:,}", questions=f"{data['questions']:,}"
-    )
+    else:
+        described = say("setup.split_value", seed=parts["seed"], **counts)
+    sizes = {name: f"{data[name]:,}" for name in ("passages", "questions")}
     tries = {name: f"{statistics[name]:,}" for name in ("resamples", "permutations", "seed")}
     gpus = ", ".join(machine["gpus"]) or say("setup.no_gpu")
     memory = f"{machine['memory'] / 2**30:.0f}"
-    told = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
+    hardware = {"processor": machine["processor"], "cores": machine["logical_cores"], "memory": memory, "gpus": gpus}
     lines += [
-        (say("setup.data"), value),
+        (say("setup.data"), say("setup.data_value", name=data["name"], **sizes)),
         (say("setup.fingerprint"), data["fingerprint"]),
         (say("setup.split"), described),
         (say("setup.statistics"), say("setup.statistics_value", **tries)),
-        (say("setup.hardware"), say("setup.hardware_value", **told)),
+        (say("setup.hardware"), say("setup.hardware_value", **hardware)),
         (say("setup.versions"), ", ".join(f"{name} {number}" for name, number in origin["versions"].items())),
     ]
     return [*lines, (say("setup.commit"), origin["commit"])] if origin["commit"] else lines
 
 
-def _specification(told: Mapping[str, Any], say: Say) -> str:
-    texts = [str(told["kind"])]
-    for key, value in told.items():
+def _specification(values: Mapping[str, Any], say: Say) -> str:
+    texts = [str(values["kind"])]
+    for key, value in values.items():
         if key == "chosen_on":
             texts.append(say("setup.chosen_on", part=say(f"part.{value}")))
+        elif key in ("model", "dictionary"):  # a reference, then the beginning of what identifies its content
+            short = {name: str(part)[:12] for name, part in value.items() if name in ("revision", "fingerprint")}
+            texts.append(f"{key} {' '.join(str(part) for part in (value | short).values())}")
         elif key != "kind":
-            texts.append(f"{key} {_identity(value) if key in _IDENTIFIED else _value(value)}")
+            texts.append(f"{key} {_value(value)}")
     return " · ".join(texts)
-
-
-def _identity(value: Mapping[str, Any]) -> str:
-    """Return a reference, then the beginning of what identifies its content."""
-    texts = {name: str(part) for name, part in value.items()}
-    return " ".join(text[:12] if name in ("revision", "fingerprint") else text for name, text in texts.items())
 
 
 def _value(value: Any) -> str:
@@ -253,9 +238,6 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-_MOST_PAIRS = 28  # those of 8 retrievers: of more, only the pairs with the first
 
 
 def report(
@@ -267,11 +249,11 @@ def report(
     *,
     recommended: Recommendation | None = None,
 ) -> str:
-    """Return the report as HTML in a language of `LANGUAGES`.
+    """Return the report as HTML in a language of `LANGUAGES`; `name` is what a user calls the comparison.
 
-    `origin` is the comparison's provenance and `found` its evidence, both found out where left out; `name` is what a
-    person calls the comparison. `recommended` decides the leading metric and the headline; without it they are those of
-    all retrievers by `leading_measure`. Raises `ValueError` where the language is not known.
+    `origin` is the comparison's provenance and `found` its evidence, both computed if missing. `recommended` decides
+    the leading metric and the headline; without it they are those of all retrievers by `leading_measure`. Raises
+    `ValueError` for an unknown language.
     """
     say = words_of(language)
     found = found or evidence(comparison)
@@ -281,7 +263,13 @@ def report(
         comparison, found = renamed_comparison(comparison, called), renamed_evidence(found, called)
         recommended = recommended and renamed_recommendation(recommended, called)
     measure = recommended.measure if recommended else leading_measure(comparison)
-    head = _headline(found, recommended or _recommended(comparison, found, measure), language)
+    if recommended is None:
+        groups = question_groups(comparison.question_set)
+        recommended = recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
+    head = Headline(say("page.none"), ())
+    if recommended:
+        interval = found.intervals[recommended.name][str(recommended.measure)]
+        head = headline_words(recommended, html_style(language), interval)
     names = list(comparison.experiment.specs)
     ranked = best_first(comparison, measure)
     scored = [*ranked, *(name for name in comparison.scores if name not in ranked)]
@@ -289,13 +277,14 @@ def report(
     pairs = found.tests if all_pairs else found.against
     judged = judged_measures(comparison.scores)
     shown = [one for one in shown_measures(comparison) if one not in judged]
+    listed = [*scored, *(name for name in names if name not in scored)]
     by_k, parts = curves(comparison, found, names, scored), slices(comparison, str(measure), say)
     losses = lost(comparison, say)
     charts = [*(chart for _, chart in by_k), *(part.chart for part in parts), *([losses.chart] if losses.chart else [])]
     drawn = iter(pictures(charts))
     several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
-    return _template().render(
+    return template(Path(__file__).with_name("template.html"), autoescape=True).render(
         say=say,
         can_draw=can_draw(),
         language=language,
@@ -311,9 +300,9 @@ def report(
         data_name=say("page.sample") if origin["data"]["name"] == CATALOG["sample"].title else origin["data"]["name"],
         notices=_notices(comparison, say),
         tables=[
-            (note, columns, _ordered(figures(comparison, found, columns), scored))
+            (note, columns, {name: rows[name] for name in listed})
             for note, columns in (("", shown), (say("section.hits"), hits), (say("section.judged"), judged))
-            if columns
+            if columns and (rows := figures(comparison, found, columns))
         ],
         legend=[(one, colour_of(one, names), letter_of(one, names)) for one in scored],
         curves=[(title, next(drawn)) for title, _ in by_k],
@@ -332,40 +321,11 @@ def report(
     )
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("template.html")
-
-
 def leading_measure(comparison: Comparison) -> Measure:
     """Return the metric of the headline: the first that all have of nDCG@10, Recall@10, nDCG@K from the top K."""
     wished = [f"ndcg@{CUT}", f"recall@{CUT}", *(f"ndcg@{k}" for k in sorted(comparison.experiment.ks, reverse=True))]
     scores = comparison.scores.values()
     return Measure.parse(next((one for one in wished if all(one in of.per_question for of in scores)), wished[0]))
-
-
-def _recommended(comparison: Comparison, found: Evidence, measure: Measure) -> Recommendation | None:
-    groups = question_groups(comparison.question_set)
-    return recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
-
-
-def _headline(found: Evidence, recommended: Recommendation | None, language: str) -> Headline:
-    if recommended is None:
-        return Headline(words_of(language)("page.none"), ())
-    interval = found.intervals[recommended.name][str(recommended.measure)]
-    return headline_words(recommended, html_style(language), interval)
-
-
-def _ordered(rows: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
-    """Return the rows in the order of `first`, then the others: retrievers without scores."""
-    return {name: rows[name] for name in [*first, *(name for name in rows if name not in first)]}
 
 
 def points(share: float) -> str:
@@ -379,52 +339,44 @@ def p_figure(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _split_notices(comparison: Comparison, say: Say) -> list[str]:
-    """Say that too few questions are compared, or taught a mix, and how the part that is compared was drawn."""
-    asked = len(comparison.question_set.questions)
-    told = [few_words(asked, "compared", say)]
-    told += [few_taught_words(one.name, one.taught_by, say) for one in comparison.results if one.taught_by is not None]
-    if comparison.parts and comparison.experiment.split is not Part.ALL:
-        told.append(split_words(comparison.parts, say))
-    return [notice for notice in told if notice]
-
-
 def _notices(comparison: Comparison, say: Say) -> list[str]:
-    asked = comparison.question_set
-    told: list[str] = _split_notices(comparison, say)
-    made = say("notice.made", made=f"{sum(asked.made.values()):,}", questions=f"{len(asked.questions):,}")
-    told += [made] if asked.made else []
-    short = [result for result in comparison.results if result.short and result.error is None]
+    asked, results, part = comparison.question_set, comparison.results, comparison.experiment.split
+    notices = [few_words(len(asked.questions), "compared", say)]
+    notices += [few_taught_words(one.name, one.taught_by, say) for one in results if one.taught_by is not None]
+    if comparison.parts and part is not Part.ALL:
+        notices.append(split_words(comparison.parts, say))
+    if asked.made:
+        made = f"{sum(asked.made.values()):,}"
+        notices.append(say("notice.made", made=made, questions=f"{len(asked.questions):,}"))
+    short = [result for result in results if result.short and result.error is None]
     if short:
-        found_fewer = ", ".join(f"{result.name} {result.short:,}" for result in short)
-        told.append(say("notice.short", k=depth_of(comparison.experiment.ks), names=found_fewer))
-    told += [
+        names = ", ".join(f"{result.name} {result.short:,}" for result in short)
+        notices.append(say("notice.short", k=depth_of(comparison.experiment.ks), names=names))
+    notices += [
         say("notice.shallow", name=name, depth=f"{depth:,}", needed=f"{comparison.depth:,}")
         for name, depth in comparison.shallow
     ]
     if nothing := [result for result in short if result.unanswered]:
-        told.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
-    told += [say("notice.blind", name=name, part=part, count=f"{of:,}") for name, part, of in comparison.blind]
+        notices.append(say("notice.nothing", names=", ".join(f"{one.name} {one.unanswered:,}" for one in nothing)))
+    notices += [say("notice.blind", name=name, part=blind, count=f"{of:,}") for name, blind, of in comparison.blind]
     if (grade := comparison.experiment.relevant_from) != RELEVANT_GRADE:
-        told.append(say("notice.relevant_from", grade=grade))
+        notices.append(say("notice.relevant_from", grade=grade))
     for test in at_disadvantage(comparison.scores, question_groups(asked)):
-        shares = (f"{comparison.scores[name].means()[test.measure] * 100:.0f}" for name in (test.a, test.b))
-        told.append(
-            say("notice.behind", name=test.a, best=test.b, **dict(zip(("share", "of_best"), shares, strict=True)))
-        )
+        share, best = (f"{comparison.scores[name].means()[test.measure] * 100:.0f}" for name in (test.a, test.b))
+        notices.append(say("notice.behind", name=test.a, best=test.b, share=share, of_best=best))
     specs = comparison.experiment.specs
     for name, count, around in comparison.cut_off:
-        told.append(say("notice.cut_off", name=name, count=f"{count:,}", passages=f"{len(asked.passages):,}"))
-        told += [say("notice.cut_off_too", names=", ".join(around), name=name)] if around else []
-        told += [say("notice.cut_off_help", name=name)] if isinstance(specs[name], ReadingSpec) else []
-    for spec, result in zip(comparison.experiment.retriever, comparison.results, strict=True):
+        notices.append(say("notice.cut_off", name=name, count=f"{count:,}", passages=f"{len(asked.passages):,}"))
+        notices += [say("notice.cut_off_too", names=", ".join(around), name=name)] if around else []
+        notices += [say("notice.cut_off_help", name=name)] if isinstance(specs[name], ReadingSpec) else []
+    for spec, result in zip(comparison.experiment.retriever, results, strict=True):
         if result.error is not None:
-            told.append(say("notice.failed", name=spec.name, reason=str(result.error)))
-        told += [
+            notices.append(say("notice.failed", name=spec.name, reason=str(result.error)))
+        notices += [
             say(f"notice.{note}", name=spec.name, count=f"{result.notes[note]:,}")
             for note in ("unknown_passages", "aliases", "repeated", "other_questions", "rising_scores")  # from outside
             if result.notes.get(note)
         ]
-        if spec.tuned_on(comparison.experiment.split):
-            told.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))
-    return told
+        if spec.tuned_on(part):
+            notices.append(say("notice.flattered", name=spec.name, part=say(f"part.{spec.chosen_on}")))
+    return [notice for notice in notices if notice]

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mrc_workbench.data.split import FEWEST_QUESTIONS as FEWEST_COMPARED
@@ -60,6 +61,14 @@ def words_of(language: str) -> Say:
         return Markup(texts[key]).format(**values)  # noqa: S704 - our own words; format escapes the values
 
     return say
+
+
+@cache
+def template(path: Path, *, autoescape: bool = False) -> Template:
+    """Return a template of HTML, or without `autoescape` of Markdown, into which texts of users are put escaped."""
+    loader = FileSystemLoader(path.parent)
+    options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=loader, autoescape=autoescape, **options).get_template(path.name)  # noqa: S701
 
 
 def kind_label(kind: str, say: Say) -> str:
@@ -242,7 +251,6 @@ def _notes(found: Recommendation, style: Style) -> list[str]:
 
 
 def _difference(test: PairTest) -> dict[str, str]:
-    """Return the size of a difference and the ends of its interval, so that they read with "above" or "below"."""
     sign = 1 if test.difference >= 0 else -1
     low, high = sorted((sign * test.low, sign * test.high))
     return {"points": percent(abs(test.difference)), "low": signed_points(low), "high": signed_points(high)}

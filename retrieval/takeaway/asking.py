@@ -24,7 +24,7 @@ from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
 from mrc_workbench.models.encoders.token_encoder import TokenEncoder
 from mrc_workbench.models.encoders.token_weights import TokenWeights
 from mrc_workbench.models.precision import Precision
-from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_layers import TokenLayers
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.lexical.weights import counts_by_term
@@ -35,6 +35,7 @@ from mrc_workbench.retrieval.takeaway.signals import (
     Signal,
     SparseTerms,
     TakeAwayError,
+    Terms,
     Vectors,
     numbers,
     projected,
@@ -108,22 +109,21 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]
     values = {signal.field: _of_passages(mix.engine, signal, start, stop) for signal in mix.signals}
     if mix.engine is Engine.OPENSEARCH:
         tokens = [signal for signal in mix.signals if isinstance(signal, LateTokens)]
-        values |= {presence_field(one): [held and True for held in values[one.field]] for one in tokens}
-    found = []
-    for place, one in enumerate(passages[start:stop]):
-        held = {name: column[place] for name, column in values.items() if column[place] is not None}
-        found.append({"row": start + place, "passage": one.id, "title": one.title, "text": one.text, **held})
-    return found
+        values |= {presence_field(signal): [held and True for held in values[signal.field]] for signal in tokens}
+    rows = []
+    for row, passage in enumerate(passages[start:stop]):
+        fields = {name: column[row] for name, column in values.items() if column[row] is not None}
+        shown = {"row": start + row, "passage": passage.id, "title": passage.title, "text": passage.text}
+        rows.append(shown | fields)
+    return rows
 
 
 def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
-    """Return what a field holds of each passage, None for nothing."""
     if isinstance(signal, LateTokens):
         texts = signal.of_passages(start, stop)
-        if _needs_lengths(engine, weighted=signal.encoder.weights is not None):
+        if engine is Engine.OPENSEARCH and signal.encoder.weights is not None:
             texts = [[[*vector, 0.0] for vector in tokens] for tokens in texts]
-        held = [_token_vectors(engine, tokens) for tokens in texts]
-        return [one or None for one in held]
+        return [_token_vectors(engine, tokens) or None for tokens in texts]
     if isinstance(signal, Vectors):
         vectors = signal.of_passages(start, stop)
         if engine is Engine.VESPA:
@@ -138,104 +138,94 @@ def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[
 
 
 def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
-    """Return what stands in the place of the field's mark, for each question."""
-    if isinstance(signal, LateTokens):
-        weighted = signal.encoder.weights is not None
-        return [_asked_tokens(engine, tokens, weighted=weighted) for tokens in signal.of_questions(questions)]
-    if isinstance(signal, SparseTerms):
-        return [_weights(engine, one) for one in signal.of_questions(questions)]
-    if isinstance(signal, Vectors):
-        return signal.of_questions(questions)
-    if engine is Engine.MILVUS:
+    """Return the value of each question for the mark of the field."""
+    if isinstance(signal, Terms) and engine is Engine.MILVUS:
         return by_term(signal.counts_of(questions).astype(np.float32))
-    return [_coded(engine, text) for text in signal.of_questions(questions)]
+    weighted = isinstance(signal, LateTokens) and signal.encoder.weights is not None
+    return _as_asked(engine, signal.kind, signal.of_questions(questions), weighted=weighted)
 
 
 def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what stands in the place of the marks for new questions, by field, from what the folder holds.
+    """Return the values of new questions by field, computed from what the folder holds.
 
-    Raises `TakeAwayError` (`no_folder`) where it is none for an engine, and what a model or a dictionary raises.
+    Raises `TakeAwayError` (`no_folder`) if it is none for an engine, and the errors of a model or a dictionary.
     """
-    told = read_json(folder / TOLD)
-    if not told.get("signals"):
+    content = read_json(folder / TOLD)
+    if not content.get("signals"):
         raise TakeAwayError("no_folder", f"{folder} holds no {TOLD} of an engine", folder=str(folder))
-    engine = Engine(told["engine"])
-    columns = {one["field"]: _values(engine, one, folder, questions) for one in told["signals"]}
+    engine = Engine(content["engine"])
+    columns = {signal["field"]: _values(engine, signal, folder, questions) for signal in content["signals"]}
     return [{name: column[row] for name, column in columns.items()} for row in range(len(questions))]
 
 
-def _values(engine: Engine, told: Mapping[str, Any], folder: Path, questions: Sequence[str]) -> list[Any]:
-    if told["kind"] == Vectors.kind:
-        encoder = BiEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
-        return numbers(encoder.encode_questions(questions))
-    if told["kind"] == LateTokens.kind:
-        place, reader = folder / PROJECTION.format(told["field"]), find_model(told["model"], folder)
-        projection = np.load(place, allow_pickle=False) if place.is_file() else None
-        reads_tokens = _token_encoder(reader, told, folder)
-        found = [numbers(projected(one, projection), 4) for one in reads_tokens.encode("question", questions)]
-        return [_asked_tokens(engine, tokens, weighted=reads_tokens.weights is not None) for tokens in found]
-    if told["kind"] == SparseTerms.kind:
-        terms_read = SparseTextEncoder(find_model(told["model"], folder), (), precision=Precision(told["precision"]))
-        return [_weights(engine, one) for one in weights_by_term(terms_read.encode_questions(questions))]
-    dictionary = find_dictionary(told["dictionary"], folder) if told["dictionary"] else None
-    options = {name: told.get(name, False) for name in ("pairs", "stop_words")}
-    analysis = Analysis(Analyzer(told["analyzer"]), Compounds(told["compounds"]), dictionary, **options)
-    tokens = tokens_of(analysis, questions)
-    if engine is not Engine.MILVUS:
-        return [_coded(engine, text) for text in written(tokens.texts())]
-    terms = json.loads((folder / TERMS.format(told["field"])).read_text(encoding="utf-8"))
-    ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
-    return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
+def _values(engine: Engine, signal: Mapping[str, Any], folder: Path, questions: Sequence[str]) -> list[Any]:
+    kind, field = signal["kind"], signal["field"]
+    if kind == Terms.kind:
+        dictionary = find_dictionary(signal["dictionary"], folder) if signal["dictionary"] else None
+        options = {name: signal.get(name, False) for name in ("pairs", "stop_words")}
+        analysis = Analysis(Analyzer(signal["analyzer"]), Compounds(signal["compounds"]), dictionary, **options)
+        tokens = tokens_of(analysis, questions)
+        if engine is not Engine.MILVUS:
+            return _as_asked(engine, kind, written(tokens.texts()))
+        terms = json.loads((folder / TERMS.format(field)).read_text(encoding="utf-8"))
+        ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
+        return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
+    source, precision = find_model(signal["model"], folder), Precision(signal["precision"])
+    if kind == Vectors.kind:
+        return numbers(BiEncoder(source, (), precision=precision).encode_questions(questions))
+    if kind == SparseTerms.kind:
+        weights = SparseTextEncoder(source, (), precision=precision).encode_questions(questions)
+        return _as_asked(engine, kind, weights_by_term(weights))
+    by_token = _array_in(folder / QUESTION_WEIGHTS.format(field))
+    projection = _array_in(folder / PROJECTION.format(field))
+    layers = TokenLayers(signal.get("layers", TokenLayers.UPPER)).of_passages
+    weights = None if by_token is None else TokenWeights(by_token)
+    encoder = TokenEncoder(source, (), precision=precision, layers=layers, weights=weights)
+    vectors = [numbers(projected(one, projection), 4) for one in encoder.encode("question", questions)]
+    return _as_asked(engine, kind, vectors, weighted=weights is not None)
 
 
-def _token_encoder(source: ModelSource, told: Mapping[str, Any], folder: Path) -> TokenEncoder:
-    weights = folder / QUESTION_WEIGHTS.format(told["field"])
-    return TokenEncoder(
-        source,
-        (),
-        precision=Precision(told["precision"]),
-        layers=TokenLayers(told.get("layers", TokenLayers.UPPER)).of_passages,
-        weights=TokenWeights(np.load(weights, allow_pickle=False)) if weights.is_file() else None,
-    )
+def _array_in(path: Path) -> np.ndarray | None:
+    return np.load(path, allow_pickle=False) if path.is_file() else None
+
+
+def _as_asked(engine: Engine, kind: str, values: list[Any], *, weighted: bool = False) -> list[Any]:
+    """Return values of questions as the engine takes them; `weighted` says that lengths of token vectors are weights.
+
+    OpenSearch compares directions alone. There one more dimension makes all vectors of tokens as long as the longest,
+    L. Passages have 0 there, so that a cosine is the product of a vector of its length and a passage's, divided by L.
+    """
+    if kind == SparseTerms.kind:
+        return [_weights(engine, weights) for weights in values]
+    if kind == Terms.kind:
+        return [_coded(engine, text) for text in values]
+    if kind == LateTokens.kind:
+        is_padded = weighted and engine is Engine.OPENSEARCH
+        return [_token_vectors(engine, _padded(tokens) if is_padded else tokens) for tokens in values]
+    return values
+
+
+def _padded(tokens: Sequence[Sequence[float]]) -> list[list[float]]:
+    lengths = np.linalg.norm(np.array(tokens), axis=1)
+    more = np.sqrt(np.maximum(0.0, lengths.max(initial=0.0) ** 2 - lengths**2))
+    return [[*vector, round(value, 4)] for vector, value in zip(tokens, more.tolist(), strict=True)]
 
 
 def _coded(engine: Engine, text: str) -> str:
-    """Code tokens parted by spaces for Vespa, which cuts at signs: each is the sixteen letters of a 64-bit hash."""
+    """Code tokens for Vespa, which cuts at signs: each is the sixteen letters of a 64-bit hash."""
     if engine is not Engine.VESPA:
         return text
     digests = (hashlib.blake2b(token.encode(), digest_size=8).hexdigest() for token in text.split())
     return " ".join(digest.translate(_LETTERS) for digest in digests)
 
 
-def _needs_lengths(engine: Engine, *, weighted: bool) -> bool:
-    """Whether an engine compares directions alone, though the lengths of a question's vectors are weights."""
-    return weighted and engine is Engine.OPENSEARCH
-
-
-def _asked_tokens(
-    engine: Engine, tokens: Sequence[Sequence[float]], *, weighted: bool
-) -> Body | Sequence[Sequence[float]]:
-    """Return vectors of a question's tokens.
-
-    Where directions alone are compared, one more dimension makes all of them as long as the longest, L. Passages have 0
-    there, so that a cosine is the product of a vector of its length and a passage's, divided by L.
-    """
-    if _needs_lengths(engine, weighted=weighted):
-        lengths = np.linalg.norm(np.array(tokens), axis=1)
-        more = np.sqrt(np.maximum(0.0, lengths.max(initial=0.0) ** 2 - lengths**2))
-        tokens = [[*vector, round(value, 4)] for vector, value in zip(tokens, more.tolist(), strict=True)]
-    return _token_vectors(engine, tokens)
-
-
 def _token_vectors(engine: Engine, tokens: Sequence[Sequence[float]]) -> Body | list[list[float]]:
-    """Return vectors of tokens: for Vespa a tensor by the positions of the tokens, else a list of vectors."""
     if engine is Engine.VESPA:
         return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
     return [list(vector) for vector in tokens]
 
 
 def _weights(engine: Engine, weights: dict[str, float]) -> Body:
-    """Return weights by term: for Vespa a tensor with a mapped dimension."""
     return {"cells": weights} if engine is Engine.VESPA else weights
 
 

@@ -14,14 +14,15 @@ Vespa is an application of one schema, whose first look orders all that any sign
 what the two come to is told in `retrieval.takeaway.fusion`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import NamedTuple, cast
-from xml.sax.saxutils import quoteattr
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import cast
 
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
 from mrc_workbench.retrieval.hybrid import RRF_CONSTANT
 from mrc_workbench.retrieval.milvus.retriever import index_of
+from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway.asking import (
     HITS,
     NAMESPACE,
@@ -37,118 +38,110 @@ from mrc_workbench.retrieval.takeaway.asking import (
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
 from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
+_HERE = Path(__file__).parent
+_CLUSTER = "passages"  # of Vespa
 _MATCH_NONE: Body = {"match_none": {}}
-
 _LINKS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
+
+
+def told_to(mix: Mix, index: str) -> Told:
+    """Return the requests for the engine of the mix, the index called `index`: small letters, figures and `_`."""
+    engines = {
+        Engine.ELASTICSEARCH: elasticsearch,
+        Engine.OPENSEARCH: opensearch,
+        Engine.VESPA: _vespa,
+        Engine.WEAVIATE: _weaviate,
+        Engine.MILVUS: _milvus,
+    }
+    return engines[mix.engine](mix, index)
 
 
 def elasticsearch(mix: Mix, index: str) -> Told:
     """Return the requests of Elasticsearch."""
     kinds = {IndexKind.EXACT: "flat", IndexKind.INT8: "int8_flat"}
-
-    def field_of(signal: Signal) -> Body:
+    fields: dict[str, Body] = {}
+    retrievers: list[Body] = []
+    for signal in mix.signals:
+        name, value = signal.field, mark(signal)
         if isinstance(signal, LateTokens):
-            return {"type": "rank_vectors", "dims": signal.vectors.vectors.shape[1]}
-        if isinstance(signal, SparseTerms):
-            return {"type": "sparse_vector"}
-        if isinstance(signal, Terms):
-            return _text_field(signal)
-        kind = kinds.get(signal.index, "hnsw")
-        options = {"type": kind, **(_LINKS if kind == "hnsw" else {})}
-        dims = signal.vectors.shape[1]
-        return {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": options}
-
-    def asked(signal: Signal) -> Body:
-        if isinstance(signal, Terms):
-            return {"standard": {"query": _match(signal)}}
-        if isinstance(signal, LateTokens):
-            return {"standard": {"query": _max_sim(signal)}}
-        if isinstance(signal, SparseTerms):  # versions differ in whether they prune by default
-            weights = {"field": signal.field, "query_vector": mark(signal), "prune": False}
-            return {"standard": {"query": {"sparse_vector": weights}}}
-        of = {"field": signal.field, "query_vector": mark(signal), "k": mix.depth}
-        return {"knn": {**of, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}}
-
-    retrievers = [asked(signal) for signal in mix.signals]
-    weighed = [{"retriever": one, "weight": weight} for one, weight in zip(retrievers, mix.weights, strict=True)]
+            fields[name] = {"type": "rank_vectors", "dims": signal.vectors.vectors.shape[1]}
+            source = f"maxSimDotProduct(params.query_vector, '{name}') / params.query_vector.size() + 1.0"
+            retrievers.append({"standard": {"query": _scripted(name, source=source, params={"query_vector": value})}})
+        elif isinstance(signal, SparseTerms):
+            fields[name] = {"type": "sparse_vector"}
+            weights = {"field": name, "query_vector": value, "prune": False}  # versions differ in the default
+            retrievers.append({"standard": {"query": {"sparse_vector": weights}}})
+        elif isinstance(signal, Terms):
+            fields[name] = _text_field(signal)
+            retrievers.append({"standard": {"query": _match(signal)}})
+        else:
+            kind = kinds.get(signal.index, "hnsw")
+            options = {"type": kind, **(_LINKS if kind == "hnsw" else {})}
+            dims = signal.vectors.shape[1]
+            fields[name] = {"type": "dense_vector", "dims": dims, "similarity": "cosine", "index_options": options}
+            knn = {"field": name, "query_vector": value, "k": mix.depth}
+            retrievers.append({"knn": {**knn, "num_candidates": max(mix.depth, HNSW_CANDIDATES)}})
+    weighted = [{"retriever": one, "weight": weight} for one, weight in zip(retrievers, mix.weights, strict=True)]
     window = {"rank_window_size": mix.depth}
     if len(retrievers) == 1:
         retriever = retrievers[0]
     elif mix.by_rank:  # without weights, earlier versions take it too
-        children = weighed if is_weighted(mix) else retrievers
+        children = weighted if is_weighted(mix) else retrievers
         retriever = {"rrf": {"retrievers": children, "rank_constant": RRF_CONSTANT, **window}}
     else:
-        normalised = [one | {"normalizer": mix.technique} for one in weighed]
+        normalised = [one | {"normalizer": mix.technique} for one in weighted]
         retriever = {"linear": {"retrievers": normalised, **window}}
-    told = _searched(mix, index, field_of, {"retriever": retriever})
-    nothing = {
-        "knn": {"standard": {"query": _MATCH_NONE}},
-        "script_score": _MATCH_NONE,
-        "sparse_vector": _MATCH_NONE,
-    }
-    return replace(told, nothing=nothing, free=_free(mix, index, retrievers) if has_free_queries(mix) else {})
+    told = _searched(mix, index, fields, {"retriever": retriever})
+    nothing = {"knn": {"standard": {"query": _MATCH_NONE}}, "script_score": _MATCH_NONE, "sparse_vector": _MATCH_NONE}
+    if not has_free_queries(mix):
+        return replace(told, nothing=nothing)
+    shown = {"size": mix.depth, "_source": [*SHOWN]}
+    queries = [asdict(Request("POST", f"/{index}/_search", {"retriever": one, **shown})) for one in retrievers]
+    fused = {"weights": list(mix.weights), "by_rank": mix.by_rank, "rank_constant": RRF_CONSTANT}
+    return replace(told, nothing=nothing, free={"queries": queries, **fused})
 
 
 def has_free_queries(mix: Mix) -> bool:
-    """Whether Elasticsearch's free licence answers one query a signal where it does not answer the mixed query."""
+    """Whether Elasticsearch's free licence answers one query a signal, though not the mixed query."""
     return len(mix.signals) > 1 and not any(isinstance(signal, LateTokens) for signal in mix.signals)
 
 
-def _max_sim(signal: LateTokens) -> Body:
-    source = f"maxSimDotProduct(params.query_vector, '{signal.field}') / params.query_vector.size() + 1.0"
-    script = {"source": source, "params": {"query_vector": mark(signal)}}
-    return {"script_score": {"query": {"exists": {"field": signal.field}}, "script": script}}
-
-
 def is_weighted(mix: Mix) -> bool:
-    """Whether signals count differently."""
+    """Whether signals have different weights."""
     return len({round(weight, 5) for weight in mix.weights}) > 1
-
-
-def _free(mix: Mix, index: str, retrievers: Sequence[Body]) -> Body:
-    """Return what mixes the results of one query a signal: neither is part of a paid licence."""
-    shown = {"size": mix.depth, "_source": [*SHOWN]}
-    queries = [asdict(Request("POST", f"/{index}/_search", {"retriever": one, **shown})) for one in retrievers]
-    return {
-        "queries": queries,
-        "weights": list(mix.weights),
-        "by_rank": mix.by_rank,
-        "rank_constant": RRF_CONSTANT,
-    }
 
 
 def opensearch(mix: Mix, index: str) -> Told:
     """Return the requests of OpenSearch."""
-
-    def field_of(signal: Signal) -> Body:
-        if isinstance(signal, LateTokens):  # the script reads them from the document as it was sent
-            return {"type": "object", "enabled": False}
-        if isinstance(signal, SparseTerms):
-            return {"type": "rank_features"}
+    fields: dict[str, Body] = {}
+    queries: list[Body] = []
+    for signal in mix.signals:
+        name, value = signal.field, mark(signal)
         if isinstance(signal, Terms):
-            return _text_field(signal)
-        space = {"type": "knn_vector", "dimension": signal.vectors.shape[1]}
-        if is_exact(signal):
-            return space
-        method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _LINKS}
-        return space | {"method": method}
-
-    def asked(signal: Signal) -> Body:
-        if isinstance(signal, Terms):
-            return _match(signal)
-        if isinstance(signal, LateTokens):
-            return _late_interaction(signal)
-        if isinstance(signal, SparseTerms):
-            return {"neural_sparse": {signal.field: {"query_tokens": mark(signal)}}}
-        if not is_exact(signal):
-            return {"knn": {signal.field: {"vector": mark(signal), "k": mix.depth}}}
-        params = {"field": signal.field, "query_value": mark(signal), "space_type": "cosinesimil"}
-        script = {"lang": "knn", "source": "knn_score", "params": params}
-        return {"script_score": {"query": {"exists": {"field": signal.field}}, "script": script}}
-
-    queries = [asked(signal) for signal in mix.signals]
+            fields[name] = _text_field(signal)
+            queries.append(_match(signal))
+        elif isinstance(signal, LateTokens):
+            fields[name] = {"type": "object", "enabled": False}  # the script reads the document as it was sent
+            fields[presence_field(signal)] = {"type": "boolean"}
+            source = f"lateInteractionScore(params.query_vectors, '{name}', params._source, params.space_type)"
+            # the cosine is the only space whose score all versions order alike
+            script = {"source": source, "params": {"query_vectors": value, "space_type": "cosinesimil"}}
+            has_tokens = {"term": {presence_field(signal): True}}
+            queries.append({"script_score": {"query": has_tokens, "script": script}})
+        elif isinstance(signal, SparseTerms):
+            fields[name] = {"type": "rank_features"}
+            queries.append({"neural_sparse": {name: {"query_tokens": value}}})
+        else:
+            fields[name] = {"type": "knn_vector", "dimension": signal.vectors.shape[1]}
+            if is_exact(signal):
+                params = {"field": name, "query_value": value, "space_type": "cosinesimil"}
+                queries.append(_scripted(name, lang="knn", source="knn_score", params=params))
+            else:
+                method = {"name": "hnsw", "space_type": "innerproduct", "engine": "faiss", "parameters": _LINKS}
+                fields[name] |= {"method": method}
+                queries.append({"knn": {name: {"vector": value, "k": mix.depth}}})
     if len(queries) == 1:
-        return _searched(mix, index, field_of, {"query": queries[0]})
+        return _searched(mix, index, fields, {"query": queries[0]})
     weights = {"weights": list(mix.weights)}
     if mix.by_rank:
         by_rank = {"technique": "rrf", "rank_constant": RRF_CONSTANT, "parameters": weights}
@@ -159,35 +152,23 @@ def opensearch(mix: Mix, index: str) -> Told:
         processor = {"normalization-processor": {"normalization": normalization, "combination": by_score}}
     pipeline = Request("PUT", f"/_search/pipeline/{index}", {"phase_results_processors": [processor]})
     hybrid = {"query": {"hybrid": {"queries": queries, "pagination_depth": mix.depth}}}
-    return _searched(mix, index, field_of, hybrid, [pipeline])
-
-
-def _late_interaction(signal: LateTokens) -> Body:
-    """Return the query of late interaction by cosines, the only space whose score all versions order alike."""
-    source = f"lateInteractionScore(params.query_vectors, '{signal.field}', params._source, params.space_type)"
-    params = {"query_vectors": mark(signal), "space_type": "cosinesimil"}
-    has_tokens = {"term": {presence_field(signal): True}}
-    return {"script_score": {"query": has_tokens, "script": {"source": source, "params": params}}}
+    return _searched(mix, index, fields, hybrid, [pipeline])
 
 
 def _searched(
-    mix: Mix, index: str, field_of: Callable[[Signal], Body], query: Body, pipeline: Sequence[Request] = ()
+    mix: Mix, index: str, signal_fields: dict[str, Body], query: Body, pipeline: Sequence[Request] = ()
 ) -> Told:
-    """What Elasticsearch and OpenSearch are both told; one shard, so that all passages are counted together."""
+    """Return what Elasticsearch and OpenSearch share; one shard, so that all passages are counted together."""
     plain = {"type": "text", "index": False}
     fields: Body = {"row": {"type": "integer"}, "passage": {"type": "keyword"}, "title": plain, "text": plain}
-    similarities, settings = {}, {"number_of_shards": 1, "number_of_replicas": 0}
-    for signal in mix.signals:
-        fields[signal.field] = field_of(signal)
-        if isinstance(signal, Terms):
-            similarities[signal.field] = {"type": "BM25", "k1": signal.k1, "b": signal.b}
-        elif mix.engine is Engine.OPENSEARCH and isinstance(signal, LateTokens):
-            fields[presence_field(signal)] = {"type": "boolean"}
-        elif mix.engine is Engine.OPENSEARCH and isinstance(signal, Vectors) and not is_exact(signal):
-            settings |= {"knn": True}
+    settings: Body = {"number_of_shards": 1, "number_of_replicas": 0}
+    if any("method" in field for field in signal_fields.values()):
+        settings |= {"knn": True}
+    terms = [signal for signal in mix.signals if isinstance(signal, Terms)]
+    similarities = {signal.field: {"type": "BM25", "k1": signal.k1, "b": signal.b} for signal in terms}
     body = {
         "settings": {"index": settings | ({"similarity": similarities} if similarities else {})},
-        "mappings": {"dynamic": "strict", "properties": fields},
+        "mappings": {"dynamic": "strict", "properties": fields | signal_fields},
     }
     path = f"/{index}/_search" + (f"?search_pipeline={index}" if pipeline else "")
     return Told(
@@ -211,16 +192,8 @@ def _match(signal: Terms) -> Body:
     return {"match": {signal.field: {"query": mark(signal), "analyzer": "whitespace"}}}
 
 
-def told_to(mix: Mix, index: str) -> Told:
-    """Return what the engine of the mix is told, the index called `index`: small letters, figures and `_`."""
-    told = {
-        Engine.ELASTICSEARCH: elasticsearch,
-        Engine.OPENSEARCH: opensearch,
-        Engine.VESPA: _vespa,
-        Engine.WEAVIATE: _weaviate,
-        Engine.MILVUS: _milvus,
-    }
-    return told[mix.engine](mix, index)
+def _scripted(field: str, **script: object) -> Body:
+    return {"script_score": {"query": {"exists": {"field": field}}, "script": script}}
 
 
 def _weaviate(mix: Mix, index: str) -> Told:
@@ -286,29 +259,27 @@ def _milvus(mix: Mix, index: str) -> Told:
 
 def _vespa(mix: Mix, index: str) -> Told:
     """Return the application, whose schema the index names, and the query."""
-    parts, looked = [_part_of(signal, mix.depth) for signal in mix.signals], first_look(mix)
-    properties = [line for part in parts for line in part.properties]
-    inputs = [f"query({name}) {part.tensor}" for part in parts if part.tensor for name in part.asked]
-    profile = ["inputs {", *inputs, "}"] if inputs else []
-    profile += [line for part in parts if part.function for line in (f"function {part.score}() {{", part.function, "}")]
-    profile += ["rank-properties {", *properties, "}"] if properties else []
-    looks = [(mix.weights[place] / mix.units[place] / parts[place].factor, parts[place].score) for place in looked]
-    first = " + ".join(f"{weight:.9g} * {score}" for weight, score in looks)
-    profile += ["first-phase {", "expression: " + (first if len(parts) > 1 else parts[0].score)]
-    # a tensor is compared with every passage: those that share no term are dropped
-    profile += ["rank-score-drop-limit: 0.0"] if isinstance(mix.signals[0], SparseTerms) and len(parts) == 1 else []
-    profile += ["}"]
-    if len(parts) > 1:
-        by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
-        weighed = zip(mix.weights, parts, strict=True)
-        mixed = " + ".join(f"{weight} * {by.format(part.score)}" for weight, part in weighed)
-        profile += ["global-phase {", f"rerank-count: {candidates_of(mix)}", f"expression: {mixed}", "}"]
-    fields, matches = "\n".join(part.field for part in parts), " or ".join(parts[place].match for place in looked)
-    schema = _SCHEMA.format(index=index, fields=fields, profile="\n".join(profile))
-    asked = {
-        f"input.query({name})" if part.tensor else name: mark for part in parts for name, mark in part.asked.items()
-    }
-    yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - of our own words
+    parts, first = [_part_of(signal, mix.depth) for signal in mix.signals], first_look(mix)
+    looks = [(mix.weights[row] / mix.units[row] / parts[row].factor, parts[row].score) for row in first]
+    by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
+    weighted = zip(mix.weights, parts, strict=True)
+    is_single = len(parts) == 1
+    schema = template(_HERE / "vespa.sd.jinja").render(
+        index=index,
+        parts=parts,
+        properties=[line for part in parts for line in part.properties],
+        first=parts[0].score if is_single else " + ".join(f"{weight:.9g} * {score}" for weight, score in looks),
+        # a tensor is compared with every passage: those that share no term are dropped
+        drops_others=is_single and isinstance(mix.signals[0], SparseTerms),
+        mixed="" if is_single else " + ".join(f"{weight} * {by.format(part.score)}" for weight, part in weighted),
+        candidates=candidates_of(mix),
+        neighbours=HNSW_NEIGHBOURS,
+        candidates_to_build=HNSW_CANDIDATES_TO_BUILD,
+    )
+    services = template(_HERE / "services.xml.jinja", autoescape=True).render(index=index, cluster=_CLUSTER)
+    matches = " or ".join(parts[row].match for row in first)
+    yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - no text of a user
+    asked = {f"input.query(asked_{part.name})" if part.tensor else part.name: part.mark for part in parts}
     of_all = f"/document/v1/{NAMESPACE}/{index}/docid"
     return Told(
         index,
@@ -317,123 +288,49 @@ def _vespa(mix: Mix, index: str) -> Told:
         bulk={"form": "puts", "path": f"{of_all}/"},
         query=Request("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **asked}),
         hits=hits_at("root", "children", fields="fields", score=["relevance"]),
-        files={
-            f"application/schemas/{index}.sd": _indented(schema),
-            "application/services.xml": _SERVICES.format(type=quoteattr(index), cluster=quoteattr(_CLUSTER)),
-        },
+        files={f"application/schemas/{index}.sd": schema, "application/services.xml": services},
     )
 
 
-class _Part(NamedTuple):
-    """A signal in the schema: its field, what scores it, and what of a question it is asked with.
+@dataclass(frozen=True)
+class _Part:
+    """A signal in the schema: its field, what scores it, and the mark of a question's value.
 
-    The `score` is `factor` times what it is here; it is that of a `function`, where there is one.
+    The `score` is `factor` times what it is here; it is that of a `function`, if there is one. Only text has no
+    `tensor`; that of a question is `asked_tensor`, if it differs.
     """
 
-    field: str
+    name: str
+    mark: str
     score: str
-    match: str
-    asked: dict[str, str]
+    match: str = "true"
     tensor: str = ""
+    asked_tensor: str = ""
     function: str = ""
     properties: tuple[str, ...] = ()
     factor: float = 1.0
+    is_vector: bool = False
+    has_graph: bool = False
 
 
 def _part_of(signal: Signal, depth: int) -> _Part:
-    name, asked = signal.field, {f"asked_{signal.field}": mark(signal)}
+    name, value = signal.field, mark(signal)
+    product = f"query(asked_{name}) * attribute({name})"
     if isinstance(signal, Terms):
-        of = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
-        properties = tuple(f'bm25({name}).{what}: "{value}"' for what, value in of.items())
+        options = {"k1": signal.k1, "b": signal.b, "averageFieldLength": round(signal.mean_length, 4)}
+        properties = tuple(f'bm25({name}).{option}: "{number}"' for option, number in options.items())
         match = f'({{defaultIndex: "{name}", grammar: "any"}}userInput(@{name}))'
-        field, factor = _TERMS.format(name=name), signal.k1 + 1  # which it multiplies by
-        return _Part(field, f"bm25({name})", match, {name: mark(signal)}, properties=properties, factor=factor)
+        factor = signal.k1 + 1  # by which Vespa multiplies
+        return _Part(name, value, f"bm25({name})", match, properties=properties, factor=factor)
     if isinstance(signal, LateTokens):
-        held = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"
-        each = f"reduce(sum(query(asked_{name}) * attribute({name}), x), max, token)"
-        function = f"expression: sum({each}, asked)"
-        field = _TOKENS.format(name=name, tensor=held)
-        return _Part(field, f"late_{name}", "true", asked, held.replace("token{}", "asked{}"), function)
+        tensor = f"tensor<float>(token{{}},x[{signal.vectors.vectors.shape[1]}])"
+        function = f"sum(reduce(sum({product}, x), max, token), asked)"
+        asked = tensor.replace("token{}", "asked{}")
+        return _Part(name, value, f"late_{name}", tensor=tensor, asked_tensor=asked, function=function)
     if isinstance(signal, SparseTerms):
-        function = f"expression: sum(query(asked_{name}) * attribute({name}))"
-        field = _TOKENS.format(name=name, tensor=_TERM_WEIGHTS)
-        return _Part(field, f"sparse_{name}", "true", asked, _TERM_WEIGHTS, function)
-    tensor = f"tensor<float>(x[{signal.vectors.shape[1]}])"
-    graph = "" if is_exact(signal) else _GRAPH
-    field = _VECTOR.format(name=name, tensor=tensor, graph=graph, index="index | " if graph else "")
-    match = f"({{{'approximate: false, ' * is_exact(signal)}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
-    function = f"expression: sum(query(asked_{name}) * attribute({name}))"
-    return _Part(field, f"cosine_{name}", match, asked, tensor, function)
-
-
-def _indented(text: str) -> str:
-    """Return a schema with its blocks indented."""
-    lines, depth = [], 0
-    for line in (line.strip() for line in text.splitlines()):
-        depth -= line.startswith("}")
-        lines.append("    " * depth + line)
-        depth += line.endswith("{")
-    return "\n".join(filter(str.strip, lines)) + "\n"
-
-
-_CLUSTER = "passages"
-_TERM_WEIGHTS = "tensor<float>(term{})"
-_TERMS = """field {name} type string {{
-indexing: index
-index: enable-bm25
-stemming: none
-normalizing: none
-}}"""
-_VECTOR = """field {name} type {tensor} {{
-indexing: {index}attribute
-attribute {{
-distance-metric: dotproduct
-}}
-{graph}
-}}"""
-_TOKENS = """field {name} type {tensor} {{
-indexing: attribute
-}}"""
-_GRAPH = f"""index {{
-hnsw {{
-max-links-per-node: {HNSW_NEIGHBOURS}
-neighbors-to-explore-at-insert: {HNSW_CANDIDATES_TO_BUILD}
-}}
-}}"""
-_SCHEMA = """schema {index} {{
-document {index} {{
-field row type int {{
-indexing: attribute | summary
-}}
-field passage type string {{
-indexing: attribute | summary
-}}
-field title type string {{
-indexing: summary
-}}
-field text type string {{
-indexing: summary
-}}
-{fields}
-}}
-rank-profile taken_away {{
-{profile}
-}}
-}}"""
-_SERVICES = """<?xml version="1.0" encoding="utf-8" ?>
-<services version="1.0">
-    <container id="default" version="1.0">
-        <search/>
-        <document-api/>
-    </container>
-    <content id={cluster} version="1.0">
-        <min-redundancy>1</min-redundancy>
-        <documents>
-            <document type={type} mode="index"/>
-        </documents>
-        <nodes>
-            <node hostalias="node1" distribution-key="0"/>
-        </nodes>
-    </content>
-</services>
-"""
+        return _Part(name, value, f"sparse_{name}", tensor="tensor<float>(term{})", function=f"sum({product})")
+    exact = is_exact(signal)
+    match = f"({{{'approximate: false, ' * exact}targetHits: {depth}}}nearestNeighbor({name}, asked_{name}))"
+    tensor, function = f"tensor<float>(x[{signal.vectors.shape[1]}])", f"sum({product})"
+    score = f"cosine_{name}"
+    return _Part(name, value, score, match, tensor, function=function, is_vector=True, has_graph=not exact)

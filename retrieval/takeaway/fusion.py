@@ -238,7 +238,6 @@ def _traits(engine: Engine, plan: Plan) -> Traits:
 
 
 def _taken(parts: Sequence[Part], lists: Lists, traits: Traits) -> tuple[list[Part], list[str]]:
-    """Return the parts that an engine takes, in their order, and the names of those that it does not."""
     places = {
         Terms.kind: traits.terms,
         Vectors.kind: traits.vectors,
@@ -259,7 +258,6 @@ def _taken(parts: Sequence[Part], lists: Lists, traits: Traits) -> tuple[list[Pa
 
 
 def _weight(part: Part, rankings: Rankings, value: Value, *, by_rank: bool) -> float:
-    """Return the weight that brings the best and the last of a list as far apart there as here, on average."""
     if by_rank:
         return part.of_range
     scores = _scores(rankings)

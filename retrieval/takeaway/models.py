@@ -167,7 +167,6 @@ class _Reader:
         return cls("late", encoder, asked, texts, encoder.projection)
 
     def say(self, most: int | None) -> Said:
-        """Say it by torch, of `most` texts or of all."""
         encoder = self.encoder
         if isinstance(encoder, CrossEncoderScorer):
             return self._of_pairs(encoder.score, most)
@@ -179,7 +178,6 @@ class _Reader:
         return self._of_texts(encode, most)
 
     def as_onnx(self, place: Path, form: str) -> Callable[[int | None], Said]:
-        """Return what says it by the network of this form in a folder."""
         import torch
 
         from mrc_workbench.retrieval.takeaway.scripts.encode import Model
@@ -272,7 +270,6 @@ def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | N
 
 
 def _traced(model: Any, kind: str, inputs: Sequence[str]) -> Any:
-    """Return a network that takes columns of tokens in order, and says what the kind of model is asked for."""
     import torch
 
     class Network(torch.nn.Module):

@@ -1,14 +1,15 @@
-"""What a retriever comes to for an engine: the signals that it searches by, and what each of them counts.
+"""The signals by which a retriever searches, in the form that engines take, and their weights.
 
-A signal is terms weighed by BM25 or by a sparse encoder, vectors of texts, or vectors of tokens: it says what an engine
-holds of passages, what it is asked with, and how it scores. A retriever that is a signal, or fuses some, is taken away
-as these; of all others, what they wrap is taken away, and what is lost is told.
+A signal is terms weighted by BM25 or by a sparse encoder, vectors of texts, or vectors of tokens: it says what an
+engine holds of passages, what a query contains, and how it scores. A retriever that is a signal, or fuses some, is
+exported as these; of all others, what they wrap is exported, and the plan lists what is left out.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,6 +22,7 @@ from mrc_workbench.models.encoders.protocols import TokenVectors
 from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.experiment import needed
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
@@ -47,7 +49,7 @@ class TakeAwayError(Failure):
 
 
 class Terms:
-    """BM25 over the tokens of a field: `texts` are tokens parted by spaces, of passages and of questions alike."""
+    """BM25 over the tokens of a field: `texts` are tokens separated by spaces, of passages and of questions alike."""
 
     kind = "terms"
 
@@ -56,19 +58,12 @@ class Terms:
         texts = materials.texts(spec.title)
         self.analysis = spec.analysis(spec.dictionary_of(materials)).chosen(texts)
         self.tokens = tokens_of(self.analysis, texts)
+        self.lengths = np.diff(self.tokens.offsets)
+        self.mean_length = float(self.lengths.mean()) if len(self.lengths) else 0.0
         self._number = {term: number for number, term in enumerate(self.tokens.vocabulary)}
 
     @cached_property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.tokens.offsets)
-
-    @property
-    def mean_length(self) -> float:
-        return float(self.lengths.mean()) if len(self.lengths) else 0.0
-
-    @cached_property
     def weights(self) -> csr_array:
-        """Weights by passage and term, `(n_passages, n_terms)` float32."""
         return term_weights(self.tokens, self.k1, self.b)
 
     def of_passages(self, start: int, stop: int) -> list[str]:
@@ -80,33 +75,40 @@ class Terms:
         return written(tokens_of(self.analysis, questions).texts())
 
     def counts_of(self, questions: Sequence[str]) -> csr_array:
-        """Term counts of questions, `(n_questions, n_terms)`; a term that no passage holds is left out."""
+        """Return term counts, `(n_questions, n_terms)`; a term that no passage holds is left out."""
         ids, offsets = tokens_of(self.analysis, questions).flat_ids_in(self._number)
         return counts_by_term(ids, offsets, len(self._number))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf where no term is shared.
+        """Yield scores `(some questions, n_passages)` float64, -inf if no term is shared.
 
-        With lengths `rounded`, they are those of Lucene, which keeps a passage's length in a byte.
+        With `rounded`, lengths are those of Lucene, which keeps a passage's length in a byte.
         """
         weights = term_weights(self.tokens, self.k1, self.b, in_a_byte(self.lengths)) if rounded else self.weights
-        counts, columns = self.counts_of(questions), weights.T.tocsr()
-        for start in range(0, len(questions), _QUESTIONS):
-            scores = (counts[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
-            yield np.where(scores > 0, scores, -np.inf)
+        return _dot_products(self.counts_of(questions), weights)
 
 
-class Vectors:
+class _Encoded:
+    """What signals of an encoder have in common."""
+
+    encoder: Any
+
+    def __init__(self, field: str, spec: DenseSpec | LateSpec | SparseSpec, materials: Materials) -> None:
+        self.field, self.name = field, spec.name
+        self.model, self.precision = spec.model, spec.precision
+        self.source: ModelSource = materials.source(spec.model)
+        self._texts = materials.texts(spec.title)
+
+
+class Vectors(_Encoded):
     """A bi-encoder's vectors: the score of a passage is the cosine; see `Dense`."""
 
     kind = "vectors"
 
     def __init__(self, field: str, spec: DenseSpec, materials: Materials) -> None:
-        self.field, self.name = field, spec.name
-        self.model, self.index, self.precision = spec.model, spec.index, spec.precision
-        self.source = materials.source(spec.model)
+        super().__init__(field, spec, materials)
+        self.index = spec.index
         self.encoder: BiEncoder = materials.encoder(spec.model, spec.title, spec.precision)
-        self._texts = materials.texts(spec.title)
 
     @cached_property
     def vectors(self) -> np.ndarray:
@@ -119,26 +121,25 @@ class Vectors:
         return numbers(self.encoder.encode_questions(questions))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf where nothing is known of the question."""
+        """Yield scores `(some questions, n_passages)` float64, -inf for a question without a vector."""
         del rounded
-        asked = self.encoder.encode_questions(questions)
+        encoded = self.encoder.encode_questions(questions)
         for start in range(0, len(questions), _QUESTIONS):
-            block = asked[start : start + _QUESTIONS]
+            block = encoded[start : start + _QUESTIONS]
             known = np.any(block != 0, axis=1, keepdims=True)
             yield np.where(known, (block @ self.vectors.T).astype(np.float64), -np.inf)
 
 
-class LateTokens:
-    """The vectors of tokens of late interaction: the score of a passage is that of `Late`, of every passage."""
+class LateTokens(_Encoded):
+    """The token vectors of late interaction: the score of a passage is that of `Late`, of every passage."""
 
     kind = "tokens"
 
     def __init__(self, field: str, spec: LateSpec, materials: Materials) -> None:
-        self.field, self.name = field, spec.name
-        self.model, self.precision, self.layers = spec.model, spec.precision, spec.layers
-        self.source = materials.source(spec.model)
+        super().__init__(field, spec, materials)
+        self.layers = spec.layers
         self.encoder = spec.encoder(materials)
-        self._texts, self._heads = materials.texts(spec.title), materials.passages.heads(title=spec.title)
+        self._heads = materials.passages.heads(title=spec.title)
 
     @property
     def network(self) -> "MultiVectorEncoder":
@@ -159,13 +160,12 @@ class LateTokens:
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         """Yield scores `(some questions, n_passages)` float64, -inf of what has no tokens."""
         del rounded
-        passages = self.vectors
-        asked = self.encoder.encode_questions(questions)
+        passages, encoded = self.vectors, self.encoder.encode_questions(questions)
         for start in range(0, len(questions), _QUESTIONS):
-            yield max_sim(asked.between(start, start + _QUESTIONS), passages).astype(np.float64)
+            yield max_sim(encoded.between(start, start + _QUESTIONS), passages).astype(np.float64)
 
 
-class SparseTerms:
+class SparseTerms(_Encoded):
     """The term weights of a sparse encoder: the score of a passage is the dot product; see `LearnedSparse`.
 
     Engines get the number of a term in the model's vocabulary as its name, so no character of a term needs escaping.
@@ -174,15 +174,11 @@ class SparseTerms:
     kind = "sparse"
 
     def __init__(self, field: str, spec: SparseSpec, materials: Materials) -> None:
-        self.field, self.name = field, spec.name
-        self.model, self.precision = spec.model, spec.precision
-        self.source = materials.source(spec.model)
+        super().__init__(field, spec, materials)
         self.encoder: SparseTextEncoder = materials.term_encoder(spec.model, spec.title, spec.precision)
-        self._texts = materials.texts(spec.title)
 
     @cached_property
     def weights(self) -> csr_array:
-        """Weights by passage and term, `(n_passages, n_terms)` float32."""
         return self.encoder.encode_passages(self._texts)
 
     def of_passages(self, start: int, stop: int) -> list[dict[str, float]]:
@@ -196,14 +192,18 @@ class SparseTerms:
 
         With `rounded`, the weights of passages have the precision that Lucene stores.
         """
-        weights = self.weights.astype(np.float32)
+        weights, encoded = self.weights.astype(np.float32), self.encoder.encode_questions(questions)
         if rounded:
             weights.data = in_nine_bits(weights.data)
-        asked, columns = self.encoder.encode_questions(questions), weights.T.tocsr()
-        asked.resize(asked.shape[0], columns.shape[0])
-        for start in range(0, len(questions), _QUESTIONS):
-            scores = (asked[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
-            yield np.where(scores > 0, scores, -np.inf)
+        encoded.resize(encoded.shape[0], weights.shape[1])
+        return _dot_products(encoded, weights)
+
+
+def _dot_products(questions: csr_array, passages: csr_array) -> Iterator[np.ndarray]:
+    columns = passages.T.tocsr()
+    for start in range(0, questions.shape[0], _QUESTIONS):
+        scores = (questions[start : start + _QUESTIONS] @ columns).toarray().astype(np.float64)
+        yield np.where(scores > 0, scores, -np.inf)
 
 
 def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
@@ -321,62 +321,60 @@ def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool
 
 
 class _Planning:
-    """Goes down from a retriever to the signals, and numbers their fields."""
+    """Resolves a retriever to its signals, and numbers their fields."""
 
     def __init__(self, materials: Materials) -> None:
-        self._materials, self._fields = materials, {"terms": 0, "vector": 0, "tokens": 0, "sparse": 0}
+        self._materials, self._specs = materials, materials.specs
+        self._fields: Counter[str] = Counter()
 
     def of(self, spec: Spec) -> Plan:
-        plan = Plan(spec.name, (), left_out=(spec.name,))
-        match spec.local:
-            case BM25Spec() as local:
-                signal = Terms(self._field("terms"), local, self._materials)
-                plan = Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_differing(local)))
-            case DenseSpec() as local:
-                of_model = Vectors(self._field("vector"), local, self._materials)
-                plan = Plan(spec.name, (Part(of_model, constant=1.0),), differs=tuple(_differing(local)))
-            case HybridSpec() as local:
-                plan = self._fused(local)
-            case LearnedSpec() as local:
-                plan = self._learned(local)
-            case MilvusSpec(fusion=Ranker.RRF) as local:
-                plan = self._milvus(local)
-            case LateSpec(first="") as local:
-                of_tokens = LateTokens(self._field("tokens"), local, self._materials)
-                plan = Plan(spec.name, (Part(of_tokens, constant=1.0),))
-            case SparseSpec() as local:
-                of_terms = SparseTerms(self._field("sparse"), local, self._materials)
-                plan = Plan(spec.name, (Part(of_terms, constant=1.0),))
-            case RerankSpec() | LateSpec() as local:
-                first = self.of(self._materials.specs[local.first])
-                plan = replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
-        return plan
+        local = spec.local
+        match local:
+            case HybridSpec():
+                return self._fused(local)
+            case LearnedSpec():
+                return self._learned(local)
+            case MilvusSpec(fusion=Ranker.RRF):
+                return self._milvus(local)
+            case BM25Spec():
+                signal: Signal = Terms(self._field("terms"), local, self._materials)
+            case DenseSpec():
+                signal = Vectors(self._field("vector"), local, self._materials)
+            case LateSpec(first=""):
+                signal = LateTokens(self._field("tokens"), local, self._materials)
+            case SparseSpec():
+                signal = SparseTerms(self._field("sparse"), local, self._materials)
+            case RerankSpec() | LateSpec():
+                first = self.of(self._specs[local.first])
+                return replace(first, name=spec.name, left_out=(*first.left_out, spec.name))
+            case _:
+                return Plan(spec.name, (), left_out=(spec.name,))
+        return Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_differing(local)))
 
     def _fused(self, spec: HybridSpec) -> Plan:
-        weighed = zip(spec.of, spec.weights or (1.0,) * len(spec.of), strict=True)
+        weighted = zip(spec.of, spec.weights or (1.0,) * len(spec.of), strict=True)
         slope = "of_deviation" if spec.fusion is Fusion.Z_SCORE else "of_range"  # by rank, the weights stay as they are
-        told = [(self.of(self._materials.specs[one]), {slope: weight}) for one, weight in weighed if weight]
-        return _joined(spec, told, by_rank=spec.fusion is Fusion.RRF)
+        plans = [(self.of(self._specs[name]), {slope: weight}) for name, weight in weighted if weight]
+        return _joined(spec, plans, by_rank=spec.fusion is Fusion.RRF)
 
     def _learned(self, spec: LearnedSpec) -> Plan:
-        """Take the two values that each signal has in the mix as the slope that they come to."""
         mix = self._materials.part(spec.name).retriever
         if not isinstance(mix, LearnedMix):
             raise TypeError(f"{spec.name!r} is no learned mix")
-        of, own = [self._materials.specs[one] for one in spec.of], list(spec.signals(self._materials))
-        pairs = mix.learned.weights[FOLDS].reshape(-1, 2)
-        told = [
-            (self.of(one), {"of_deviation": float(z), "constant": float(gap / deviation)})
-            for one, (z, gap), deviation in zip([*of, *own], pairs, mix.learned.deviations, strict=True)
+        specs = [*(self._specs[name] for name in spec.of), *spec.signals(self._materials)]
+        pairs = mix.learned.weights[FOLDS].reshape(-1, 2)  # each signal has two values in the mix
+        plans = [
+            (self.of(part), {"of_deviation": float(z), "constant": float(gap / deviation)})
+            for part, (z, gap), deviation in zip(specs, pairs, mix.learned.deviations, strict=True)
         ]
-        plan = _joined(spec, told)
+        plan = _joined(spec, plans)
         return replace(plan, differs=(*plan.differs, "learned"))
 
     def _milvus(self, spec: MilvusSpec) -> Plan:
         names = {Search.BM25: "BM25", Search.DENSE: "vectors"}
-        of = [{"search": search, "name": f"{spec.name} {name}"} for search, name in names.items()]
-        alone = [self.of(MilvusSpec.model_validate(spec.model_dump() | one)) for one in of]
-        return _joined(spec, [(one, {"of_range": 1.0}) for one in alone], by_rank=True)
+        parts = [{"search": search, "name": f"{spec.name} {name}"} for search, name in names.items()]
+        plans = [self.of(MilvusSpec.model_validate(spec.model_dump() | part)) for part in parts]
+        return _joined(spec, [(plan, {"of_range": 1.0}) for plan in plans], by_rank=True)
 
     def _field(self, kind: str) -> str:
         self._fields[kind] += 1
@@ -384,11 +382,14 @@ class _Planning:
 
 
 def _joined(
-    spec: HybridSpec | LearnedSpec | MilvusSpec, told: Sequence[tuple[Plan, dict[str, float]]], *, by_rank: bool = False
+    spec: HybridSpec | LearnedSpec | MilvusSpec,
+    plans: Sequence[tuple[Plan, dict[str, float]]],
+    *,
+    by_rank: bool = False,
 ) -> Plan:
     """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
     parts, left_out, differs = list[Part](), list[str](), list[str]()
-    for plan, slope in told:
+    for plan, slope in plans:
         if len(plan.parts) != 1 or "title_weight" in plan.differs:
             left_out.append(plan.name)
             continue
@@ -398,11 +399,12 @@ def _joined(
     return Plan(spec.name, tuple(parts), spec.depth, by_rank, tuple(left_out), tuple(differs))
 
 
-def _differing(spec: BM25Spec | DenseSpec) -> list[str]:
+def _differing(spec: Spec) -> list[str]:
+    differs: dict[str, object] = {}
     if isinstance(spec, BM25Spec):
         formula = spec.engine is not BM25Engine.POSTINGS
         differs = {"feedback": spec.feedback_passages, "title_weight": spec.title_weight, "formula": formula}
-    else:
+    elif isinstance(spec, DenseSpec):
         approximate, precision = spec.index is not IndexKind.EXACT, spec.precision is not Precision.AUTO
         differs = {"windows": spec.windows, "approximate": approximate, "precision": precision}
     return [code for code, is_so in differs.items() if is_so]

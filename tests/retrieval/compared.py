@@ -56,7 +56,9 @@ def comparison_of(
             results.append(Result(name, error=LOST))
         else:
             rankings = rankings_of(rows, depth)
-            results.append(Result(name, rankings, evaluate(rankings, question_set, ks), 1.0, 0.6))
+            results.append(
+                Result(name, rankings, evaluate(rankings, question_set, ks), build_seconds=1.0, query_seconds=0.6)
+            )
     return Comparison(experiment, question_set, tuple(results))
 
 

@@ -87,7 +87,6 @@ class Model:
         return found
 
     def _run(self, texts: Sequence[Any]) -> list[tuple[np.ndarray, ...]]:
-        """Return what the network says of each text."""
         found: list[tuple[np.ndarray, ...]] = [()] * len(texts)
         for rows, read in self.batches(texts):
             for row, *said in zip(rows, *self.session.run(None, read), strict=True):

@@ -109,7 +109,6 @@ class Http:
         return count
 
     def exists(self) -> bool:
-        """Whether the index is there; Vespa's is there once it holds a document."""
         answer = self.send(**told()["exists"], may_be_missing=True)
         return answer is not None and bool(answer.get("documents", True))
 
@@ -134,7 +133,6 @@ class Http:
                 list(pool.map(self.send_document, documents))
 
     def send_document(self, document: dict[str, Any]) -> None:
-        """Send a document to Vespa."""
         fields = document["fields"]
         self.send("POST", f"{told()['bulk']['path']}{fields['row']}", {"fields": fields})
 
@@ -358,7 +356,6 @@ class Milvus:
         return [{**hit["entity"], "score": hit["distance"]} for hit in hits]
 
     def typed(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Return values with the numbers of terms as numbers, which JSON has as texts."""
         sparse = {name: value for name, value in values.items() if isinstance(value, dict)}
         return values | {name: {int(term): one for term, one in value.items()} for name, value in sparse.items()}
 

@@ -7,8 +7,8 @@ import pytest
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add, add_run, added, remove
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add, add_run, added, remove
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, delete, keep, kept_comparisons, rename
 from mrc_workbench.retrieval.trec import RunError

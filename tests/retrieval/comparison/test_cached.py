@@ -101,15 +101,18 @@ def test_times_are_those_of_the_making() -> None:
     first, second = CachedRetriever("kept", "key", Slow), CachedRetriever("kept", "key", no_build)
     first.search(ASKED, 1)
     second.search(ASKED, 1)
-    assert (first.build_seconds, first.query_seconds) == (BUILD, QUERY)
-    assert (second.build_seconds, second.query_seconds) == (first.build_seconds, first.query_seconds)
+    assert (first.costs.build_seconds, first.costs.query_seconds) == (BUILD, QUERY)
+    assert (second.costs.build_seconds, second.costs.query_seconds) == (
+        first.costs.build_seconds,
+        first.costs.query_seconds,
+    )
 
 
 def test_a_second_depth_needs_no_second_building_but_costs_it() -> None:
     kept = CachedRetriever("kept", "key", Slow)
     kept.search(ASKED, 1)
     kept.search(ASKED, 2)
-    assert (kept.build_seconds, kept.query_seconds) == (BUILD, QUERY)
+    assert (kept.costs.build_seconds, kept.costs.query_seconds) == (BUILD, QUERY)
 
 
 @pytest.mark.parametrize("parts_are_on_disk", [False, True])
@@ -121,7 +124,10 @@ def test_a_wrapper_costs_what_its_parts_cost(parts_are_on_disk: bool) -> None:
     parts = [CachedRetriever(key, key, build) for key in ("one", "two")]
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow(parts), parts)
     wrapper.search(ASKED, 1)
-    assert (wrapper.build_seconds / 3, wrapper.query_seconds / 3) == (BUILD, QUERY)  # no part is counted twice
+    assert (wrapper.costs.build_seconds / 3, wrapper.costs.query_seconds / 3) == (
+        BUILD,
+        QUERY,
+    )  # no part is counted twice
 
 
 def test_a_search_goes_as_deep_as_any_that_follows_needs() -> None:
@@ -179,8 +185,8 @@ def test_rankings_made_elsewhere_have_no_seconds_and_the_wrapper_has_only_its_ow
     run = CachedRetriever("run", "run", Slow, timed=False)
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow([run]), [run])
     wrapper.search(ASKED, 1)
-    assert (run.build_seconds, run.query_seconds, run.model_seconds) == (0, 0, 0)
-    assert (wrapper.build_seconds, wrapper.query_seconds) == (BUILD, QUERY)
+    assert (run.costs.build_seconds, run.costs.query_seconds, run.costs.model_seconds) == (0, 0, 0)
+    assert (wrapper.costs.build_seconds, wrapper.costs.query_seconds) == (BUILD, QUERY)
 
 
 class Modelled(Slow):
@@ -201,12 +207,12 @@ def test_the_work_of_a_model_costs_what_it_took_also_where_it_comes_from_disk() 
     meter.note(passed=100.0, load=0.0, work=100.0)  # what another retriever with this model did is its own
     kept = CachedRetriever("kept", "key", lambda: Modelled(meter), meter=meter)
     kept.search(ASKED, 1)
-    assert (kept.build_seconds - 57, kept.query_seconds - 3) == (BUILD, QUERY)
-    assert kept.model_seconds == 3
+    assert (kept.costs.build_seconds - 57, kept.costs.query_seconds - 3) == (BUILD, QUERY)
+    assert kept.costs.model_seconds == 3
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow([kept]), [kept])
     wrapper.search(ASKED, 1)
-    assert (wrapper.build_seconds - 57) / 2 == BUILD
-    assert wrapper.model_seconds == 3
+    assert (wrapper.costs.build_seconds - 57) / 2 == BUILD
+    assert wrapper.costs.model_seconds == 3
 
 
 class Sized(Slow):
@@ -219,7 +225,7 @@ def test_memory_and_notes_are_kept_with_the_rankings() -> None:
     for build in (lambda: Sized(1234, {"depth": 3}), no_build):
         kept = CachedRetriever("kept", "key", build)
         kept.search(ASKED, 1)
-        assert (kept.memory_bytes, kept.notes) == (1234, {"depth": 3})
+        assert (kept.costs.memory_bytes, kept.costs.notes) == (1234, {"depth": 3})
 
 
 @pytest.mark.parametrize(("sizes", "expected"), [((10, 20), 30), ((10, 0), 0)])
@@ -229,7 +235,7 @@ def test_the_memory_of_a_wrapper_is_that_of_its_parts_where_all_are_known(
     parts = [CachedRetriever(str(size), str(size), lambda size=size: Sized(size, {})) for size in sizes]
     wrapper = CachedRetriever("wrapper", "wrapper", lambda: Slow(parts), parts)
     wrapper.search(ASKED, 1)
-    assert (wrapper.memory_bytes, wrapper.notes) == (expected, {})
+    assert (wrapper.costs.memory_bytes, wrapper.costs.notes) == (expected, {})
 
 
 def test_times_that_ship_with_the_sample_are_those_of_another_machine(
@@ -238,15 +244,15 @@ def test_times_that_ship_with_the_sample_are_those_of_another_machine(
     monkeypatch.setattr(cache, "_SHIPPED", tmp_path / "shipped")
     made = CachedRetriever("made", "made", Slow, depth=1)
     made.search(ASKED, 1)
-    assert made.elsewhere_seconds == 0
+    assert made.costs.elsewhere_seconds == 0
     shipped = CachedRetriever("shipped", "shipped", no_build, depth=1)
     shipped.ship(made, ASKED)
     shipped.search(ASKED, 1)
-    assert (shipped.query_seconds, shipped.elsewhere_seconds) == (QUERY, QUERY)
+    assert (shipped.costs.query_seconds, shipped.costs.elsewhere_seconds) == (QUERY, QUERY)
     mix = CachedRetriever("mix", "mix", lambda: Slow([shipped, made]), [shipped, made])
     for _ in ("searched", "kept"):
         mix.search(ASKED, 1)
-        assert (mix.query_seconds / 3, mix.elsewhere_seconds) == (QUERY, QUERY)
+        assert (mix.costs.query_seconds / 3, mix.costs.elsewhere_seconds) == (QUERY, QUERY)
 
 
 def test_vectors_that_ship_with_the_sample_count_as_time_of_another_machine() -> None:
@@ -260,6 +266,6 @@ def test_vectors_that_ship_with_the_sample_count_as_time_of_another_machine() ->
 
     kept = CachedRetriever("kept", "kept", OfVectors, meter=meter)
     kept.search(ASKED, 1)
-    assert kept.elsewhere_seconds == pytest.approx(3.0)
-    assert kept.query_seconds - 4 == QUERY
-    assert kept.model_seconds == pytest.approx(4.0)
+    assert kept.costs.elsewhere_seconds == pytest.approx(3.0)
+    assert kept.costs.query_seconds - 4 == QUERY
+    assert kept.costs.model_seconds == pytest.approx(4.0)

@@ -13,10 +13,11 @@ from mrc_workbench.retrieval.comparison.experiment import (
     Experiment,
     ExperimentError,
     Lab,
+    RunSpec,
     read_experiment,
     write_experiment,
 )
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, RunSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.dense import IndexKind
@@ -315,7 +316,7 @@ def test_a_retriever_is_searched_as_deep_as_any_that_wraps_it_needs() -> None:
 def test_retrievers_with_one_model_share_it() -> None:
     def model_of(retriever: CachedRetriever | Exception) -> object:
         assert isinstance(retriever, CachedRetriever)
-        return retriever._meter
+        return retriever.meter
 
     dense = {"kind": "dense", "model": "starter"}
     specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]

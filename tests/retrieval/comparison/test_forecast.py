@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, RunSpec
+from mrc_workbench.retrieval.comparison.experiment import RunSpec
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts, in_total
+from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts, in_total, reader_of
 from mrc_workbench.retrieval.comparison.spec import Spec
 from tests.doubles import small_set
 
@@ -33,7 +34,7 @@ def model(folder: Path, **configuration: object) -> str:
 
 def test_a_reader_that_was_measured_is_forecast_by_that() -> None:
     spec = BM25Spec(name="BM25")
-    write_json(workspace() / "cache" / "pace.json", {spec.reader: {"setup": 2.0, "each": 0.5}})
+    write_json(workspace() / "cache" / "pace.json", {reader_of(spec): {"setup": 2.0, "each": 0.5}})
     assert forecast(spec) == Forecast(2.0 + 0.5 * characters(spec), is_measured=True)
 
 

@@ -47,7 +47,7 @@ def mix_of(question_set: QuestionSet, *specs: Spec, part: Part = Part.ALL) -> Le
     asked = split(question_set, experiment.split_options).questions(question_set, part)
     made = retrievers_of(experiment, asked, whole=question_set)[specs[-1].name]
     assert not isinstance(made, Exception), made
-    built = made._build()
+    built = made.build()
     assert isinstance(built, LearnedMix)
     return built
 
@@ -153,7 +153,7 @@ def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_
         )
         for spec in specs[:-1]:
             materials.made[spec.name] = spec.make(materials)
-        mix = specs[-1].model_copy(update={"lessons": lessons}).make(materials)._build()
+        mix = specs[-1].model_copy(update={"lessons": lessons}).make(materials).build()
         assert isinstance(mix, LearnedMix)
         row_of = {question.text: row for row, question in enumerate(world().questions)}
         asked_rows = np.array([row_of[text] for text in mix._lessons.texts])
@@ -201,7 +201,7 @@ def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
     materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense")})
     for spec in (BM25, BM25.model_copy(update={"name": "Dense"})):  # what searches is no matter here
         materials.made[spec.name] = spec.make(materials)
-    mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials)._build()
+    mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials).build()
     assert isinstance(mix, LearnedMix)
     assert [*mix._halves] == ["words", "meaning", *[None] * (len(mix._parts) - 2)]
 
@@ -211,7 +211,7 @@ def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned() ->
     materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense"), "Late": late})
     for name in materials.specs:  # what searches is no matter here
         materials.made[name] = BM25.model_copy(update={"name": name}).make(materials)
-    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=False).make(materials)._build()
+    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=False).make(materials).build()
     assert isinstance(mix, LearnedMix)
     assert [*mix._halves] == ["words", "meaning", "tokens"]
 

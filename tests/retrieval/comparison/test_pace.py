@@ -11,7 +11,7 @@ from mrc_workbench.models.encoders.vector_blocks import reading_costs
 from mrc_workbench.retrieval.comparison import pace as pace_module
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.pace import Pace
+from mrc_workbench.retrieval.comparison.pace import Pace, reader_of
 from tests.doubles import small_set
 
 BM25, DENSE = BM25Spec(name="BM25"), DenseSpec(name="Dense", model="some/model")
@@ -36,7 +36,7 @@ class Clock:
 def know(**seconds: tuple[float, float]) -> None:
     """Have been measured before: seconds to begin, and for all that the small set costs."""
     costs = {name: COSTS if SPECS[name].needs_model else LETTERS for name in seconds}
-    known = {SPECS[name].reader: {"setup": of[0], "each": of[1] / costs[name]} for name, of in seconds.items()}
+    known = {reader_of(SPECS[name]): {"setup": of[0], "each": of[1] / costs[name]} for name, of in seconds.items()}
     place = workspace() / "cache" / "pace.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(known))
@@ -114,7 +114,7 @@ def test_what_is_kept_takes_no_time_and_what_it_took_is_not_taken_for_work() -> 
     clock.now = 1.0  # read from a slow disk
     pace.at("Dense", 0.0)
     pace.end()
-    assert json.loads((workspace() / "cache" / "pace.json").read_text())[BM25.reader]["each"] == 2.0 / LETTERS
+    assert json.loads((workspace() / "cache" / "pace.json").read_text())[reader_of(BM25)]["each"] == 2.0 / LETTERS
 
 
 def test_a_retriever_that_reads_nothing_is_not_taken_for_a_quick_reader() -> None:
@@ -125,7 +125,7 @@ def test_a_retriever_that_reads_nothing_is_not_taken_for_a_quick_reader() -> Non
         pace.at(name, 0.0)
         clock.now += 5.0
     pace.end()
-    assert [*json.loads((workspace() / "cache" / "pace.json").read_text())] == [RERANKED.reader]
+    assert [*json.loads((workspace() / "cache" / "pace.json").read_text())] == [reader_of(RERANKED)]
 
 
 def test_the_time_left_never_rises_by_more_than_a_tenth() -> None:
@@ -145,7 +145,7 @@ def test_the_time_left_never_rises_by_more_than_a_tenth() -> None:
 def test_what_cannot_be_read_is_measured_anew() -> None:
     know(Dense=(0.0, 10.0))
     place = workspace() / "cache" / "pace.json"
-    for damaged in ("{", "[]", json.dumps({DENSE.reader: {"each": "x"}}), json.dumps({DENSE.reader: None})):
+    for damaged in ("{", "[]", json.dumps({reader_of(DENSE): {"each": "x"}}), json.dumps({reader_of(DENSE): None})):
         place.write_text(damaged)
         pace = begun(Clock(), "Dense")
         pace.at("Dense", 0.0)

@@ -17,7 +17,7 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from mrc_workbench.retrieval.comparison.compare import materials_of
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.takeaway.asking import Request, _asked_tokens, documents, of_questions
+from mrc_workbench.retrieval.takeaway.asking import Request, _as_asked, documents, of_questions
 from mrc_workbench.retrieval.takeaway.engines import told_to
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of
 from mrc_workbench.retrieval.takeaway.scripts.engine import filled
@@ -212,10 +212,10 @@ def test_cosines_of_lengthened_vectors_rank_as_products_with_weighted_ones() -> 
     weights = np.array([2.0, 0.0, 0.5, 1.5])
     asked = rng.normal(size=(4, 8))
     asked *= (weights / np.linalg.norm(asked, axis=1))[:, None]
-    longer = np.array(_asked_tokens(Engine.OPENSEARCH, asked.tolist(), weighted=True))
+    longer = np.array(*_as_asked(Engine.OPENSEARCH, "tokens", [asked.tolist()], weighted=True))
     held = np.hstack([passages, np.zeros((30, 1))])
     assert (np.linalg.norm(longer, axis=1) > 0).all()
     cosines = longer @ held.T / np.linalg.norm(longer, axis=1, keepdims=True)
     np.testing.assert_allclose(cosines, asked @ passages.T / 2.0, atol=1e-4)
     for engine, weighted in ((Engine.OPENSEARCH, False), (Engine.ELASTICSEARCH, True)):
-        assert np.array(_asked_tokens(engine, asked.tolist(), weighted=weighted)).shape == (4, 8)
+        assert np.array(*_as_asked(engine, "tokens", [asked.tolist()], weighted=weighted)).shape == (4, 8)

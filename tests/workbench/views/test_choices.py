@@ -14,15 +14,8 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet, find, keep
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.packaged import PackagedBase
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add, write_experiment
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    MilvusSpec,
-    RunSpec,
-    SparseSpec,
-    WindowedBM25Spec,
-)
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, add, write_experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.milvus.retriever import Search

@@ -10,8 +10,8 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.retrieval.comparison.experiment import Experiment, added
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, RunSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.milvus.retriever import Search
 from mrc_workbench.retrieval.trec import read_run

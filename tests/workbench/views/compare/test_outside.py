@@ -10,8 +10,8 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import user_of
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add_run, added, store_measured
-from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec, Recorded
+from mrc_workbench.retrieval.comparison.experiment import Experiment, Recorded, add_run, added, store_measured
+from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
