@@ -1,13 +1,10 @@
-"""What a comparison says: how sure its figures are, which retriever to use, what was judged, and what others published.
+"""What a comparison says: how sure its metrics are, which retriever to use, what was judged, and what others published.
 
-A passage that nobody judged counts as not relevant. A collection's judgements are of what some systems found, and a new
-one that finds other right passages looks worse than it is (Zobel 1998); so the first K of all are judged together,
-without saying who found what: pooling (Sparck Jones & van Rijsbergen 1975).
+A passage that nobody judged counts as not relevant. A collection's judgements cover what some systems found, and a new
+system that finds other relevant passages looks worse than it is (Zobel 1998); so the first K of all retrievers are
+judged together, without showing which of them found a passage: pooling (Sparck Jones & van Rijsbergen 1975).
 
-Recommended is the cheapest of the retrievers that are not significantly worse than the best on one metric. "Not
-significantly worse" is the outcome of a paired test, never its absence: a retriever that was not tested against the
-best is no tie. The tests are those that the tables show, corrected for everything tested together.
-
+Recommended is the cheapest retriever that a paired test does not find significantly worse than the best on one metric.
 Cheap means few milliseconds per query, then a small index. Only milliseconds of the same machine are compared. A mix
 may hold parts timed on another machine than the rest; then only the parts on the same machine count, so that "faster"
 is a lower bound. If no retriever is the fastest by that rule, one without a model comes first, then the smaller index.
@@ -42,8 +39,8 @@ Intervals = Mapping[str, tuple[float, float]]
 class Evidence:
     """Intervals by retriever and measure, and the tests. A retriever that failed is in neither.
 
-    `against` are tests of every other retriever less the baseline, which come first, and `others` those of every pair
-    of these, so that nothing is told twice. Each is a family of its own for each measure.
+    `against` are tests of every other retriever against the baseline, `others` those of every pair of these. Each is a
+    family of its own for each measure.
     """
 
     baseline: str
@@ -56,17 +53,14 @@ class Evidence:
         return self.against + self.others
 
     def test(self, name: str, measure: str) -> PairTest | None:
-        """Return the test of a retriever against the baseline; None where there is none."""
+        """Return the test of a retriever against the baseline, None if it was not tested."""
         return next((test for test in self.against if (test.a, test.measure) == (name, measure)), None)
 
 
 def usual_baseline(comparison: Comparison) -> str:
-    """Return what others are told against where nobody picks it: BM25 with the analyzer that suits, else the first."""
-    usual = (
-        spec.name
-        for spec in comparison.experiment.retriever
-        if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO and spec.name in comparison.scores
-    )
+    """Return the default baseline: BM25 with the default analyzer, else the first retriever."""
+    specs = [spec for spec in comparison.experiment.retriever if spec.name in comparison.scores]
+    usual = (spec.name for spec in specs if isinstance(spec, BM25Spec) and spec.analyzer is Analyzer.AUTO)
     return next(usual, next(iter(comparison.scores), ""))
 
 
@@ -75,11 +69,10 @@ def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
     groups = question_groups(comparison.question_set)
     scores = comparison.scores
     baseline = baseline or usual_baseline(comparison)
-    wanted = [*measures(comparison.experiment.ks), *judged_measures(scores)]
+    every = [*measures(comparison.experiment.ks), *judged_measures(scores)]
     # of many retrievers the differences by all measures at once would not fit into memory
     step = max(1, _MOST_TESTS // max(1, len(scores) * (len(scores) - 1) // 2))
-    parts = [wanted[start : start + step] for start in range(0, len(wanted), step)]
-
+    parts = [every[start : start + step] for start in range(0, len(every), step)]
     intervals = {name: intervals_of(of, groups) for name, of in scores.items()}
     against = [test for part in parts for test in pair_tests(scores, part, groups, baseline=baseline)]
     rest = {name: of for name, of in scores.items() if name != baseline}
@@ -89,15 +82,15 @@ def evidence(comparison: Comparison, baseline: str = "") -> Evidence:
 
 def turned(test: PairTest) -> PairTest:
     """Return the same test seen from the other side."""
-    apart = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
-    return replace(apart, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
+    reversed_ = replace(test, difference=-test.difference, low=-test.high, high=-test.low)
+    return replace(reversed_, a=test.b, b=test.a, wins=test.losses, losses=test.wins)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean with its 95% interval, shares between 0 and 1.
+    """A mean with its 95% interval, between 0 and 1.
 
-    `best` where none of the column is shown higher, and some lower. `against` is 1 or -1 where it is surely higher or
+    `best` is the highest of a column in which some are lower. `against` is 1 or -1 if it is significantly higher or
     lower than that of the baseline, else 0.
     """
 
@@ -117,25 +110,27 @@ class Figure:
 
 
 def figures(comparison: Comparison, evidence: Evidence, measures: Sequence[str]) -> dict[str, list[Figure | None]]:
-    """Return a row for each retriever in order: None where it has no figure of a measure."""
-    columns: list[dict[str, Figure]] = []
+    """Return a row for each retriever in order, None if it has no value of a measure."""
+    rows: dict[str, list[Figure | None]] = {result.name: [] for result in comparison.results}
     for measure in measures:
         scored = {name: of for name, of in comparison.scores.items() if measure in of.per_question}
         means = {name: float(of.per_question[measure].mean()) for name, of in scored.items()}
         rounded = {round(mean, 4) for mean in means.values()}
-        columns.append({})
-        for name, mean in means.items():
+        for name, row in rows.items():
+            if name not in means:
+                row.append(None)
+                continue
             test = evidence.test(name, measure)
-            side = 0 if test is None or not test.sure else (1 if test.difference > 0 else -1)
-            best = len(rounded) > 1 and round(mean, 4) == max(rounded)
-            columns[-1][name] = Figure(mean, *evidence.intervals[name][measure], best, side)
-    return {result.name: [column.get(result.name) for column in columns] for result in comparison.results}
+            side = int(np.sign(test.difference)) if test and test.sure else 0
+            best = len(rounded) > 1 and round(means[name], 4) == max(rounded)
+            row.append(Figure(means[name], *evidence.intervals[name][measure], best, side))
+    return rows
 
 
 def shown_measures(comparison: Comparison) -> list[str]:
-    """Return Recall@K for every K, MRR@10 and nDCG@10, and what is told where judgements are known.
+    """Return Recall@K for every K, MRR@10, nDCG@10, and the measures that need judgements, if there are any.
 
-    Hit@K says the same as Recall@K where questions have one passage each.
+    Hit@K equals Recall@K if questions have one passage each.
     """
     usual = [*(f"recall@{k}" for k in comparison.experiment.ks), f"mrr@{CUT}", f"ndcg@{CUT}"]
     return [*usual, *judged_measures(comparison.scores)]
@@ -147,18 +142,18 @@ def label(measure: str) -> str:
 
 
 def usual_figure(measure: str, ks: Sequence[int]) -> Measure:
-    """Return a measure at the K that it is looked at by where nobody chooses, of those measured."""
+    """Return a measure at its default K."""
     return Measure(measure, CUT if CUT in ks else ks[-1])
 
 
 def at_ceiling(scores: Mapping[str, Scores], figure: Measure) -> bool:
-    """Whether all retrievers, two or more, find nearly all by the figure: a handful of questions is left."""
+    """Whether all retrievers, two or more, score nearly 1: a handful of questions is left."""
     means = [float(of.per_question[str(figure)].mean()) for of in scores.values() if str(figure) in of.per_question]
     return len(means) > 1 and min(means) > 0.99
 
 
 def telling_figure(scores: Mapping[str, Scores], ks: Sequence[int], figure: Measure) -> Measure:
-    """Return the figure, or where that is at its ceiling the same at the smallest of `ks` that is not, if any."""
+    """Return the figure or, if that is at its ceiling, the same at the smallest of `ks` that is not, if any."""
     if not at_ceiling(scores, figure):
         return figure
     finer = (Measure(figure.name, k) for k in sorted(ks) if k < figure.cut)
@@ -169,7 +164,7 @@ JUDGED = f"judged@{CUT}"
 
 
 def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
-    """Return what is told only where judgements are known, of what was measured: at `CUT`, and Bpref."""
+    """Return the measures that need judgements, of those measured: at `CUT`, and Bpref."""
     found = dict.fromkeys(measure for of in scores.values() for measure in of.per_question)
     return [one for one in found if one in (f"ndcg_exp@{CUT}", f"judged@{CUT}") or Measure.parse(one).name == "bpref"]
 
@@ -177,9 +172,8 @@ def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
 def at_disadvantage(scores: Mapping[str, Scores], groups: np.ndarray) -> list[PairTest]:
     """Return the test of each retriever whose Judged@10 is clearly below the highest, against that one.
 
-    Clearly is by a tenth or more, which is one of the first ten passages of a question on average: if that one is
-    right, by the usual measures another retriever is ahead by no more than having been judged. And surely, by the test
-    of all against the best, so that it is not the luck of which questions were asked.
+    Clearly means significantly, and by a tenth or more: if one unjudged passage of the first ten is relevant, another
+    retriever may be ahead only because it was judged.
     """
     means = {name: of.means()[JUDGED] for name, of in scores.items() if JUDGED in of.per_question}
     if not means:
@@ -189,18 +183,18 @@ def at_disadvantage(scores: Mapping[str, Scores], groups: np.ndarray) -> list[Pa
 
 
 class Pooled(NamedTuple):
-    """What is to be judged: a row of the comparison's questions, and a row of its corpus."""
+    """A pair to judge: a row of the comparison's questions, and a row of its corpus."""
 
     question: int
     passage: int
 
 
 def pool(comparison: Comparison, questions: int, depth: int, seed: int = 0) -> list[Pooled]:
-    """Return what all retrievers found among their first `depth` and nobody judged, for so many questions.
+    """Return the unjudged passages among the first `depth` of all retrievers, for so many questions.
 
-    Questions, and the passages of each, come in an order drawn by the seed: nothing of it tells who found a passage, or
-    how high. The questions of a smaller pool are the first of a larger one. One with nothing to judge is passed over.
-    Where only relevant passages are known, all others are unjudged.
+    Questions, and the passages of each, are shuffled by the seed, so that nothing shows which retriever found a passage
+    at which rank. The questions of a smaller pool are the first of a larger one. If only relevant passages are known,
+    all others are unjudged.
     """
     asked = comparison.question_set
     known = asked.relevance if asked.judged is None else asked.judged
@@ -226,25 +220,11 @@ class Source(BaseModel):
     measure: str
 
 
-class _Set(BaseModel):
+class Published(BaseModel):
+    """Metrics of others (0 to 1) by model, over `questions` of a set; `kinds` says which models are late or dense."""
+
     title: str
     names: tuple[str, ...]
-    questions: int
-    source: str
-    figures: dict[str, float]
-
-
-class _File(BaseModel):
-    source: tuple[Source, ...]
-    models: dict[str, str]
-    set: tuple[_Set, ...]
-
-
-@dataclass(frozen=True)
-class Published:
-    """Figures (0 to 1) of others by model, over `questions` of a set, and which kind each model is: late or dense."""
-
-    title: str
     questions: int
     source: Source
     figures: Mapping[str, float]
@@ -252,19 +232,17 @@ class Published:
 
 
 def published(name: str) -> Sequence[Published]:
-    """Return what is known of the set of this name, as people call it; nothing of most."""
-    letters, file = re.sub(r"[\W_]+", "", name.casefold()), _file()
-    sources = {source.id: source for source in file.source}
-    return [
-        Published(one.title, one.questions, sources[one.source], one.figures, file.models)
-        for one in file.set
-        if any(known in letters for known in one.names)
-    ]
+    """Return what was published about the set of this name, as people write it; nothing for most."""
+    letters = re.sub(r"[\W_]+", "", name.casefold())
+    return [one for one in _all_published() if any(known in letters for known in one.names)]
 
 
 @cache
-def _file() -> _File:
-    return _File.model_validate(tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8")))
+def _all_published() -> list[Published]:
+    content = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
+    sources = {source["id"]: source for source in content["source"]}
+    kinds = content["models"]
+    return [Published(**entry | {"source": sources[entry["source"]], "kinds": kinds}) for entry in content["set"]]
 
 
 FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
@@ -302,14 +280,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The retriever to use by a metric, and how sure that is.
-
-    `ties` are the other retrievers that do not differ significantly from the best, best first. `faster` is how many
-    times faster the recommended one is than any tie, at least; None if their times cannot be compared. `gain` is
-    the test of the recommended one against the baseline; None if it is the baseline, or if there is no such test.
-    `from_best` is its test against the best; None if it is the best. `untimed` are ties without a known time.
-    `early`: there are too few questions to recommend anything.
-    """
+    """The retriever to use by a metric, and how sure that is."""
 
     measure: Measure
     name: str
@@ -319,24 +290,24 @@ class Recommendation:
     best_mean: float
     questions: int
     compared: int  # how many other retrievers have the metric
-    ties: tuple[str, ...]
-    faster: float | None
-    gain: PairTest | None
-    from_best: PairTest | None
+    ties: tuple[str, ...]  # others that do not differ significantly from the best, best first
+    faster: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
+    gain: PairTest | None  # test against the baseline; None for the baseline itself, or without such a test
+    from_best: PairTest | None  # test against the best; None for the best itself
     tie_break: TieBreak
-    untimed: tuple[str, ...]
-    early: bool
+    untimed: tuple[str, ...]  # of the best and its ties
+    early: bool  # too few questions to recommend anything
 
 
 def best_first(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
     """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
-    column, allowed = str(measure), None if names is None else set(names)
-    means = {
-        name: float(scores.per_question[column].mean())
-        for name, scores in comparison.scores.items()
-        if column in scores.per_question and (allowed is None or name in allowed)
-    }
-    return sorted(means, key=lambda name: -means[name])
+    means, allowed = _means(comparison, measure), None if names is None else set(names)
+    return sorted((name for name in means if allowed is None or name in allowed), key=lambda name: -means[name])
+
+
+def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
+    scores, column = comparison.scores.items(), str(measure)
+    return {name: float(of.per_question[column].mean()) for name, of in scores if column in of.per_question}
 
 
 def recommend(
@@ -350,13 +321,12 @@ def recommend(
 ) -> Recommendation | None:
     """Recommend one of the retrievers (of `names`, if given) that have the metric; None if none has it.
 
-    `tests` are paired tests of this metric, corrected for each other, and `groups` number the questions that share a
-    relevant passage.
+    `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
     """
     ranked = best_first(comparison, measure, names)
     if not ranked:
         return None
-    best = ranked[0]
+    means, best = _means(comparison, measure), ranked[0]
     against_best = {name: _test_of(name, best, measure, tests) for name in ranked[1:]}
     tied = [best, *(name for name, test in against_best.items() if test is not None and not test.sure)]
     costs = {result.name: cost_of(result) for result in comparison.results if result.name in tied}
@@ -367,8 +337,8 @@ def recommend(
         name=name,
         best=best,
         baseline=baseline,
-        mean=_mean(comparison, name, measure),
-        best_mean=_mean(comparison, best, measure),
+        mean=means[name],
+        best_mean=means[best],
         questions=questions,
         compared=len(ranked) - 1,
         ties=tuple(one for one in tied if one != name),
@@ -404,10 +374,6 @@ def times_faster(a: Cost, b: Cost) -> float | None:
     return None
 
 
-def _mean(comparison: Comparison, name: str, measure: Measure) -> float:
-    return float(comparison.scores[name].per_question[str(measure)].mean())
-
-
 def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
     """Return the test of a pair from the side of `a`; None if the pair was not tested by this metric."""
     for test in tests:
@@ -417,23 +383,18 @@ def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> Pai
 
 
 def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieBreak]:
-    """Return the cheapest of the ties, which stand best first, and what decided; one without a time only if all are.
+    """Return the cheapest of the ties, which stand best first, and what decided.
 
-    Ties that no other one is clearly faster than count as equally fast: the smaller index decides between them.
+    Ties without a clearly faster one count as equally fast: the smaller index decides between them.
     """
     timed = [name for name in tied if costs[name].milliseconds is not None]
     if not timed:
         return tied[0], TieBreak.SCORE
     if len(timed) > 1 and not any((_lead(name, timed, costs) or 0.0) >= 1 for name in timed):
         return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
-    fast = [name for name in timed if not _has_clearly_faster(name, timed, costs)]
+    leads = {name: [times_faster(costs[other], costs[name]) for other in timed if other != name] for name in timed}
+    fast = [name for name in timed if not any(lead is not None and lead >= CLEARLY_FASTER for lead in leads[name])]
     return min(fast, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
-
-
-def _has_clearly_faster(name: str, timed: Sequence[str], costs: Mapping[str, Cost]) -> bool:
-    """Return whether another of the retrievers is clearly faster than this one."""
-    leads = [times_faster(costs[other], costs[name]) for other in timed if other != name]
-    return any(lead is not None and lead >= CLEARLY_FASTER for lead in leads)
 
 
 def _lead(name: str, tied: Sequence[str], costs: Mapping[str, Cost]) -> float | None:

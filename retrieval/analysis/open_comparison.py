@@ -1,8 +1,7 @@
-"""A comparison opened from its folder, what changed since an earlier one, and a gate for those who change a search.
+"""A comparison opened from its folder, what changed since an earlier one, and a gate for changes of a search.
 
-The gate asks what a comparison must reach, and which one it must not be worse than. A demand is met by the figure
-itself. Worse than before is only what is so with certainty: all retrievers that both comparisons know are tested
-together, question by question (see `significance.paired_tests`).
+The gate checks that a comparison reaches certain values, and that no retriever is significantly worse than in an
+earlier comparison: all retrievers that both contain are tested together (see `significance.paired_tests`).
 """
 
 import logging
@@ -61,7 +60,7 @@ from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
 
 @dataclass(frozen=True)
 class Change:
-    """One figure of one retriever, before and after. `test` is of after against before."""
+    """One metric of one retriever, before and after. `test` is of after against before."""
 
     retriever: str
     before: float
@@ -70,8 +69,9 @@ class Change:
 
 
 def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
-    """Return None where two comparisons asked the same questions of the same passages, else why they cannot be set side
-    by side: `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
+    """Return None if two comparisons have the same questions and passages, else the difference.
+
+    That is `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
     """
     if a.fingerprint == b.fingerprint:
         return None
@@ -81,31 +81,29 @@ def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
 
 
 def changes(before: Comparison, after: Comparison) -> list[Change]:
-    """Test retrievers of one name in two comparisons by every measure both have, in the order of `after`.
+    """Test retrievers of the same name in two comparisons by every measure both have, in the order of `after`.
 
-    The retrievers are tested together, for each measure. Raises `ValueError` where the questions or passages are
-    not the same.
+    The retrievers are tested together, for each measure. Raises `ValueError` for other questions or passages.
     """
     if before.question_set.fingerprint != after.question_set.fingerprint:
         raise ValueError("the two comparisons asked other questions, or searched other passages")
-    old = before.scores
-    pairs = {
-        (name, measure): Pair("after", "before", measure, values, old[name].per_question[measure])
-        for name, new in after.scores.items()
-        if name in old
-        for measure, values in new.per_question.items()
-        if measure in old[name].per_question
-    }
-    tests = paired_tests([*pairs.values()], question_groups(after.question_set))
+    names, pairs = [], []
+    for name, new in after.scores.items():
+        old = before.scores[name].per_question if name in before.scores else {}
+        for measure, values in new.per_question.items():
+            if measure in old:
+                names.append(name)
+                pairs.append(Pair("after", "before", measure, values, old[measure]))
+    tests = paired_tests(pairs, question_groups(after.question_set))
     return [
         Change(name, float(pair.of_b.mean()), float(pair.of_a.mean()), test)
-        for (name, _), pair, test in zip(pairs, pairs.values(), tests, strict=True)
+        for name, pair, test in zip(names, pairs, tests, strict=True)
     ]
 
 
 @dataclass(frozen=True)
 class Demand:
-    """At least `least` (0 to 1) by a measure, of one retriever, or of the best where none is named."""
+    """At least `least` (0 to 1) by a measure, of one retriever, or of the best if none is named."""
 
     measure: Measure
     least: float
@@ -113,20 +111,20 @@ class Demand:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read "ndcg@10=.95" or "Hybrid:ndcg@10=.95". Raises `ValueError` where it is neither."""
+        """Read "ndcg@10=.95" or "Hybrid:ndcg@10=.95". Raises `ValueError` for anything else."""
         left, _, least = text.rpartition("=")
         if not left:
             raise ValueError(f"{text!r} names no figure to reach, as ndcg@10=.95 does")
         retriever, _, measure = left.rpartition(":")
-        found = cls(Measure.parse(measure), float(least), retriever)
-        if not 0 <= found.least <= 1:
+        demand = cls(Measure.parse(measure), float(least), retriever)
+        if not 0 <= demand.least <= 1:
             raise ValueError(f"figures lie between 0 and 1, and so must {least}")
-        return found
+        return demand
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether one thing that was asked holds, and what was seen."""
+    """Whether one condition holds, and what was measured."""
 
     holds: bool
     said: str
@@ -134,7 +132,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Gate:
-    """What is asked of a comparison: demands, and to be no worse by `measure` than one `before`."""
+    """The conditions for a comparison: demands, and to be no worse by `measure` than the comparison `before`."""
 
     demands: tuple[Demand, ...]
     before: Comparison | None
@@ -144,33 +142,34 @@ class Gate:
     def of(
         cls, experiment: Experiment, question_set: QuestionSet, at_least: Sequence[str], not_below: str, by: str
     ) -> Self:
-        """Read what is asked of an experiment over a set, before it is run.
+        """Read the conditions for an experiment over a set, before it is run.
 
-        `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` where
-        a retriever or a measure is none of the experiment's, or the comparison before is none of the same questions.
+        `not_below` is a key of the workspace, or a folder that `compare` wrote; empty: none. Raises `ValueError` if the
+        experiment lacks a retriever or a measure, or if the comparison before has other questions.
         """
-        demands, told_by, before = tuple(map(Demand.parse, at_least)), Measure.parse(by), None
+        demands, measure, before = tuple(map(Demand.parse, at_least)), Measure.parse(by), None
         names, known = {spec.name for spec in experiment.retriever}, measures(experiment.ks)
         for demand in demands:
             if demand.retriever and demand.retriever not in names:
                 raise ValueError(f"no retriever of this experiment is called {demand.retriever!r}")
-        for measure in (told_by, *(demand.measure for demand in demands)):
-            if str(measure) not in known:
-                raise ValueError(f"{measure} is not measured here; ks of the experiment decide: {', '.join(known)}")
+        for one in (measure, *(demand.measure for demand in demands)):
+            if str(one) not in known:
+                raise ValueError(f"{one} is not measured here; ks of the experiment decide: {', '.join(known)}")
         if not_below:
-            kept = kept_comparison(not_below)
-            before = load(kept.folder if kept else Path(not_below), question_set)
+            stored = kept_comparison(not_below)
+            before = load(stored.folder if stored else Path(not_below), question_set)
             if not names & {*before.scores}:
                 raise ValueError(f"no retriever of {not_below} has the name of one here: {', '.join(before.scores)}")
-        return cls(demands, before, told_by)
+        return cls(demands, before, measure)
 
     def verdicts(self, comparison: Comparison) -> Iterator[Verdict]:
-        """Hold a comparison against all that is asked. Raises `ValueError` where it is of other questions."""
+        """Check every condition. Raises `ValueError` if the comparison has other questions than the one before."""
         yield from (_met(demand, comparison) for demand in self.demands)
         if self.before is None:
             return
+        failed = {result.name for result in comparison.results if result.error}
         for name in self.before.scores:
-            if any(result.name == name and result.error for result in comparison.results):
+            if name in failed:
                 yield Verdict(False, f"{name} failed, and did not before")
         measure = str(self.measure)
         for change in changes(self.before, comparison):
@@ -187,17 +186,20 @@ class Gate:
 
 
 def _met(demand: Demand, comparison: Comparison) -> Verdict:
-    measure, asked = str(demand.measure), [demand.retriever] if demand.retriever else list(comparison.scores)
-    found = {name: comparison.scores[name].per_question for name in asked if name in comparison.scores}
-    values = {name: of[measure] for name, of in found.items() if measure in of}
-    if not values:  # it failed or did not look as deep, which is no figure, and not 0
+    measure = str(demand.measure)
+    values = {
+        name: scores.per_question[measure]
+        for name, scores in comparison.scores.items()
+        if name == (demand.retriever or name) and measure in scores.per_question
+    }
+    if not values:  # it failed or did not look as deep, which is no metric, and not 0
         return Verdict(False, f"{demand.retriever or 'every retriever'} has no figure of {measure}")
     best = max(values, key=lambda name: values[name].mean())
     low, high = mean_interval(values[best], question_groups(comparison.question_set))
-    figure = float(values[best].mean())
-    holds = figure >= demand.least
+    mean = float(values[best].mean())
+    holds = mean >= demand.least
     sign = "at least" if holds else "below"
-    return Verdict(holds, f"{best}: {measure} {figure:.4f} (95 % {low:.4f} to {high:.4f}), {sign} {demand.least:g}")
+    return Verdict(holds, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {sign} {demand.least:g}")
 
 
 logger = logging.getLogger(__name__)
@@ -208,9 +210,9 @@ Analysis = TypeVar("Analysis", bound=Callable[..., Any])
 
 
 def _last(count: int) -> Callable[[Analysis], Analysis]:
-    """Have a comparison keep the last `count` answers of an analysis, by its parameters.
+    """Keep the last `count` answers of an analysis, by its parameters.
 
-    Sessions share the comparison: while one of them works an answer out, others that want a new one wait for it.
+    Sessions share the comparison: while one of them computes an answer, others that need a new one wait for it.
     """
 
     def keeping(analysis: Analysis) -> Analysis:
@@ -232,13 +234,16 @@ def _last(count: int) -> Callable[[Analysis], Analysis]:
 
 
 class OpenComparison:
-    """A kept comparison with all that can be asked of it; retrievers without rankings or scores are left out."""
+    """A stored comparison and its analyses, each computed once; retrievers without rankings or scores are left out.
+
+    Opening it raises `ValueError` as `store.load` does.
+    """
 
     def __init__(self, folder: Path, question_set: QuestionSet) -> None:
         self.folder = folder
         self.comparison = load(folder, question_set)
         self._answers: dict[str, dict[tuple[object, ...], Any]] = {}
-        self._lock = RLock()  # an analysis may ask for another
+        self._lock = RLock()  # an analysis may need another
 
     @property
     def question_set(self) -> QuestionSet:
@@ -350,10 +355,10 @@ class OpenComparison:
         return same_article(self.question_set, row)
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:
-        """Explain the fused score of a passage; None where the rankings kept are not as deep as those fused."""
+        """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""
         lists = {part: self.comparison.rankings[part] for part in spec.of if part in self.comparison.rankings}
         depth = min(spec.depth, len(self.question_set.passages))
-        if len(lists) < len(spec.of) or any(one.indices.shape[1] < depth for one in lists.values()):
+        if len(lists) < len(spec.of) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
         depths = [self.comparison.experiment.specs[name].scored(spec.depth) for name in spec.of]
         return fusion_contributions(
@@ -361,7 +366,7 @@ class OpenComparison:
         )
 
     def reranking(self, spec: RerankSpec, row: int, passage: int) -> RerankExplanation | None:
-        """Explain the move of a passage; None where the ranking before is not kept, or the model's weight is gone."""
+        """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""
         before, after = self.comparison.rankings.get(spec.first), self.comparison.rankings.get(spec.name)
         if before is None or after is None:
             return None

@@ -1,12 +1,13 @@
 """From a comparison down to single questions: their ranks, which to look at, and where each retriever loses them.
 
-A question counts as found where one of its relevant passages is among the first K (Hit@K). What a hybrid or a reranker
-cannot find because no part of it brought the passage is one thing; what it was given and put too low is another.
+A question counts as found if one of its relevant passages is among the first K (Hit@K). A hybrid or a reranker misses a
+passage because no part of it brought the passage, or because it ranks the passage too low.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -42,23 +43,23 @@ class Block:
 
 @dataclass(frozen=True)
 class RankMap:
-    """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 where none was found.
+    """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 if none was found.
 
-    `order` are the question rows as the map shows them: by the band of the first retriever, within it by that of the
-    second and so on, so that what the retrievers see alike lies together.
+    `order` are the question rows as the map shows them, sorted by the band of the first retriever, then of the second
+    and so on.
     """
 
     ranks: np.ndarray
     order: np.ndarray
 
     def blocks(self) -> list[Block]:
-        shown = bands_of(self.ranks)[self.order]
-        found: list[Block] = []
-        for column in range(shown.shape[1]):
-            edges = np.flatnonzero(np.diff(shown[:, column])) + 1
-            starts, ends = [0, *edges.tolist()], [*edges.tolist(), len(shown)]
-            found += [Block(column, a, b, int(shown[a, column])) for a, b in zip(starts, ends, strict=True) if a < b]
-        return found
+        bands = bands_of(self.ranks)[self.order]
+        blocks: list[Block] = []
+        for number, column in enumerate(bands.T):
+            edges = (np.flatnonzero(np.diff(column)) + 1).tolist()
+            ends = pairwise([0, *edges, len(column)] if len(column) else [])
+            blocks += [Block(number, start, end, int(column[start])) for start, end in ends]
+        return blocks
 
 
 def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
@@ -68,15 +69,12 @@ def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap
 
 
 def bands_of(ranks: np.ndarray) -> np.ndarray:
-    """Return the band of each rank: its place in `BANDS`, `len(BANDS)` where it lies deeper or is 0 (not found)."""
+    """Return the band of each rank: its position in `BANDS`, `len(BANDS)` if it is deeper or 0 (not found)."""
     return np.where(ranks == 0, len(BANDS), np.searchsorted(BANDS, ranks))
 
 
 def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, np.ndarray]:
-    """Return question rows (ascending) by which of two retrievers has a relevant passage among its first k.
-
-    `first` and `second` are ranks `(n_questions,)`, 0 where none was found.
-    """
+    """Return question rows (ascending) by which of two retrievers, given by ranks, finds them among its first k."""
     a, b = (_within(ranks, k) for ranks in (first, second))
     return {
         Quadrant.BOTH: np.flatnonzero(a & b),
@@ -95,18 +93,18 @@ def band_counts(ranks: np.ndarray) -> np.ndarray:
 def most_unlike(ranks: np.ndarray, first: int, k: int) -> int:
     """Return the retriever (a column) with most questions that it alone or `first` alone finds among the first k.
 
-    `ranks` `(n_questions, n_retrievers)` are those of a `RankMap`. With one retriever it is itself.
+    `ranks` are those of a `RankMap`. A single retriever is returned itself.
     """
-    found = _within(ranks, k)
-    apart = (found != found[:, [first]]).sum(axis=0)
-    apart[first] = -1
-    return int(apart.argmax())
+    hits = _within(ranks, k)
+    differences = (hits != hits[:, [first]]).sum(axis=0)
+    differences[first] = -1
+    return int(differences.argmax())
 
 
 def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
-    """How much the retrievers disagree on each question, `(n_questions,)`: `log(worst rank / best rank)`.
+    """Return how much the retrievers disagree on each question, `(n_questions,)`: `log(worst rank / best rank)`.
 
-    What was not found among the first `depth` counts as one past them. From 1 to 10 is as far as from 10 to 100.
+    Passages not among the first `depth` count as one past them.
     """
     placed = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
     logs: np.ndarray = np.log(placed.max(axis=1) / placed.min(axis=1))  # of the ratio: equal ones stay equal
@@ -119,8 +117,8 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
     "overlap" (`data.questions.audit.word_overlap`, 0 to 1).
     """
-    told = [(question.id, question.text, question.kind) for question in question_set.questions]
-    table = pd.DataFrame(told, columns=["id", "question", "kind"])
+    rows = [(question.id, question.text, question.kind) for question in question_set.questions]
+    table = pd.DataFrame(rows, columns=["id", "question", "kind"])
     for column in range(len(names)):
         table[f"rank_{column}"] = pd.Series(ranks[:, column], dtype="Int64").where(ranks[:, column] > 0)
     table["overlap"] = word_overlap(question_set)
@@ -129,26 +127,22 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
 
 def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions whose words, id or answers hold `text`, in any case."""
-    wanted = text.strip().lower()
-    held = [
-        wanted in question.text.lower()
-        or wanted == question.id.lower()
-        or any(wanted in answer.lower() for answer in question.answers)
-        for question in question_set.questions
-    ]
-    return np.flatnonzero(held)
+    text = text.strip().lower()
+    return np.flatnonzero(
+        [
+            text == question.id.lower() or any(text in one.lower() for one in (question.text, *question.answers))
+            for question in question_set.questions
+        ]
+    )
 
 
 def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
-    kept = np.ones(count, dtype=bool)
-    for part in parts:
-        kept &= np.isin(np.arange(count), part)
-    return kept
+    return np.all([np.ones(count, dtype=bool), *(np.isin(np.arange(count), part) for part in parts)], axis=0)
 
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
-    """Return what every retriever that has rankings found of the question at `row`, as it was kept."""
+    """Return the stored results of every retriever that has rankings for the question at `row`."""
     return {
         name: Findings.of(Rankings(one.indices[[row]], one.scores[[row]])) for name, one in compared.rankings.items()
     }
@@ -164,31 +158,26 @@ def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
 
 
 def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count: int) -> list[int]:
-    """Return rows of the questions whose first relevant passage stands at the most different ranks, widest first.
+    """Return rows of the questions with the largest `spread` of ranks, as deep as all the retrievers go, widest first.
 
-    How far they differ is their `spread`, over ranks as deep as all the retrievers go. Each retriever that is best
-    somewhere leads once before any leads twice, so that no single one looks like the answer to everything.
+    Each retriever that is best on some question leads once before any leads twice, so that none looks always best.
     """
     depth = min(ranking.indices.shape[1] for ranking in rankings)
     ranks = np.stack([first_relevant_ranks(one.first(depth), question_set) for one in rankings], axis=1)
-    apart = spread(ranks, depth)
-    order = [int(row) for row in np.argsort(-apart, kind="stable") if apart[row] > 0]
-    chosen: list[int] = []
-    led: set[int] = set()
-    for row in order:
-        leader = int(np.where(ranks[row] == 0, depth + 1, ranks[row]).argmin())
-        if leader not in led and len(chosen) < count:
-            led.add(leader)
-            chosen.append(row)
-    chosen += [row for row in order if row not in chosen][: count - len(chosen)]
-    return sorted(chosen, key=order.index)
+    spreads = spread(ranks, depth)
+    order = [int(row) for row in np.argsort(-spreads, kind="stable") if spreads[row] > 0]
+    leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
+    first_led = {leaders[row]: row for row in reversed(order)}
+    selected = sorted(first_led.values(), key=order.index)[:count]
+    selected += [row for row in order if row not in selected][: count - len(selected)]
+    return sorted(selected, key=order.index)
 
 
 DEPTHS = (1, 2, 5, 10, 20, 50, 100)
 
 
 class Fate(StrEnum):
-    """What became of a question. `BELOW` and `NOT_FOUND` are of retrievers that wrap no other."""
+    """The fate of a question. `BELOW` and `NOT_FOUND` are of retrievers that wrap no other."""
 
     FOUND = "found"
     BELOW = "below"  # found, but below the first K
@@ -203,16 +192,17 @@ _PLACE = {fate: place for place, fate in enumerate(FATES)}
 
 
 def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
-    """Tell the fate of every question with every retriever, as places in `FATES` `(n_questions,)`.
+    """Return the fate of every question by retriever, as positions in `FATES` `(n_questions,)`.
 
-    A retriever that was not searched k deep has none, nor has one that wraps a retriever without rankings: what became
-    of its questions is not known. Raises `ValueError` where k is less than 1.
+    Left out are retrievers that were not searched k deep, and those that wrap one without rankings. Raises `ValueError`
+    if k is less than 1.
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
-    ranks, depths, experiment = _ranks(compared), _depths(compared), compared.experiment
+    ranks, experiment = _ranks(compared), compared.experiment
     traced = [name for name in ranks if all(spec.name in ranks for spec in experiment.needed([name]))]
-    return {name: _fate(experiment.specs, ranks, name, k) for name in traced if depths[name] >= k}
+    deep = [name for name in traced if compared.rankings[name].indices.shape[1] >= k]
+    return {name: _fate(experiment.specs, ranks, name, k) for name in deep}
 
 
 def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -222,29 +212,23 @@ def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
 
 def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, np.ndarray]:
-    """Share of questions with a relevant passage among the candidates at each depth, `(len(depths),)`.
+    """Return the fraction of questions with a relevant passage among the candidates at each depth, `(len(depths),)`.
 
-    That is what no order of so many candidates can exceed: of a reranker the first so many of the retriever it reads,
-    of a hybrid the first so many of every part together, of any other its own. NaN past the depth searched.
+    No order of so many candidates can exceed it. Candidates are the first of the retriever that a reranker reads, of
+    every part of a hybrid together, or its own. NaN past the depth searched.
     """
-    ranks, searched = _ranks(compared), _depths(compared)
-    found: dict[str, np.ndarray] = {}
+    ranks = _ranks(compared)
+    limits: dict[str, np.ndarray] = {}
     for spec in compared.experiment.retriever:
         if spec.name in ranks and all(name in ranks for name in spec.sources):
-            deepest = min(searched[name] for name in spec.sources)
-            shares = [
-                _any_within(ranks, spec.sources, depth).mean() if depth <= deepest else np.nan for depth in depths
-            ]
-            found[spec.name] = np.array(shares)
-    return found
+            deepest = min(compared.rankings[name].indices.shape[1] for name in spec.sources)
+            hits = [_any_within(ranks, spec.sources, depth).mean() for depth in depths]
+            limits[spec.name] = np.where(np.array(depths) <= deepest, hits, np.nan)
+    return limits
 
 
 def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
     return {name: first_relevant_ranks(one, compared.question_set) for name, one in compared.rankings.items()}
-
-
-def _depths(compared: Comparison) -> dict[str, int]:
-    return {name: one.indices.shape[1] for name, one in compared.rankings.items()}
 
 
 def _within(ranks: np.ndarray, depth: int) -> np.ndarray:

@@ -32,10 +32,7 @@ class Property(StrEnum):
 
 @dataclass(frozen=True)
 class Slice:
-    """Questions at `rows` (ascending): those named `label`, or whose value lies from `low` to `high`, both included.
-
-    One of the two is known: a range has no label, a label no range (NaN).
-    """
+    """Questions at `rows` (ascending) with a `label`, or else with a value from `low` to `high`, both included."""
 
     rows: np.ndarray
     label: str = ""
@@ -51,9 +48,8 @@ def properties(question_set: QuestionSet) -> list[Property]:
 def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
     """Cut questions that all have a relevant passage into slices.
 
-    Kinds and articles in the order of their size; numbers as up to four ranges of about as many questions each, where
-    questions of the same value are always in the same range. Empty where the set does not know the property: no kinds,
-    no titles. A question whose value is not known is in no slice.
+    Kinds and articles are sorted by size; numbers make up to four ranges of about as many questions each, equal values
+    always in the same range. A question without a value is in no slice.
     """
     if by in _LABELS:
         labels = _LABELS[by](question_set)
@@ -62,21 +58,21 @@ def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
         return sorted(named, key=lambda part: -len(part.rows))
     values = _NUMBERS[by](question_set)
     known = np.flatnonzero(~np.isnan(values))
-    # where the middle one of all equal values stands among all, 0 to 1: equal values are never torn apart
-    standing = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
-    place = (standing * 4).astype(np.int64)
-    parts = [known[place == number] for number in np.unique(place)]
+    # equal values have the rank of their middle: they are never separated
+    quantiles = (pd.Series(values[known]).rank().to_numpy() - 0.5) / max(1, len(known))
+    quarters = (quantiles * 4).astype(np.int64)
+    parts = [known[quarters == number] for number in np.unique(quarters)]
     return [Slice(rows, low=float(values[rows].min()), high=float(values[rows].max())) for rows in parts]
 
 
 def slice_table(
     parts: Sequence[Slice], scores: Mapping[str, Scores], measure: str, groups: np.ndarray | None = None
 ) -> pd.DataFrame:
-    """Measure every retriever on every slice: a row each, with `groups` as in `significance`.
+    """Measure every retriever that has the measure on every slice: a row each, with `groups` as in `significance`.
 
-    Columns: "slice" (its place in `parts`), "questions", "retriever", "mean" with its 95% interval "low" to "high",
-    and "difference" from the first retriever with "difference_low" to "difference_high" (all shares; 0 for the first
-    itself). A retriever without the measure has no row. Each interval stands on its own: of many, some miss the truth.
+    Columns: "slice" (its position in `parts`), "questions", "retriever", "mean" with its 95% interval "low" to "high",
+    and "difference" from the first retriever with "difference_low" to "difference_high" (0 for the first itself). The
+    intervals are not corrected for their number.
     """
     columns = ["slice", "questions", "retriever", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high"]
@@ -102,8 +98,7 @@ def slice_tests(
 ) -> np.ndarray:
     """Test each difference of `slice_table` as `pair_tests` does: p-values in the order of its rows.
 
-    They are Holm-corrected over all slices and retrievers, for whoever looks at all of them; NaN for the first
-    retriever, which differs from itself in nothing.
+    They are Holm-corrected over all slices and retrievers; NaN for the first retriever.
     """
     known = _known(scores, measure)
     first, *others = known or [""]
@@ -120,9 +115,9 @@ def slice_tests(
 
 
 def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
-    """Return the row with the largest difference that is sure, of a `slice_table` with "p_holm" from `slice_tests`.
+    """Return the row with the largest significant difference of a `slice_table` with "p_holm", None if there is none.
 
-    Sure is what is below 5 % with all looked at together, and whose own interval leaves 0 out. None where nothing is.
+    Significant means p below 5 % after correction, and an interval without 0.
     """
     apart = (table["difference_low"] > 0) | (table["difference_high"] < 0)
     sure = table[apart & (table["p_holm"] < 1 - LEVEL)]
@@ -138,10 +133,10 @@ def most_contested(table: pd.DataFrame, count: int) -> list[int]:
 
 
 def terms_found(question_set: QuestionSet) -> np.ndarray:
-    """How many distinct content words of each question its passage holds, `(n_questions,)` float64.
+    """Return how many distinct content words of each question its passage contains, `(n_questions,)` float64.
 
-    Words are Kiwi's content morphemes in Korean, else what the default analyzer makes of the passages; of several
-    relevant passages the one that holds most counts.
+    Words are Kiwi's content morphemes in Korean, else those of the default analyzer; of several relevant passages the
+    one with most counts.
     """
     texts = question_set.passages.indexed_texts(title=True)
     analyzer = choose(Analyzer.AUTO, texts)
@@ -178,7 +173,7 @@ _NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
 
 
 def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
-    """What a person calls each slice: its label, or its range with as many decimals as tell all of them apart."""
+    """Return the label of each slice, or its range with as many decimals as distinguish all of them."""
     for decimals in range(4):
         form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
         ends = [(f"{part.low:{form}}", f"{part.high:{form}}") for part in parts]
@@ -198,8 +193,8 @@ _FEW_PASSAGES = 0.05  # of them in a language: questions in it have passages to 
 class SetLanguages:
     """`language` is the ISO 639-1 code of the passages' language, empty if it is unclear or if there are several.
 
-    `analyzer` is the one that `auto` resolves to. `foreign` holds ascending rows of questions by their language, the
-    most frequent first: of the `examined` questions those that surely are in a language that few passages are in.
+    `analyzer` is the one that `auto` resolves to. `foreign` holds ascending rows of the `examined` questions that are
+    surely in a language of few passages, by language, the most frequent first.
     """
 
     language: str
