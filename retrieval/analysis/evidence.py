@@ -37,11 +37,7 @@ Intervals = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Intervals by retriever and measure, and the tests. A retriever that failed is in neither.
-
-    `against` are tests of every other retriever against the baseline, `others` those of every pair of these. Each is a
-    family of its own for each measure.
-    """
+    """Intervals by retriever and measure, and tests against the baseline and of all `others`: a family per measure."""
 
     baseline: str
     intervals: Mapping[str, Intervals]
@@ -262,14 +258,11 @@ class TieBreak(StrEnum):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a retriever costs. `milliseconds` per query is None if unknown, `index_bytes` is 0 if unknown.
+    """What a retriever costs."""
 
-    `elsewhere` are those of the milliseconds that were measured on another machine: they ship with the sample.
-    """
-
-    milliseconds: float | None
-    elsewhere: float
-    index_bytes: int
+    milliseconds: float | None  # per query, None if unknown
+    elsewhere: float  # of these, measured on another machine: they ship with the sample
+    index_bytes: int  # 0 if unknown
     has_model: bool
 
     @property

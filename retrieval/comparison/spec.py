@@ -132,7 +132,7 @@ class CachedRetriever:
         return Rankings(stored["indices"], stored["scores"]).first(k)
 
     def ship(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
-        """Store another retriever's cached rankings as those that the sample brings for this one. Raises `OSError`."""
+        """Store another retriever's rankings as those that the sample brings for this one. Raises `OSError`."""
         stored = read_arrays("rankings", exact._key_of(questions, exact.depth))
         if stored is None:
             raise OSError(f"what {exact.name!r} found was not kept")
@@ -210,8 +210,7 @@ def omitted(default: Any, **constraints: Any) -> Any:
 class Spec(BaseModel, ABC):
     """One retriever of an experiment: its values, and how it is made.
 
-    `chosen_on` is the part of the questions its values were tuned on: metrics on that part are too high. A value called
-    `analyzer`, `model` or `title` means the same for every kind.
+    `chosen_on` is the part of the questions its values were tuned on: metrics on that part are too high.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -241,12 +240,12 @@ class Spec(BaseModel, ABC):
         return k if self.parts else 0
 
     def scored(self, k: int) -> int:
-        """How many of its first k passages have scores of its own; the others keep the rank that a part gave them."""
+        """How many of its first k passages have scores of its own; the others keep the rank of a part."""
         return k
 
     @property
     def score_kind(self) -> str:
-        """What its scores are, for the texts that explain them."""
+        """The kind of its scores, for the texts that explain them."""
         return self.kind
 
     @property
@@ -281,10 +280,7 @@ class Spec(BaseModel, ABC):
 
 
 class ReadingSpec(Spec):
-    """The values of a model that reads passages. Longer ones it reads in `windows` of tokens, or only their beginning.
-
-    `window_tokens` and `stride` are those of `WindowOptions`.
-    """
+    """The values of a model that reads long passages in windows, see `WindowOptions`, or only their beginning."""
 
     windows: bool = omitted(False)
     window_tokens: CountOrNone = omitted(0)

@@ -102,10 +102,7 @@ class FinishedRetriever(BaseModel):
 
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
-    """Return the comparisons of a stored question set (its key) that a user stopped and did not start again.
-
-    Experiments with settings, on the Tune tab, are left out: a user starts them one by one.
-    """
+    """Return the comparisons of a stored question set (its key), except labs, that a user stopped and left."""
     jobs = [ComparisonJob(path.parent) for path in sorted(_comparisons().glob("*/stop"))]
     return [job for job in jobs if job.is_stopped and job.compares(data)]
 

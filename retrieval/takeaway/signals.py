@@ -1,14 +1,17 @@
 """The signals by which a retriever searches, in the form that engines take, and their weights.
 
 A signal is terms weighted by BM25 or by a sparse encoder, vectors of texts, or vectors of tokens: it says what an
-engine holds of passages, what a query contains, and how it scores. A retriever that is a signal, or fuses some, is
-exported as these; of all others, what they wrap is exported, and the plan lists what is left out.
+engine holds of passages, what a query contains, and how it scores: `score_blocks` yields scores `(some questions,
+n_passages)` float64, -inf of a passage or question without a term or vector in common, with `rounded` in the precision
+that Lucene stores. A retriever that is a signal, or fuses some, is exported as these; of all others, what they wrap is
+exported, and the plan lists what is left out.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -43,9 +46,7 @@ _QUESTIONS = 64  # scored at a time with all passages
 
 
 class TakeAwayError(Failure):
-    """What cannot be taken away (`nothing_to_take`, `over_candidates`, `retriever_failed`, of models `no_network`,
-    `no_tokenizer`, `no_onnx`), or a folder that is not one to write to or to ask (`folder_in_use`, `no_folder`).
-    """
+    """A retriever or model that cannot be exported, or a folder that cannot be written or searched."""
 
 
 class Terms:
@@ -80,10 +81,7 @@ class Terms:
         return counts_by_term(ids, offsets, len(self._number))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf if no term is shared.
-
-        With `rounded`, lengths are those of Lucene, which keeps a passage's length in a byte.
-        """
+        # Lucene keeps a passage's length in a byte
         weights = term_weights(self.tokens, self.k1, self.b, in_a_byte(self.lengths)) if rounded else self.weights
         return _dot_products(self.counts_of(questions), weights)
 
@@ -121,7 +119,6 @@ class Vectors(_Encoded):
         return numbers(self.encoder.encode_questions(questions))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf for a question without a vector."""
         del rounded
         encoded = self.encoder.encode_questions(questions)
         for start in range(0, len(questions), _QUESTIONS):
@@ -151,14 +148,16 @@ class LateTokens(_Encoded):
         return self.encoder.encode_passages(self._texts, self._heads)
 
     def of_passages(self, start: int, stop: int) -> list[list[list[float]]]:
-        return _by_text(self.vectors.between(start, stop))
+        return self._by_text(self.vectors.between(start, stop))
 
     def of_questions(self, questions: Sequence[str]) -> list[list[list[float]]]:
         _ = self.vectors  # the projection is fitted on passages
-        return _by_text(self.encoder.encode_questions(questions))
+        return self._by_text(self.encoder.encode_questions(questions))
+
+    def _by_text(self, vectors: TokenVectors) -> list[list[list[float]]]:
+        return [numbers(vectors.between(row, row + 1).vectors, 4) for row in range(len(vectors))]  # half precision
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf of what has no tokens."""
         del rounded
         passages, encoded = self.vectors, self.encoder.encode_questions(questions)
         for start in range(0, len(questions), _QUESTIONS):
@@ -188,10 +187,6 @@ class SparseTerms(_Encoded):
         return weights_by_term(self.encoder.encode_questions(questions))
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
-        """Yield scores `(some questions, n_passages)` float64, -inf of passages that share no term.
-
-        With `rounded`, the weights of passages have the precision that Lucene stores.
-        """
         weights, encoded = self.weights.astype(np.float32), self.encoder.encode_questions(questions)
         if rounded:
             weights.data = in_nine_bits(weights.data)
@@ -207,9 +202,9 @@ def _dot_products(questions: csr_array, passages: csr_array) -> Iterator[np.ndar
 
 
 def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
-    """Return each row of term weights as JSON has it: weights by the number of the term, none 0."""
+    """Return each row of term weights as in JSON: weights by the number of the term, none 0."""
     rows = []
-    for first, last in zip(weights.indptr[:-1], weights.indptr[1:], strict=True):
+    for first, last in pairwise(weights.indptr):
         terms, values = weights.indices[first:last].tolist(), weights.data[first:last].tolist()
         rows.append({str(term): float(f"{value:.7g}") for term, value in zip(terms, values, strict=True) if value})
     return rows
@@ -221,17 +216,13 @@ def in_nine_bits(weights: np.ndarray) -> np.ndarray:
     return ((bits >> 15) << 15).view(np.float32)
 
 
-def _by_text(vectors: TokenVectors) -> list[list[list[float]]]:
-    return [numbers(vectors.between(row, row + 1).vectors, 4) for row in range(len(vectors))]  # of half precision
-
-
 def numbers(vectors: np.ndarray, digits: int = 7) -> list[list[float]]:
-    """Return vectors of length 1 as JSON has them: seven digits are all that float32 tells apart."""
+    """Return vectors of length 1 as in JSON: seven digits are all that float32 distinguishes."""
     return cast(list[list[float]], np.round(vectors.astype(np.float64), digits).tolist())
 
 
 def projected(vectors: np.ndarray, projection: np.ndarray | None) -> np.ndarray:
-    """Return vectors of tokens, `(n, all dimensions)`, with the dimensions that are kept, float32 as long."""
+    """Return token vectors, `(n, all dimensions)`, reduced to the dimensions of the projection, float32 as long."""
     wide = vectors.astype(np.float32)
     if projection is None:
         return wide
@@ -245,7 +236,7 @@ Signal = Terms | Vectors | LateTokens | SparseTerms
 
 
 def written(documents: Sequence[Sequence[str]]) -> list[str]:
-    """Return tokens as one text each, at whose spaces an engine cuts."""
+    """Return the tokens of each document as one text, at whose spaces an engine cuts."""
     return [" ".join(token.replace(" ", _SPACE) for token in tokens) for tokens in documents]
 
 
@@ -259,9 +250,9 @@ def in_a_byte(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Part:
-    """A signal of a mix, whose slope tells by how much the mix rises with its score.
+    """A signal of a mix, and by how much the mix rises with its score.
 
-    It is `of_deviation` / (the standard deviation of the question's list) + `of_range` / (its range) + `constant`.
+    That is `of_deviation` / (the standard deviation of the question's list) + `of_range` / (its range) + `constant`.
     """
 
     signal: Signal
@@ -272,9 +263,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """What of a retriever is taken away: its parts, the `depth` of their lists, and whether ranks are fused.
+    """The exported parts of a retriever, the `depth` of their lists, and whether ranks are fused.
 
-    `left_out` names the retrievers that no engine is given, `differs` the codes of what is otherwise in any engine.
+    `left_out` names the retrievers that no engine gets, `differs` the codes of what differs in any engine.
     """
 
     name: str
@@ -286,9 +277,9 @@ class Plan:
 
 
 def plan_of(name: str, materials: Materials) -> Plan:
-    """Return what of a retriever made of the materials is taken away; see the module.
+    """Return the signals of a retriever of the materials; see the module.
 
-    Raises `TakeAwayError` where nothing of it is known to an engine, and what a model or a dictionary raises.
+    Raises `TakeAwayError` if no engine knows any of it, and the errors of a model or a dictionary.
     """
     local = materials.specs[name].local
     if isinstance(local, LateSpec) and (first := local.first):
@@ -304,9 +295,9 @@ def plan_of(name: str, materials: Materials) -> Plan:
 
 
 def foreseen(specs: Mapping[str, Spec], name: str, *, tokens: bool, sparse: bool) -> list[str]:
-    """Return the codes of what is surely otherwise in an engine, as `Plan.differs`, before anything is read.
+    """Return the codes of what surely differs in an engine, as `Plan.differs`, before anything is read.
 
-    `tokens` and `sparse` tell whether late interaction and sparse encoders are exported to the engine.
+    `tokens` and `sparse` say whether late interaction and sparse encoders are exported to the engine.
     """
     codes = list[str]()
     exported = (HybridSpec, MilvusSpec, *([SparseSpec] if sparse else []))
