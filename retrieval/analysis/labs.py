@@ -115,7 +115,7 @@ def bm25_lab(
     `sentences` are lengths of windows in which passages are searched, 0 for whole passages. Its other options stay as
     they are, unless the variant cannot use them: windows have no feedback, and a dictionary is Kiwi's.
     """
-    spec = _present(compared, present, TermSpec, "is no BM25")
+    spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
     tries: list[Spec] = []
     for length, analyzer, k1, b in product(sentences, analyzers, k1s, bs):
         window = f"windows of {length} · " if length else ""
@@ -144,7 +144,7 @@ def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Cha
     on a few questions, the best would be luck. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if
     `present` does not have an option or cannot combine two.
     """
-    spec = _present(compared, present, TermSpec, "is no BM25")
+    spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
     alone = [change for kind in kinds for change in kind]
     together = [reduce(or_, parts) for parts in product(*kinds)] if len(kinds) > 1 else []
     every = [*alone, *together]

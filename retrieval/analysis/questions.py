@@ -7,6 +7,7 @@ passage because no part of it brought the passage, or because it ranks the passa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -138,7 +139,8 @@ def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
 
 def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return those of `count` rows that are in every part, `(n,)` bool as a mask of all rows."""
-    return np.all([np.ones(count, dtype=bool), *(np.isin(np.arange(count), part) for part in parts)], axis=0)
+    rows = np.arange(count)
+    return np.isin(rows, reduce(np.intersect1d, parts, rows))
 
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:

@@ -67,8 +67,9 @@ def words_of(language: str) -> Say:
 def template(path: Path, *, autoescape: bool = False) -> Template:
     """Return a template of HTML, or without `autoescape` of Markdown, into which texts of users are put escaped."""
     loader = FileSystemLoader(path.parent)
-    options = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
-    return Environment(loader=loader, autoescape=autoescape, **options).get_template(path.name)  # noqa: S701
+    environment = Environment(loader=loader, autoescape=autoescape, undefined=StrictUndefined)  # noqa: S701
+    environment.trim_blocks = environment.lstrip_blocks = True
+    return environment.get_template(path.name)
 
 
 def kind_label(kind: str, say: Say) -> str:
@@ -95,10 +96,7 @@ def retriever_names(names: Iterable[str], language: str) -> dict[str, str]:
     return called if len(set(called.values())) == len(called) else {name: name for name in called}
 
 
-Say = Callable[..., str]  # fills in the text of a key
-
-
-def split_words(parts: Split, say: Say) -> str:
+def split_words(parts: Split, say: Callable[..., str]) -> str:
     """Return how a split came about, its number of questions by part, and how many test questions leak."""
     key = parts.method.value
     if parts.method is SplitMethod.GROUPED:
@@ -115,7 +113,7 @@ def split_words(parts: Split, say: Say) -> str:
     return " ".join(sentences)
 
 
-def few_words(count: int, of: str, say: Say) -> str:
+def few_words(count: int, of: str, say: Callable[..., str]) -> str:
     """Return the warning that so few questions are too few; empty if they are enough.
 
     `of` says what they are for: "compared" or the value of a part.
@@ -125,7 +123,7 @@ def few_words(count: int, of: str, say: Say) -> str:
     return say(f"split.few_{of}", count=count, fewest=FEWEST_COMPARED)
 
 
-def few_taught_words(name: str, count: int, say: Say) -> str:
+def few_taught_words(name: str, count: int, say: Callable[..., str]) -> str:
     """Return the warning that too few questions taught a mix, `name`; empty if they are enough."""
     if count >= FEWEST_COMPARED:
         return ""

@@ -231,9 +231,10 @@ def _after(share: float) -> float:
 def _figures(comparison: Comparison, lists: Lists | None, name: str, report: Callable[[float], None]) -> list[Figure]:
     """Measure what every engine finds; a library calls this program's own search, which changes nothing."""
     figures, asked = list[Figure](), comparison.question_set
-    for number, engine in enumerate(TRAITS, start=1) if lists else ():
+    for number, engine in enumerate(TRAITS, start=1):
         with suppress(TakeAwayError):  # another engine may know what this one does not
-            figures.append(figure_of(mix_of(engine, lists), comparison.rankings[name], lists, asked))
+            if lists:
+                figures.append(figure_of(mix_of(engine, lists), comparison.rankings[name], lists, asked))
         report(number / len(TRAITS))
     here = evaluate(comparison.rankings[name], asked, (CUT,)).means()[MEASURE]
     return figures + [Figure(engine, here, here, 0.0, 0.0) for engine in Engine if engine.is_library]

@@ -23,6 +23,7 @@ from mrc_workbench.data.text.analysis import Tokens, tokens_of
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.encoders.protocols import TokenVectors
 from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.encoders.token_encoder import TokenEncoder
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource
@@ -135,7 +136,7 @@ class LateTokens(_Encoded):
     def __init__(self, field: str, spec: LateSpec, materials: Materials) -> None:
         super().__init__(field, spec, materials)
         self.layers = spec.layers
-        self.encoder = spec.encoder(materials)
+        self.encoder: TokenEncoder = spec.encoder(materials)
         self._heads = materials.passages.heads(title=spec.title)
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from mrc_workbench.retrieval.analysis.evidence import (
     CLEARLY_FASTER,
     FEWEST_QUESTIONS,
     Cost,
+    Evidence,
     Recommendation,
     TieBreak,
     best_first,
@@ -28,11 +30,13 @@ from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_ques
 NDCG = Measure("ndcg", 10)
 COPIES = 8  # of six questions
 Found = Mapping[str, Sequence[Sequence[int]] | None]
+TESTED: dict[object, Evidence] = {}
+many = cache(many_questions)
 
 
 def compared(found: Found, costs: Mapping[str, Mapping[str, float]] | None = None, copies: int = COPIES) -> Comparison:
     """Compare rankings of six questions, `copies` times over, with these fields of each result."""
-    asked, _ = many_questions(copies)
+    asked, _ = many(copies)
     rows = {
         name: of and [[5 * copy + row for row in found_rows] for copy in range(copies) for found_rows in of]
         for name, of in found.items()
@@ -42,8 +46,16 @@ def compared(found: Found, costs: Mapping[str, Mapping[str, float]] | None = Non
     return replace(comparison, results=results)
 
 
-def recommended(comparison: Comparison, measure: Measure = NDCG, baseline: str = "") -> Recommendation:
-    tests = evidence(comparison, baseline)
+def evidence_of(comparison: Comparison) -> Evidence:
+    """Test the same scores once: what retrievers cost changes no test."""
+    key = tuple((name, *map(bytes, of.per_question.values())) for name, of in comparison.scores.items())
+    if key not in TESTED:
+        TESTED[key] = evidence(comparison)
+    return TESTED[key]
+
+
+def recommended(comparison: Comparison, measure: Measure = NDCG) -> Recommendation:
+    tests = evidence_of(comparison)
     groups = question_groups(comparison.question_set)
     found = recommend(comparison, measure, tests.tests, baseline=tests.baseline, groups=groups)
     assert found is not None
@@ -87,7 +99,7 @@ def test_a_missing_test_is_not_a_tie() -> None:
     found = recommend(comparison, NDCG, [], baseline="slow", groups=groups)
     assert found is not None
     assert (found.name, found.ties) == ("slow", ())
-    other = evidence(comparison).tests
+    other = evidence_of(comparison).tests
     by_another_metric = [test for test in other if test.measure == "recall@1"]
     found = recommend(comparison, NDCG, by_another_metric, baseline="slow", groups=groups)
     assert found is not None
@@ -197,7 +209,7 @@ def test_few_questions_are_too_early() -> None:
 def test_many_questions_about_a_few_passages_are_too_early() -> None:
     comparison = compared({"a": LATE, "b": RIGHT})
     one_group = np.zeros(len(comparison.question_set.questions), dtype=np.int32)
-    tests = evidence(comparison).tests
+    tests = evidence_of(comparison).tests
     found = recommend(comparison, NDCG, tests, baseline="a", groups=one_group)
     assert found is not None
     assert found.early
@@ -228,7 +240,7 @@ def drawn_cases(draw: st.DrawFn) -> tuple[Comparison, list[PairTest]]:
         memory = draw(st.sampled_from((0, 10, 1000)))
         costs[name] = {"query_seconds": seconds, "elsewhere_seconds": seconds * part, "memory_bytes": memory}
     comparison = compared(rows, costs, copies=5)
-    every = [test for test in evidence(comparison).tests if test.measure == str(NDCG)]
+    every = [test for test in evidence_of(comparison).tests if test.measure == str(NDCG)]
     return comparison, [test for test in every if draw(st.booleans())]
 
 

@@ -1,13 +1,38 @@
-"""Errors of experiment files name the nearest known field, and no error that follows from another."""
+"""The errors of an experiment file in words, and a new kind of retriever: a class in `KINDS`, shown like any other."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
+from streamlit.testing.v1 import AppTest
 
+from mrc_workbench.data.split import Part
+from mrc_workbench.data.store import keep
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment
-from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_as
+from mrc_workbench.retrieval.comparison import experiment as experiment_file
+from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.experiment import (
+    Experiment,
+    ExperimentError,
+    add,
+    read_as,
+    read_experiment,
+    write_experiment,
+)
+from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
+from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.report.exports import save
 from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.ui.words import catalog
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.retrieval.test_contract import keeps_the_contract, makers
 
 DATA = 'data = "sample"\n'
 BM25 = '[[retriever]]\nname = "a"\nkind = "bm25"\n'
@@ -77,3 +102,81 @@ def test_a_refused_retriever_leaves_no_error_about_the_list(own: str, tmp_path: 
     path.write_text(DATA + "retriever = []\n", encoding="utf-8")
     with pytest.raises(ExperimentError, match="retriever: Tuple should have at least 1 item"):
         read_as(Experiment, path)
+
+
+class Letters:
+    """The share of a question's letters that a passage holds."""
+
+    def __init__(self, name: str, texts: Sequence[str]) -> None:
+        self.name, self._letters = name, [{*text} for text in texts]
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        shares = [[len({*text} & letters) / max(1, len({*text})) for letters in self._letters] for text in questions]
+        scores = np.array(shares).reshape(len(questions), len(self._letters))
+        return top_k(np.where(scores > 0, scores, -np.inf), k)
+
+
+class LettersSpec(Spec):
+    kind: Literal["letters"] = "letters"
+
+    def make(self, materials: Materials) -> CachedRetriever:
+        return materials.kept(self, partial(Letters, self.name, materials.passages.texts))
+
+
+SPEC = LettersSpec(name="By letters")
+SHARE = f"{len({*QUESTIONS[1].text} & {*PASSAGES[1].text}) / len({*QUESTIONS[1].text}):.4f}"  # of q2 in its passage
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment_file, "KINDS", (*experiment_file.KINDS, LettersSpec))
+
+
+def test_the_contract_of_every_retriever_is_its_own_too() -> None:
+    make = makers()["letters kind"]
+    for passages in (PASSAGES, PASSAGES[:1]):
+        assert make(passages).name == "letters"
+        for k in (1, 3, 8):
+            keeps_the_contract(make(passages), make(passages), passages, k)
+
+
+@pytest.mark.slow
+def test_it_is_read_compared_and_exported(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text('data = "small"\n[[retriever]]\nname = "By letters"\nkind = "letters"\n', encoding="utf-8")
+    experiment = read_experiment(path)
+    assert experiment.retriever == (SPEC,)
+    path.write_text(write_experiment(experiment), encoding="utf-8")
+    assert read_experiment(path) == experiment
+    found = compare(experiment, small_set())
+    assert found.scores["By letters"].means()["hit@1"] > 0.5
+    out = tmp_path / "out"
+    save(found, out)
+    (run,) = (path for path in out.glob("*.trec") if path.name != "qrels.trec")
+    assert f"q2 Q0 p2 1 {float(SHARE)} By" in run.read_text()
+    for name in ("table.md", "table.tex", "report.html", "questions.csv", "questions.jsonl", "provenance.json"):
+        assert "By letters" in (out / name).read_text(encoding="utf-8-sig")
+    assert load(out, small_set()).experiment == experiment
+
+
+def page() -> None:
+    from mrc_workbench.workbench.views.compare import page as compare_page
+
+    compare_page.draw()
+
+
+def test_a_question_is_shown_with_its_score() -> None:
+    data = keep(small_set())
+    add(data.fingerprint, SPEC)
+    experiment = choices_for(data).experiment(data, [SPEC.name], Part.ALL)
+    keep_comparison(compare(experiment, small_set()), ComparisonJob.of(experiment, data.fingerprint).folder)
+    app = AppTest.from_function(page, default_timeout=60)
+    app.query_params.update(lang="en", view="why", retrievers=SPEC.name, question="q2", shows="rankings")
+    app.run()
+    html = " ".join(one.proto.body for one in app.get("html"))
+    assert f'<span class="score">{SHARE}</span>' in html
+    assert "<b>By letters</b> ranks the answer passage first." in html
+    app.query_params["shows"] = "scores"
+    app.run()
+    assert not app.exception
+    assert catalog("en")["why.whole"] in [info.value for info in app.info]

