@@ -1,7 +1,7 @@
-"""What a command may call a comparison: its key, an experiment file, or the folder that `compare --out` wrote.
+"""The names of a comparison in a command: its key, an experiment file, or the folder that `compare --out` wrote.
 
-A comparison is stored under the key that the page would give it: the question set is stored in the workspace and named
-by its key, and paths are absolute, so that it opens from any folder.
+A comparison is stored under the key that the page would give it: its question set is named by its key in the workspace,
+and paths are absolute, so that it opens from any folder.
 """
 
 import os
@@ -31,7 +31,7 @@ _LIST = "`mrc list` lists the stored comparisons"
 
 
 class ComparisonNotFoundError(Failure, ValueError):
-    """No comparison is stored under what a user named."""
+    """No comparison is stored under this name."""
 
 
 def find_comparison(reference: str) -> StoredComparison:
@@ -48,18 +48,18 @@ def find_comparison(reference: str) -> StoredComparison:
         if found := kept_comparison(job.folder.name) or read_comparison(path):
             return found
         raise _damaged(path)
-    if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
-        experiment = read_experiment(path)
-        question_set = find(experiment.data, path.parent)
-        job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
-        if found := kept_comparison(job.folder.name):
-            return found
-        raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
-    raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST}")
+    if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST}")
+    experiment = read_experiment(path)
+    question_set = find(experiment.data, path.parent)
+    job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
+    if found := kept_comparison(job.folder.name):
+        return found
+    raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
 
 
 def find_stored(reference: str) -> StoredComparison:
-    """Return the comparison of the workspace that is named, as `find_comparison`; one that lies elsewhere is not it."""
+    """Return a named comparison as `find_comparison` does, but only one of the workspace."""
     found = find_comparison(reference)
     if kept_comparison(found.key) != found:
         raise ComparisonNotFoundError("not_stored", f"the comparison in {found.folder} is not stored in this workspace")
@@ -92,10 +92,9 @@ def store_question_set(question_set: QuestionSet, source: str) -> None:
 def store_comparison(
     comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
 ) -> ComparisonJob:
-    """Store a comparison and its question set in the workspace, where the page finds them; returns its job.
+    """Store a comparison of a `storable` experiment and its set in the workspace, where the page finds them.
 
-    `comparison` is one of a `storable` experiment, and `source` names where the set comes from. Raises `LimitError` and
-    `OSError`.
+    Returns its job; `source` names where the set comes from. Raises `LimitError` and `OSError`.
     """
     job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
     store_question_set(question_set, source)

@@ -46,7 +46,7 @@ def colour_of(name: str, names: Sequence[str]) -> str:
 
 
 def shape_of(name: str, names: Sequence[str]) -> str:
-    """Return the mark of a retriever, so that colour alone never tells."""
+    """Return the mark of a retriever, so that no chart relies on colour alone."""
     return SHAPES[list(names).index(name) % len(SHAPES)]
 
 
@@ -61,30 +61,25 @@ def can_draw() -> bool:
 
 
 def draw(specifications: Sequence[dict[str, Any]]) -> list[str | None]:
-    """Return the SVG of each Vega-Lite specification, None for one at which the renderer failed or its process ended.
+    """Return the SVG of each Vega-Lite specification, None if the renderer is missing, failed, or ended its process.
 
-    All are None if `can_draw` is false. What XML forbids is replaced in its texts: an SVG could not hold it.
+    Characters that XML forbids are replaced.
     """
     if not can_draw():
         return [None] * len(specifications)
-    lines = [json.dumps(_mended(one)).encode() + b"\n" for one in specifications]
+    lines = [json.dumps(_mended(specification)).encode() + b"\n" for specification in specifications]
     drawn: list[str | None] = []
     while left := lines[len(drawn) :]:
+        seconds = 60 + 30 * len(left)  # to begin on a busy machine, and for each
+        options: dict[str, Any] = {"cwd": IMPORT_ROOT, "capture_output": True, "timeout": seconds}
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "mrc_workbench.retrieval.report.charts"],
-                cwd=IMPORT_ROOT,
-                input=b"".join(left),
-                capture_output=True,
-                timeout=60 + 30 * len(left),  # seconds: to begin on a busy machine, and for each
-                check=False,
-            )
-            answered = done.stdout
+            command = [sys.executable, "-m", "mrc_workbench.retrieval.report.charts"]
+            output = subprocess.run(command, check=False, input=b"".join(left), **options).stdout  # noqa: S603
         except subprocess.TimeoutExpired as late:
-            answered = late.stdout or b""
-        drawn += [json.loads(line) for line in answered.splitlines(keepends=True) if line.endswith(b"\n")]
+            output = late.stdout or b""
+        drawn += [json.loads(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
         if len(drawn) < len(lines):
-            drawn.append(None)  # the process ended here; another one goes on behind it
+            drawn.append(None)  # the process ended here; another one continues after it
     return drawn
 
 
@@ -116,7 +111,7 @@ def shape(field: str, drawn: Sequence[str], names: Sequence[str], legend: alt.Le
 
 
 def columns_for(names: Sequence[str]) -> int:
-    """Return in how many columns a legend stands below a chart of half a page, so that no name is cut."""
+    """Return the number of columns of a legend below a chart of half a page, so that no name is cut."""
     return 2 if max(map(len, names), default=0) <= _SHORT else 1
 
 
@@ -137,11 +132,7 @@ _INK = {
     "font": "system-ui, -apple-system, 'Segoe UI', 'Noto Sans KR', 'Malgun Gothic', sans-serif",
     "view": {"stroke": None},
     "axis": {
-        "labelColor": "currentColor",
-        "titleColor": "currentColor",
-        "domainColor": "currentColor",
-        "tickColor": "currentColor",
-        "gridColor": "currentColor",
+        **dict.fromkeys(("labelColor", "titleColor", "domainColor", "tickColor", "gridColor"), "currentColor"),
         "domainOpacity": 0.4,
         "tickOpacity": 0.4,
         "gridOpacity": 0.12,
@@ -156,13 +147,13 @@ _INK = {
 def pictures(charts: Sequence[Any]) -> list[Markup | None]:
     """Draw charts as SVGs whose words are text and whose ink is the reader's text colour; None where that failed."""
     drawn = draw([chart.configure(**_INK).to_dict() for chart in charts])
-    return [None if one is None else Markup(one) for one in drawn]  # noqa: S704 - the renderer escapes every text
+    return [None if svg is None else Markup(svg) for svg in drawn]  # noqa: S704 - the renderer escapes every text
 
 
 def curves(
     table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, legend: alt.Legend | None = None
 ) -> alt.LayerChart:
-    """One line a retriever with the band of its intervals: columns "retriever", "k", "mean", "low", "high" (shares)."""
+    """Draw a line with its intervals per retriever: columns "retriever", "k", "mean", "low", "high" (0 to 1)."""
     import altair as alt
 
     lowest = max(0.0, float(table["low"].min()) - 0.01)
@@ -181,7 +172,7 @@ def curves(
 
 
 def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Sequence[str], x: str) -> alt.LayerChart:
-    """One mark a retriever in each row, with its interval: columns `row`, "retriever", "mean", "low", "high"."""
+    """Draw a mark with its interval per retriever and row: columns `row`, "retriever", "mean", "low", "high"."""
     import altair as alt
 
     low, high = float(table["low"].min()), float(table["high"].max())
@@ -203,7 +194,7 @@ def intervals(table: pd.DataFrame, names: Sequence[str], *, row: str, order: Seq
 def stacked(
     table: pd.DataFrame, names: Sequence[str], *, parts: Sequence[str], colours: Sequence[str], x: str
 ) -> alt.Chart:
-    """One bar a retriever, stacked of parts: columns "retriever", "part", "count"."""
+    """Draw a stacked bar per retriever: columns "retriever", "part", "count", "place"."""
     import altair as alt
 
     return (
@@ -224,7 +215,7 @@ def _percent(span: float) -> str:
 
 
 def main() -> None:
-    """Answer each line of the input, a specification, with a line: the picture, or null."""
+    """Write a line for each specification in the input: the picture, or null."""
     import vl_convert
 
     for line in sys.stdin.buffer:

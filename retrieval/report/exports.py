@@ -1,4 +1,4 @@
-"""Everything there is of a comparison, in the forms that other tools, spreadsheets and papers take, in a folder."""
+"""All results of a comparison as files for other tools, spreadsheets and papers."""
 
 import csv
 import json
@@ -38,10 +38,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~$:&])")
 
 
 def write_beir(folder: Path, question_set: QuestionSet) -> None:
-    """Write a folder that BEIR's own loader reads: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`.
-
-    Ids are those of the TREC files, so that a run of ours is a run of this set.
-    """
+    """Write a folder that BEIR's own loader reads, with the ids of the TREC files."""
     questions, passages = trec_ids(question_set)
     corpus = corpus_entries(question_set, passages)
     queries = (
@@ -62,10 +59,12 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
 
 
 def per_question_json(comparison: Comparison) -> str:
-    """Return one JSON object a line and question: what it is, and by retriever the rank of its first relevant passage
-    (null where none was found), every measure, and the ids of the first 10 passages.
+    """Return one JSON object per line and question, with the results of each retriever.
+
+    These are the rank of the first relevant passage (null if none was found), every measure, and the ids of the first
+    10 passages.
     """
-    found = [(name, list(_per_question(comparison, name))) for name in comparison.scores]
+    results = [(name, list(_per_question(comparison, name))) for name in comparison.scores]
     entries = (
         {
             "id": question.id,
@@ -73,7 +72,7 @@ def per_question_json(comparison: Comparison) -> str:
             "kind": question.kind,
             "made": question.made,
             "relevant": question.relevant,
-            "retrievers": {name: entries[row] for name, entries in found},
+            "retrievers": {name: entries[row] for name, entries in results},
         }
         for row, question in enumerate(comparison.question_set.questions)
     )
@@ -81,9 +80,9 @@ def per_question_json(comparison: Comparison) -> str:
 
 
 def per_question_table(comparison: Comparison) -> pd.DataFrame:
-    """Return the same as a table, one row a question; columns of a retriever begin with its name.
+    """Return the same as a table, one row per question; columns of a retriever begin with its name.
 
-    Passages are named as in the TREC and BEIR files: those ids hold no space, which separates them.
+    Passages have the ids of the TREC and BEIR files, which contain no space.
     """
     questions = comparison.question_set.questions
     _, passage_ids = trec_ids(comparison.question_set)
@@ -116,9 +115,9 @@ def _per_question(comparison: Comparison, name: str) -> Iterator[dict[str, Any]]
 
 
 def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
-    """Return the figures in percent with their intervals as a Markdown table, the best of a column bold.
+    """Return the metrics in percent with their intervals as a Markdown table, the best of a column bold.
 
-    ↑ and ↓ mark what is surely higher or lower than the baseline (p below 0.05, all others tested together).
+    ↑ and ↓ mark values significantly above or below the baseline (p below 0.05, all others tested together).
     """
     shown = shown_measures(comparison)
     lines = ["| " + " | ".join(["", *map(label, shown)]) + " |", "|---" + "|---:" * len(shown) + "|"]
@@ -131,11 +130,8 @@ def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
 def latex_table(comparison: Comparison, evidence: Evidence) -> str:
     """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
     shown = shown_measures(comparison)
-    lines = [
-        f"% {_caption(comparison, evidence, _one_line)}",
-        rf"\begin{{tabular}}{{l{'r' * len(shown)}}}",
-        r"\toprule",
-    ]
+    caption = _caption(comparison, evidence, _one_line)
+    lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
     lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
     for name, row in figures(comparison, evidence, shown).items():
         cells = [_latex_cell(figure) if figure else "--" for figure in row]
@@ -144,12 +140,12 @@ def latex_table(comparison: Comparison, evidence: Evidence) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return a person's text so that none of it is read as Markdown or HTML."""
+    """Return a user's text so that none of it is read as Markdown or HTML."""
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
 def latex_text(text: str) -> str:
-    """Return a person's text so that none of it is read as LaTeX."""
+    """Return a user's text so that none of it is read as LaTeX."""
     return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
 
 
@@ -172,7 +168,7 @@ def _one_line(text: str) -> str:
 
 
 def _caption(comparison: Comparison, evidence: Evidence, as_text: Callable[[str], str]) -> str:
-    """Return what a table shows and its warnings, which hold names and ids of a user, by `as_text`."""
+    """Return what a table shows and its warnings; `as_text` escapes names and ids of a user."""
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     made = sum(comparison.question_set.made.values())
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
@@ -191,25 +187,22 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
-    """Write all there is of a comparison into `folder`, the report in one of `retrieval.report.words.LANGUAGES`.
+    """Write all results of a comparison into `folder`, the report in one of `retrieval.report.words.LANGUAGES`.
 
-    `origin` is the comparison's provenance, found out where left out. The folder changes in one step, and files of
-    others in it stay.
+    `origin` is the comparison's provenance, computed if missing. The folder changes in one step, and other files in it
+    stay.
     """
-    # charts and templates: whoever only opens a comparison needs neither
+    with replacing_folder(folder, last=SCORES) as new:
+        _write_all(comparison, new, origin or provenance(comparison), language)
+
+
+def _write_all(comparison: Comparison, folder: Path, origin: dict[str, Any], language: str) -> None:
+    # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report
 
-    origin = origin or provenance(comparison)
-    with replacing_folder(folder, last=SCORES) as new:
-        _write_all(comparison, new, origin, report, language)
-
-
-def _write_all(
-    comparison: Comparison, folder: Path, origin: dict[str, Any], report: Callable[..., str], language: str
-) -> None:
     keep(comparison, folder, origin)
-    found = evidence(comparison)
-    write_json(folder / "significance.json", [asdict(test) for test in found.tests])
+    tested = evidence(comparison)
+    write_json(folder / "significance.json", [asdict(test) for test in tested.tests])
     write_qrels(folder / "qrels.trec", comparison.question_set)
     names = [result.name for result in comparison.results]
     for name, stem in zip(names, file_names(names), strict=True):
@@ -222,6 +215,6 @@ def _write_all(
     write_text(folder / "questions.jsonl", per_question_json(comparison))
     with replacing(folder / "questions.csv") as new:
         new.write_bytes(csv_bytes(per_question_table(comparison)))
-    write_text(folder / "table.md", markdown_table(comparison, found))
-    write_text(folder / "table.tex", latex_table(comparison, found))
-    write_text(folder / "report.html", report(comparison, language, origin, found))
+    write_text(folder / "table.md", markdown_table(comparison, tested))
+    write_text(folder / "table.tex", latex_table(comparison, tested))
+    write_text(folder / "report.html", report(comparison, language, origin, tested))

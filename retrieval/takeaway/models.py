@@ -1,12 +1,11 @@
 """A retriever's models as ONNX, in float and in 8 bits, and what that changes: measured while they are written.
 
-Both are held against the model they are made of, on some of the questions compared, each with the first passages that
-the retriever found and those that answer it.
+Both are compared with the original model, on some of the compared questions, each with its first results and its
+relevant passages.
 
-Networks are traced by torch. In 8 bits, matrices are kept by the range of each column and what they are multiplied with
-is brought to 8 bits as it comes (dynamic quantisation), but for those that bring many values to fewer: what comes out
-of a transformer's widest layer has outliers, which take the range from all others (Dettmers et al. 2022). Vectors of
-tokens are kept in half precision.
+Networks are traced by torch. In 8 bits, matrices are quantised per column and their inputs dynamically, except matrices
+with more inputs than outputs: the activations of a transformer's widest layer have outliers, which take the range from
+all others (Dettmers et al. 2022). Token vectors are kept in half precision.
 """
 
 import logging
@@ -47,11 +46,10 @@ Said = tuple[np.ndarray, np.ndarray]  # scores of candidates, `(n_questions, n)`
 
 @dataclass(frozen=True)
 class ModelFigure:
-    """What a model says as ONNX, against the model itself, on so many `questions`.
+    """A model as ONNX against the original, on so many `questions`.
 
-    `agreement` and `agreement_int8` are the lowest cosine of two vectors of one text or token; of a cross-encoder, the
-    correlation of the scores. nDCG@10 is of the candidates alone; seconds are of the same texts on the same cores, and
-    bytes those of the network's file.
+    `agreement` is the lowest cosine of two vectors of one text or token; of a cross-encoder, the correlation of the
+    scores. nDCG@10 is of the candidates alone; seconds are of the same texts on the same cores.
     """
 
     retriever: str
@@ -77,35 +75,32 @@ _MEASURED = [field.name for field in fields(ModelFigure)][5:]
 def write_models(
     folder: Path, comparison: Comparison, materials: Materials, name: str, on_progress: Tell
 ) -> list[ModelFigure]:
-    """Write each model that a retriever reads with into a folder of its own, and return what was measured.
+    """Write each model of a retriever into its own folder, and return what was measured.
 
-    Raises `TakeAwayError` where it reads with none that is a transformer (`no_network`), or where what writes them is
-    not installed (`no_onnx`).
+    Raises `TakeAwayError` if no model is a transformer (`no_network`), or if ONNX is not installed (`no_onnx`).
     """
     try:
         import onnxruntime.quantization  # noqa: F401
     except ImportError as error:
         raise TakeAwayError("no_onnx", "ONNX is not installed: pip install 'mrc-workbench[onnx]'") from error
-    reading = [
-        one for one in comparison.experiment.needed([name]) if isinstance(one, DenseSpec | LateSpec | RerankSpec)
-    ]
+    reading = [spec for spec in comparison.experiment.needed([name]) if isinstance(spec, ReadingSpecs)]
     specs = [spec for spec in reading if not is_starter(materials.source(spec.model))]
     if not specs:
         raise TakeAwayError("no_network", f"{name!r} reads with no transformer: there is nothing to write", name=name)
     asked = _Asked(comparison, name)
-    found = []
+    figures = []
     for number, spec in enumerate(specs):
 
-        def tell(share: float, number: int = number) -> None:
+        def report(share: float, number: int = number) -> None:
             on_progress((number + share) / len(specs))
 
         reader = _Reader.of(spec, materials, asked)
-        found.append(_written(folder, f"model_{number + 1}", spec, reader, tell))
-    return found
+        figures.append(_written(folder, f"model_{number + 1}", spec, reader, report))
+    return figures
 
 
 class _Asked:
-    """Questions drawn from those compared, `candidates` `(n_questions, n)` rows of passages for each, -1 for none."""
+    """Questions sampled from those compared, and their `candidates` `(n_questions, n)`, -1 for none."""
 
     def __init__(self, comparison: Comparison, name: str) -> None:
         whole = comparison.question_set
@@ -119,23 +114,22 @@ class _Asked:
         self.rows = np.unique(self.candidates[self.candidates != NOT_FOUND])  # of all candidates, each once
 
     def ndcg(self, scores: np.ndarray) -> float:
-        """Return nDCG@10 of candidates in the order of their scores, `(n_questions, n)`."""
         return evaluate(ranked(self.candidates, scores, CUT), self.question_set, (CUT,)).means()[MEASURE]
 
 
-def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", tell: Tell) -> ModelFigure:
+def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", report: Tell) -> ModelFigure:
     asked = reader.asked
     write_network(folder / place, reader.kind, reader.encoder.model, reader.projection)
     if isinstance(reader.encoder, TokenEncoder) and (weights := reader.encoder.weights):
         np.save(folder / place / "token_weights.npy", weights.by_token, allow_pickle=False)
-    tell(0.2)
+    report(0.2)
     said, seconds = [], []
     for number, say in enumerate([reader.say, *(reader.as_onnx(folder / place, form) for form in FORMS)]):
         say(2)  # what is made ready with the first texts is no part of the time
         began = time.perf_counter()
         said.append(say(None))
         seconds.append(time.perf_counter() - began)
-        tell(0.2 + 0.8 * (number + 1) / 3)
+        report(0.2 + 0.8 * (number + 1) / 3)
     agreements = [reader.agreement(said[0][1], other) for _, other in said[1:]]
     sizes = [(folder / place / form).stat().st_size for form in FORMS]
     ndcg = [asked.ndcg(scores) for scores, _ in said]
@@ -145,7 +139,7 @@ def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", te
 
 @dataclass(frozen=True)
 class _Reader:
-    """A model that says something of the questions asked and their candidates: as it is, or as ONNX."""
+    """A model that reads the questions and their candidates: with torch, or as ONNX."""
 
     kind: Literal["dense", "late", "rerank"]
     encoder: BiEncoder | TokenEncoder | CrossEncoderScorer
@@ -223,7 +217,7 @@ class _Reader:
 def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | None = None) -> None:
     """Write a model of sentence-transformers as the folder that `scripts/encode.py` reads.
 
-    Raises `TakeAwayError` (`no_tokenizer`) where its tokenizer is not one that a file tells.
+    Raises `TakeAwayError` (`no_tokenizer`) if its tokenizer cannot be written as a file.
     """
     import torch
 
@@ -298,7 +292,7 @@ def _quantise(place: Path) -> None:
     shapes = {one.name: one.dims for one in graph.initializer}
     products = [node for node in graph.node if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2]
     narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][1]]
-    logging.getLogger().addFilter(_without_advice)
+    logging.getLogger().addFilter(_without_advice)  # about networks for images
     chosen = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing}
     quantize_dynamic(place / FORMS[0], place / FORMS[1], per_channel=True, weight_type=QuantType.QInt8, **chosen)
     model = onnx.load(place / FORMS[1])
@@ -307,7 +301,7 @@ def _quantise(place: Path) -> None:
 
 
 def _halve_tables(graph: Any) -> None:
-    """Keep the large tables that vectors are looked up in as half precision, widened once they are looked up."""
+    """Store large embedding tables in half precision, widened after the lookup."""
     import onnx
 
     tables = {one.name: one for one in graph.initializer if np.prod(one.dims) >= _LARGE}
@@ -326,5 +320,4 @@ def _halve_tables(graph: Any) -> None:
 
 
 def _without_advice(record: logging.LogRecord) -> bool:
-    """Leave out what the quantiser advises about networks of pictures."""
     return "pre-processing before quantization" not in record.getMessage()

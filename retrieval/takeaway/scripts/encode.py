@@ -40,21 +40,21 @@ class Model:
         return np.stack([vector for (vector,) in self._run(self._with_prompt(texts, side))])
 
     def encode_tokens(self, texts: Sequence[str], side: str) -> list[np.ndarray]:
-        """Return the vectors of each text's tokens, `(n_tokens, dimensions)` float32.
+        """Return the token vectors of each text, `(n_tokens, dimensions)` float32.
 
-        Each has length 1, those of questions that of the token's weight, where tokens have weights. A passage's score
-        is the mean over the question's tokens of the highest dot product with one of its own.
+        Each has length 1, or the weight of a question's token, if tokens have weights. A passage's score is the mean
+        over the question's tokens of the highest dot product with one of its own.
         """
-        found = []
+        encoded = []
         for text, (vectors, *masks) in zip(texts, self._run(self._with_prompt(texts, side)), strict=True):
-            kept = vectors[masks[0 if side == "question" else 1] > 0]
+            tokens = vectors[masks[0 if side == "question" else 1] > 0]
             if self.projection is not None:
-                kept = kept @ self.projection
-                kept /= np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), 1e-12)
+                tokens = tokens @ self.projection
+                tokens /= np.maximum(np.linalg.norm(tokens, axis=1, keepdims=True), 1e-12)
             if self.token_weights is not None and side == "question":
-                kept = kept * self._weights_of(self.token_weights, text, len(kept))[:, None]
-            found.append(kept)
-        return found
+                tokens = tokens * self._weights_of(self.token_weights, text, len(tokens))[:, None]
+            encoded.append(tokens)
+        return encoded
 
     def _weights_of(self, by_token: np.ndarray, question: str, count: int) -> np.ndarray:
         """Return the weights of a question's tokens, `(count,)` float32 with a mean of 1; those of the prompt are 0."""

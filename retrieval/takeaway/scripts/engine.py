@@ -26,7 +26,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -47,9 +47,9 @@ def main(words: list[str]) -> int:
     match [word for word in words if word not in OPTIONS]:
         case ["load"]:
             count = engine().load(recreate="--recreate" in options)
-            say(f"{count} passages are in {told()['engine']}")
+            say(f"{count} passages are in {config()['engine']}")
         case ["check"]:
-            figures = told()["figure"]
+            figures = config()["figure"]
             found = check(engine(), free="--free" in options)
             say(f"nDCG@{CUT}: {found:.4f} there, {figures['there']:.4f} expected there, {figures['here']:.4f} here")
         case ["ask", question]:
@@ -63,14 +63,14 @@ def main(words: list[str]) -> int:
 
 def engine() -> "Http | Milvus":
     """Return the engine of this folder."""
-    return Milvus() if told()["client"] else Http()
+    return Milvus() if config()["client"] else Http()
 
 
 def check(engine: "Http | Milvus", *, free: bool = False) -> float:
     """Return the mean nDCG@10 of the comparison's questions, as the engine answers them."""
     answers = [(engine.ask(one["values"], free=free), one["relevant"]) for one in lines("questions")]
     if not any(hits for hits, _ in answers):
-        raise SystemExit(f"{told()['engine']} finds no passage for any question{NOT_LOADED}")
+        raise SystemExit(f"{config()['engine']} finds no passage for any question{NOT_LOADED}")
     return sum(ndcg([hit["row"] for hit in hits], relevant) for hits, relevant in answers) / len(answers)
 
 
@@ -85,35 +85,35 @@ def ndcg(rows: list[int], grades: dict[str, int]) -> float:
 
 
 @cache
-def told() -> dict[str, Any]:
-    """Return what the engine is told."""
+def config() -> dict[str, Any]:
+    """Return the requests of the engine."""
     return dict(json.loads((HERE / "engine.json").read_text(encoding="utf-8")))
 
 
 class Http:
-    """An engine that is spoken to by HTTP and JSON."""
+    """An engine with an interface of HTTP and JSON."""
 
     def load(self, *, recreate: bool) -> int:
         if self.exists():
             if not recreate:
-                raise SystemExit(already_there(told()["index"]))
+                raise SystemExit(already_there(config()["index"]))
             self.remove()
-        for request in told()["setup"]:
+        for request in config()["setup"]:
             self.send(**request)
         count, documents = 0, lines("documents")
         while batch := list(islice(documents, BATCH)):
             self.send_documents(batch)
             count += len(batch)
-        for request in told()["finish"]:
+        for request in config()["finish"]:
             self.send(**request)
         return count
 
     def exists(self) -> bool:
-        answer = self.send(**told()["exists"], may_be_missing=True)
+        answer = self.send(**config()["exists"], may_be_missing=True)
         return answer is not None and bool(answer.get("documents", True))
 
     def remove(self) -> None:
-        request, part = told()["remove"], ""
+        request, part = config()["remove"], ""
         while True:
             answer = self.send(request["method"], request["path"] + part)
             if not (token := answer.get("continuation")):
@@ -121,7 +121,7 @@ class Http:
             part = f"&continuation={token}"
 
     def send_documents(self, documents: list[dict[str, Any]]) -> None:
-        bulk = told()["bulk"]
+        bulk = config()["bulk"]
         if bulk["form"] == "lines":
             pairs = [part for one in documents for part in ({"index": {"_id": str(one["row"])}}, one)]
             body = "".join(json.dumps(part) + "\n" for part in pairs)
@@ -129,32 +129,30 @@ class Http:
         elif bulk["form"] == "objects":
             refuse(self.send("POST", bulk["path"], {"objects": [as_object(one, bulk) for one in documents]}))
         else:
+            paths = [f"{bulk['path']}{document['fields']['row']}" for document in documents]
+            bodies = [{"fields": document["fields"]} for document in documents]
             with ThreadPoolExecutor(CONNECTIONS) as pool:  # a refusal cancels what is not sent yet
-                list(pool.map(self.send_document, documents))
-
-    def send_document(self, document: dict[str, Any]) -> None:
-        fields = document["fields"]
-        self.send("POST", f"{told()['bulk']['path']}{fields['row']}", {"fields": fields})
+                list(pool.map(partial(self.send, "POST"), paths, bodies))
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         """Return the hits for the values of a question, best first: row, passage, title and score."""
         if not free:
-            return self.search(told()["query"], values)
-        if not told()["free"]:
+            return self.search(config()["query"], values)
+        if not config()["free"]:
             raise SystemExit("--free is for several signals in Elasticsearch, without late interaction: leave it out")
-        return self.mixed(told()["free"], values)
+        return self.mixed(config()["free"], values)
 
     def search(self, query: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
-        body = filled(query["body"], values, told()["nothing"])
+        body = filled(query["body"], values, config()["nothing"])
         answer = self.send(query["method"], query["path"], body)
         root = answer.get("root") or {}
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
-            raise SystemExit(f"{told()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
+            raise SystemExit(f"{config()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
         found: Any = answer
-        for name in told()["hits"]["list"]:
+        for name in config()["hits"]["list"]:
             found = (found or {}).get(name)
-        return [as_hit(one, told()["hits"]) for one in found or []]
+        return [as_hit(one, config()["hits"]) for one in found or []]
 
     def mixed(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask one query a signal, and mix the results as Elasticsearch's `rrf` and `linear` do."""
@@ -170,7 +168,7 @@ class Http:
 
     @cached_property
     def address(self) -> str:
-        address: str = os.environ.get("ENGINE_URL", told()["address"]).rstrip("/")
+        address: str = os.environ.get("ENGINE_URL", config()["address"]).rstrip("/")
         if not ADDRESS.fullmatch(address):
             raise SystemExit(f"ENGINE_URL is an http:// or https:// address, not {address!r}")
         return address
@@ -210,27 +208,29 @@ class Http:
         except (OSError, HTTPException) as error:
             raise SystemExit(unreachable(self.address, error)) from None
         except ValueError:
-            raise SystemExit(f"{self.address} answers no JSON: it is no {told()['engine']}") from None
+            raise SystemExit(f"{self.address} answers no JSON: it is no {config()['engine']}") from None
 
 
 def already_there(index: str) -> str:
-    """Return what is said of an index that exists."""
-    return f"{index} is in {told()['engine']} already: `python engine.py load --recreate` deletes it and loads it again"
+    """Return the message about an index that exists."""
+    return (
+        f"{index} is in {config()['engine']} already: `python engine.py load --recreate` deletes it and loads it again"
+    )
 
 
 def unreachable(address: str, error: Exception) -> str:
-    """Return what is said where no engine answers."""
+    """Return the message if no engine answers."""
     reason = getattr(error, "reason", error)
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"the certificate of {address} is not trusted: set ENGINE_CA to the file of its certificate authority"
-    return f"no {told()['engine']} answers at {address} ({reason}): start it, or set ENGINE_URL"
+    return f"no {config()['engine']} answers at {address} ({reason}): start it, or set ENGINE_URL"
 
 
 def advice(code: int, said: str) -> str:
-    """Return what to do about a refusal, where that is known."""
+    """Return what to do about a refusal, if that is known."""
     if "license" in said:
         by_free = "This licence does not include the mixed query: add --free"
-        return f"\n{by_free if told()['free'] else 'README.md says which licence is needed'}"
+        return f"\n{by_free if config()['free'] else 'README.md says which licence is needed'}"
     if code in (401, 403):
         return '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
     if code == 404:
@@ -263,7 +263,7 @@ def scaled(score: float, scores: list[float]) -> float:
 
 
 def refuse(answer: Any) -> None:
-    """End where a document was not taken."""
+    """End the program if a document was refused."""
     items = answer if isinstance(answer, list) else answer.get("items", [])
     for item in items:
         error = item.get("index", {}).get("error") or item.get("result", {}).get("errors")
@@ -294,16 +294,15 @@ def has_no_value(template: dict[str, Any], values: dict[str, Any]) -> bool:
 
 
 class Milvus:
-    """Milvus, by its own client: a server, or a file beside this script."""
+    """Milvus with its own client: a server, or a file beside this script."""
 
     def __init__(self) -> None:
         try:
             import pymilvus
         except ModuleNotFoundError:
             raise SystemExit("the client of Milvus is missing: pip install pymilvus milvus-lite") from None
-
         self.library: Any = pymilvus
-        self.asked, uri = told()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
+        self.asked, uri = config()["client"], os.environ.get("ENGINE_URL") or str(HERE / "milvus.db")
         try:
             self.client: Any = pymilvus.MilvusClient(uri, token=os.environ.get("ENGINE_AUTHORIZATION", ""))
         except pymilvus.MilvusException as error:
