@@ -1,5 +1,6 @@
 """How sure figures are, the table that shows them, what was judged, what others published, and what changed."""
 
+import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from ir_measures import Judged
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.analysis import evidence as evidence_module
 from mrc_workbench.retrieval.analysis.evidence import (
-    _file,
+    _all_published,
     at_ceiling,
     at_disadvantage,
     evidence,
@@ -334,10 +336,11 @@ def test_of_most_sets_nothing_is_known(name: str) -> None:
 
 
 def test_every_figure_is_a_share_of_a_known_model_and_source() -> None:
-    file = _file()
-    assert {one.source for one in file.set} == {source.id for source in file.source}
-    for one in file.set:
+    sets = _all_published()
+    content = tomllib.loads(Path(evidence_module.__file__).with_name("published.toml").read_text(encoding="utf-8"))
+    assert {one.source.id for one in sets} == {source["id"] for source in content["source"]}
+    for one in sets:
         assert all(0 < figure < 1 for figure in one.figures.values())
-        assert {*one.figures} <= {*file.models}
+        assert {*one.figures} <= {*one.kinds}
         assert one.names == tuple(name.casefold() for name in one.names)
         assert sum(len(published(name)) for name in one.names) == len(one.names)  # no other set answers to its names
