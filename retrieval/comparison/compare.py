@@ -32,11 +32,10 @@ def retrievers_of(
     *,
     whole: QuestionSet | None = None,
 ) -> dict[str, CachedRetriever | Exception]:
-    """Make the experiment's retrievers, by name, over the set's passages; nothing is built before it is searched.
+    """Make the experiment's retrievers, by name, over the set's passages; the first search builds an index.
 
-    Imported runs answer the questions of the set, no others; a mix learns from questions of the `whole` set, of which
-    these are a part. A retriever that cannot be made, because of its model or a part, is an exception instead: the
-    others go on. `on_progress` hears how much of its work, 0 to 1, the running retriever has done.
+    Imported runs answer only the questions of the set; a mix learns from the `whole` set that they are a part of. A
+    retriever that cannot be made is an exception instead. `on_progress` is that of `Materials`.
     """
     return materials_of(experiment, question_set, base, on_progress, whole=whole).made
 
@@ -144,10 +143,7 @@ class Comparison:
 
     @property
     def blind(self) -> list[tuple[str, str, int]]:
-        """Mixes with a part that found nothing for some questions, that part, and for how many questions.
-
-        Parts that failed are reported as failed instead.
-        """
+        """Mixes with a part that found nothing for some questions, that part, and for how many questions."""
         unanswered = {result.name: result.unanswered for result in self.results}
         return [(name, part, unanswered[part]) for name, part in blind_parts(self.experiment.retriever, unanswered)]
 
@@ -164,10 +160,7 @@ class Comparison:
 
     @property
     def warnings(self) -> list[str]:
-        """What limits the conclusions, in English, for the command line, the Python API and exports.
-
-        Too few questions, results that were skipped or look reversed, and rankings too short for some metrics.
-        """
+        """What limits the conclusions, in English, for the command line, the Python API and exports."""
         warnings = [few_questions(len(self.question_set.questions), "questions are compared")]
         for result in self.results:
             if result.taught_by is not None:
@@ -346,8 +339,7 @@ def _result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
 def write_bases(experiment: Experiment) -> None:
     """Write the packaged bases of an experiment as folders that libraries read, unless they are there.
 
-    It takes seconds and no library of models: another process reads these meanwhile. Whoever needs a base reports what
-    went wrong.
+    It takes seconds, while another process loads the libraries. The retriever that needs a base reports an error.
     """
     for spec in experiment.retriever:
         with suppress(ModelError, OSError):

@@ -64,11 +64,12 @@ def words_of(language: str) -> Say:
 
 
 @cache
-def template(path: Path, *, autoescape: bool = False) -> Template:
+def template(path: Path, *, autoescape: bool = False, keep_newline: bool = False) -> Template:
     """Return a template of HTML, or without `autoescape` of Markdown, into which texts of users are put escaped."""
     loader = FileSystemLoader(path.parent)
     environment = Environment(loader=loader, autoescape=autoescape, undefined=StrictUndefined)  # noqa: S701
     environment.trim_blocks = environment.lstrip_blocks = True
+    environment.keep_trailing_newline = keep_newline
     return environment.get_template(path.name)
 
 
@@ -80,7 +81,7 @@ def kind_label(kind: str, say: Say) -> str:
 
 
 def retriever_name(name: str, language: str) -> str:
-    """Return what a reader calls a retriever: a default name in their language, any other as it is. Not HTML."""
+    """Return the displayed name of a retriever: a default name in a language, any other as it is. Not HTML."""
     kind, separator, model = name.partition(_OF_A_MODEL)
     if kind not in _RETRIEVERS:
         return name
@@ -91,7 +92,7 @@ def retriever_name(name: str, language: str) -> str:
 
 
 def retriever_names(names: Iterable[str], language: str) -> dict[str, str]:
-    """Return what a reader calls each of these retrievers: their names as they are if two would be called the same."""
+    """Return the displayed name of each of these retrievers: their own names if two would be equal."""
     called = {name: retriever_name(name, language) for name in names}
     return called if len(set(called.values())) == len(called) else {name: name for name in called}
 
@@ -114,20 +115,14 @@ def split_words(parts: Split, say: Callable[..., str]) -> str:
 
 
 def few_words(count: int, of: str, say: Callable[..., str]) -> str:
-    """Return the warning that so few questions are too few; empty if they are enough.
-
-    `of` says what they are for: "compared" or the value of a part.
-    """
-    if count >= FEWEST_COMPARED:
-        return ""
-    return say(f"split.few_{of}", count=count, fewest=FEWEST_COMPARED)
+    """Return the warning that there are too few questions `of` a part, or "compared"; empty if they are enough."""
+    return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", count=count, fewest=FEWEST_COMPARED)
 
 
 def few_taught_words(name: str, count: int, say: Callable[..., str]) -> str:
-    """Return the warning that too few questions taught a mix, `name`; empty if they are enough."""
-    if count >= FEWEST_COMPARED:
-        return ""
-    return say("split.few_taught", name=name, count=count, fewest=FEWEST_COMPARED)
+    """Return the warning that a mix, `name`, has too few training questions; empty if they are enough."""
+    few = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
+    return "" if count >= FEWEST_COMPARED else say("split.few_taught", **few)
 
 
 @dataclass(frozen=True)
@@ -141,7 +136,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Headline:
-    """The sentence that recommends, and what is to be known beside it."""
+    """The sentence that recommends a retriever, and notes beside it."""
 
     answer: str
     notes: tuple[str, ...]
@@ -164,11 +159,13 @@ def markdown_style(language: str, escape: Callable[[str], str]) -> Style:
 
 
 def headline_words(found: Recommendation, style: Style, interval: tuple[float, float] | None = None) -> Headline:
-    """Return the headline in words. `interval` is the 95% interval of the mean: told where nothing else is compared."""
+    """Return the headline in words. `interval` is the 95% interval of the mean, for a single retriever."""
     measure = style.escape(found.measure.long)
-    values = {"name": style.emphasise(found.name), "measure": measure, "mean": percent(found.mean)}
     if found.early:
-        return Headline(_early(found, style), ())
+        values = {"best": style.emphasise(found.best), "measure": measure, "mean": percent(found.best_mean)}
+        counts = {"questions": f"{found.questions:,}", "fewest": FEWEST_QUESTIONS}
+        return Headline(style.say("headline.early", **values, **counts), ())
+    values = {"name": style.emphasise(found.name), "measure": measure, "mean": percent(found.mean)}
     if not found.compared:
         low, high = interval or (found.mean, found.mean)
         return Headline(style.say("headline.alone", low=percent(low), high=percent(high), **values), ())
@@ -188,23 +185,9 @@ def signed_points(difference: float) -> str:
 
 
 def interval_of_lead(difference: float, low: float, high: float) -> dict[str, str]:
-    """Return the ends of a difference's interval for a sentence that says "ahead" or "behind" without a sign.
-
-    The ends are percentage points in the direction of the sentence: 2 behind (1 to 3).
-    """
+    """Return the ends of a difference's interval in points, in the direction of a sentence: 2 behind (1 to 3)."""
     ends = (low, high) if difference >= 0 else (-high, -low)
     return dict(zip(("low", "high"), map(signed_points, ends), strict=True))
-
-
-def _early(found: Recommendation, style: Style) -> str:
-    return style.say(
-        "headline.early",
-        best=style.emphasise(found.best),
-        measure=style.escape(found.measure.long),
-        mean=percent(found.best_mean),
-        questions=f"{found.questions:,}",
-        fewest=FEWEST_QUESTIONS,
-    )
 
 
 def _ties(found: Recommendation, style: Style) -> str:
@@ -235,10 +218,10 @@ def _gain(found: Recommendation, style: Style) -> str:
 
 def _notes(found: Recommendation, style: Style) -> list[str]:
     notes: list[str] = []
-    said_before = found.best == found.baseline  # the gain over the baseline is the same test
-    if found.from_best is not None and not said_before and (found.from_best.wins or found.from_best.losses):
+    test = None if found.best == found.baseline else found.from_best  # the gain over the baseline is the same test
+    if test is not None and (test.wins or test.losses):
         names = {"best": style.escape(found.best), "name": style.escape(found.name)}
-        notes.append(style.say("headline.not_the_highest", **names, **_difference(found.from_best)))
+        notes.append(style.say("headline.not_the_highest", **names, **_difference(test)))
     if found.ties and found.tie_break is TieBreak.MACHINES:
         notes.append(style.say("headline.other_machines"))
     elif found.ties and found.tie_break is TieBreak.SCORE:
@@ -249,9 +232,8 @@ def _notes(found: Recommendation, style: Style) -> list[str]:
 
 
 def _difference(test: PairTest) -> dict[str, str]:
-    sign = 1 if test.difference >= 0 else -1
-    low, high = sorted((sign * test.low, sign * test.high))
-    return {"points": percent(abs(test.difference)), "low": signed_points(low), "high": signed_points(high)}
+    ends = interval_of_lead(test.difference, test.low, test.high)
+    return {"points": percent(abs(test.difference)), **ends}
 
 
 def _listed(names: Sequence[str], style: Style) -> str:

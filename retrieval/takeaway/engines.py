@@ -264,7 +264,7 @@ def _vespa(mix: Mix, index: str) -> Told:
     by = "reciprocal_rank({}, " + f"{RRF_CONSTANT})" if mix.by_rank else "normalize_linear({})"
     weighted = zip(mix.weights, parts, strict=True)
     is_single = len(parts) == 1
-    schema = template(_HERE / "vespa.sd.jinja").render(
+    schema = template(_HERE / "vespa.sd.jinja", keep_newline=True).render(
         index=index,
         parts=parts,
         properties=[line for part in parts for line in part.properties],
@@ -276,7 +276,7 @@ def _vespa(mix: Mix, index: str) -> Told:
         neighbours=HNSW_NEIGHBOURS,
         candidates_to_build=HNSW_CANDIDATES_TO_BUILD,
     )
-    services = template(_HERE / "services.xml.jinja", autoescape=True).render(index=index, cluster=_CLUSTER)
+    services = template(_HERE / "services.xml.jinja", autoescape=True, keep_newline=True)
     matches = " or ".join(parts[row].match for row in first)
     yql = f"select {', '.join(SHOWN)} from {index} where {matches}"  # noqa: S608 - no text of a user
     asked = {f"input.query(asked_{part.name})" if part.tensor else part.name: part.mark for part in parts}
@@ -288,7 +288,10 @@ def _vespa(mix: Mix, index: str) -> Told:
         bulk={"form": "puts", "path": f"{of_all}/"},
         query=Request("POST", "/search/", {"yql": yql, "ranking": "taken_away", "hits": HITS, **asked}),
         hits=hits_at("root", "children", fields="fields", score=["relevance"]),
-        files={f"application/schemas/{index}.sd": schema, "application/services.xml": services},
+        files={
+            f"application/schemas/{index}.sd": schema,
+            "application/services.xml": services.render(index=index, cluster=_CLUSTER),
+        },
     )
 
 
