@@ -186,7 +186,7 @@ def _vectors(size: int) -> Iterator[tuple[str, float]]:
 
 
 def _fusion(size: int) -> Iterator[tuple[str, float]]:
-    from mrc_workbench.retrieval.hybrid import Fusion, fused
+    from mrc_workbench.retrieval.combine import Fusion, fused
 
     rng = np.random.default_rng(0)
     rankings = [_drawn(rng, size) for _ in range(2)]

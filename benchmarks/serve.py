@@ -24,7 +24,7 @@ from benchmarks import peers
 from benchmarks.material import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.workspace import write_text
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment

@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
 
 

@@ -1,16 +1,125 @@
-"""What is checked of a model's files before any of them is opened: regular files, safetensors only, and the seal.
+"""Files of a model: the hub that has them, checks before any of them is opened, and errors of loading as `ModelError`.
 
-A training of this project seals its model folder with a digest of each file. A folder from elsewhere has no seal.
+A model's files are regular files, weights are safetensors, and a folder that a training sealed is unchanged; a folder
+from elsewhere has no seal. Signed-in users get public models only: no token of the server is sent for them, and what
+was downloaded with one lies in another cache than theirs.
 """
 
 import json
+import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mrc_workbench.data.cache import SEAL, is_sound
-from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.data.extras import naming_extras, require
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import is_of_the_disk, read_json, shared_workspace, user
+
+TIMEOUT_SECONDS = 5.0
+
+
+class ModelError(Failure):
+    """A model that cannot be had; the detail `model` is what was asked for."""
+
+
+@dataclass(frozen=True)
+class HubRevision:
+    """A commit of a hub model. `online` says whether the hub answered; if not, the files are those downloaded before.
+
+    `size` is what the model's repository holds in safetensors weights, in bytes, 0 where the hub does not say.
+    """
+
+    commit: str
+    online: bool
+    downloaded: bool
+    size: int = 0
+
+
+def forget_tokens() -> None:
+    """Let this process and those it starts ask the hub without a token, and store models in the shared workspace.
+
+    Call it before the hub's library is imported, which reads these variables once.
+    """
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        os.environ.pop(name, None)
+    os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"  # noqa: S105 - a switch
+    os.environ["HF_HUB_CACHE"] = str(shared_workspace() / "cache" / "hub")
+
+
+def hub_token() -> bool | None:
+    """Return what the hub's library takes as the token: for users none, else the one that it finds."""
+    return False if user() else None
+
+
+def hub_revision(hub_id: str) -> HubRevision:
+    """Return the newest commit when the hub answers within seconds, else the one downloaded before.
+
+    Raises `ModelError`: `hub_unknown` where the hub has no such model, `hub_unreachable` where it does not answer and
+    nothing was downloaded before. Raises `MissingExtraError` if the hub's library is not installed.
+    """
+    require("huggingface_hub", f"the hub model {hub_id!r}")
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        HTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+    )
+
+    unreachable = (HfHubHTTPError, OfflineModeIsEnabled, OSError, HTTPError)
+    try:
+        info = HfApi(token=hub_token()).model_info(hub_id, timeout=TIMEOUT_SECONDS, files_metadata=True)
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        message = f"the hub has no model {hub_id!r}; check the name"
+        raise ModelError("hub_unknown", message, model=hub_id) from error
+    except unreachable as error:
+        if kept := downloaded_commits(hub_id):
+            return HubRevision(kept[-1], online=False, downloaded=True)
+        message = (
+            f"the model hub cannot be reached and {hub_id!r} was not downloaded before; "
+            "use the starter model, or a folder that holds the model"
+        )
+        raise ModelError("hub_unreachable", message, model=hub_id) from error
+    weights = [file.size or 0 for file in info.siblings or [] if file.rfilename.endswith(".safetensors")]
+    downloaded = info.sha in downloaded_commits(hub_id)
+    return HubRevision(str(info.sha), online=True, downloaded=downloaded, size=sum(weights))
+
+
+def downloaded_commits(hub_id: str) -> list[str]:
+    """Commits whose weights are in the local cache, the newest download last.
+
+    The library itself finds a model there by branch, and a download by commit (as ours are) notes no branch.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    snapshots = Path(HF_HUB_CACHE, repo_folder_name(repo_id=hub_id, repo_type="model"), "snapshots")
+    held = [folder for folder in snapshots.glob("*") if any(folder.rglob("*.safetensors"))]
+    return [folder.name for folder in sorted(held, key=lambda folder: folder.stat().st_mtime)]
+
+
+def hub_file(where: dict[str, Any], name: str) -> Path | None:
+    """Return a file of a hub model, None where it has none; without the hub, where none was downloaded.
+
+    `where` says where the model is, as the library's loaders are told it.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    offline = where["local_files_only"]
+    options = {"revision": where["revision"], "local_files_only": offline, "token": where["token"]}
+    try:
+        return Path(hf_hub_download(where["model_name_or_path"], name, **options))
+    except EntryNotFoundError as error:
+        if isinstance(error, LocalEntryNotFoundError) and not offline:
+            raise  # the hub went away: nothing is known of the file
+        return None
+
 
 CARD = "README.md"  # written after the folder is sealed; no library reads it
 _SAFE = ("model.safetensors", "model.safetensors.index.json")
@@ -30,9 +139,7 @@ def require_regular_files(reference: str, folder: Path) -> None:
         allowed.append(folder.parent.parent.resolve() / "blobs")
     for path in folder.rglob("*"):
         if problem := _problem_of(path, allowed):
-            name = path.relative_to(folder).as_posix()
-            message = f"{name!r} in the folder of {reference!r} {problem}: a model is made of regular files only"
-            raise ModelError("irregular_file", message, model=reference, name=name)
+            raise _irregular(reference, path.relative_to(folder).as_posix(), problem)
 
 
 def _problem_of(path: Path, allowed: list[Path]) -> str:
@@ -46,6 +153,11 @@ def _problem_of(path: Path, allowed: list[Path]) -> str:
     if path.is_symlink() and not any(target.is_relative_to(folder) for folder in allowed):
         return "is a link that leads out of the folder"
     return ""
+
+
+def _irregular(reference: str, name: str, problem: str) -> ModelError:
+    message = f"{name!r} in the folder of {reference!r} {problem}: a model is made of regular files only"
+    return ModelError("irregular_file", message, model=reference, name=name)
 
 
 def require_possible_modules(reference: str, find: Find) -> None:
@@ -70,10 +182,7 @@ def require_safetensors(reference: str, find: Find, *, is_folder: bool) -> None:
     """
     for module in _module_folders(find):
         if module.startswith("/") or ".." in module.split("/"):
-            message = (
-                f"{module!r} in the folder of {reference!r} leads out of it: a model is made of regular files only"
-            )
-            raise ModelError("irregular_file", message, model=reference, name=module)
+            raise _irregular(reference, module, "leads out of it")
         if not (module or is_folder):
             continue
         prefix = f"{module}/" if module else ""
@@ -111,3 +220,40 @@ def require_sealed_content(reference: str, folder: Path) -> None:
             f"Copy the model again, train it again, or delete {SEAL} in its folder to use them as they are"
         )
         raise ModelError("model_changed", message, model=reference, name=SEAL)
+
+
+_OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
+
+
+@contextmanager
+def loading(reference: str) -> Iterator[None]:
+    """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
+
+    A full disk and a full memory are not the model's fault: those errors are raised as they are. A library that is not
+    installed raises `MissingExtraError`.
+    """
+    try:
+        with naming_extras():
+            yield
+    except Failure:
+        raise
+    except Exception as error:
+        raised = str(error) if isinstance(error, RuntimeError) else ""
+        # torch raises a `RuntimeError` of its own where memory runs out, of a device or of the machine
+        is_of_memory = isinstance(error, MemoryError) or any(words in raised.lower() for words in _OUT_OF_MEMORY)
+        if is_of_the_disk(error) or is_of_memory:
+            raise
+        if any(words in raised for words in _OTHER_SHAPES):
+            raise other_weights(reference, "its files hold weights of other names or shapes") from error
+        reason = next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
+        if isinstance(error, RecursionError):
+            reason = "a configuration file is nested too deeply"
+        message = f"the model {reference!r} cannot be loaded: {reason}"
+        raise ModelError("unloadable", message, model=reference, reason=reason) from error
+
+
+def other_weights(reference: str, why: str) -> ModelError:
+    """Return the error of a model whose files hold other weights than it describes."""
+    message = f"{reference!r}: its configuration and its weights do not belong together: {why}"
+    return ModelError("weights_missing", message, model=reference)

@@ -1,18 +1,163 @@
-"""A transformer's forward passes, made fast: texts of like length together, in bfloat16.
+"""How a transformer computes: its precision, the layers that represent tokens, its passes, and shared weights.
 
-What is replaced within these blocks are the `forward` of a sentence-transformers model and of its first module, so all
-else (prompts, tasks, truncation, pooling, activation) is the library's own.
+Texts of like length are computed together, in bfloat16 where that is faster. Only the `forward` of a
+sentence-transformers model and of its first module is replaced for that: prompts, tasks, truncation, pooling and
+activation are the library's own. torch is imported when something is computed.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from enum import StrEnum
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from mrc_workbench.models.precision import Precision, in_bfloat16
+from mrc_workbench.data.cache import is_keeping
+
+if TYPE_CHECKING:
+    import torch
+
+_TURNS = 15
+_GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
+
+
+class Precision(StrEnum):
+    """The numbers matrix products are computed in; weights, vectors and scores stay float32."""
+
+    AUTO = "auto"  # bfloat16 where the processor or GPU is quicker in it; never for a starter
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+def in_bfloat16(precision: Precision) -> bool:
+    """Whether matrix products of a transformer are computed in bfloat16: as told, or where this machine is quicker so.
+
+    Asking for `AUTO` imports torch, and the first time takes some hundredths of a second. Where nothing is kept it is
+    float32: whoever asks is served beside others, and coarse numbers depend on what stands in a batch with them.
+    """
+    if precision is not Precision.AUTO:
+        return precision is Precision.BFLOAT16
+    if not is_keeping():
+        return False
+    import torch
+
+    if torch.cuda.is_available():
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return bool(torch.cpu._is_avx512_bf16_supported()) and _gains()
+
+
+@cache
+def _gains() -> bool:
+    """Try it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
+
+    One thread is tried, by the time that it computes: what else the machine does would decide in the place of the
+    processor, and two processes would compute in different numbers.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        turns = [(_seconds(torch.float32), _seconds(torch.bfloat16)) for _ in range(_TURNS)]
+    finally:
+        torch.set_num_threads(threads)
+    whole, half = np.min(turns, axis=0)  # the least: whatever else runs only adds to it
+    return bool(whole > half * _GAIN)
+
+
+def _seconds(dtype: Any) -> float:
+    """How long this thread computes at a product of the sizes of a small transformer."""
+    import torch
+
+    tokens, weights = torch.ones(128, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)
+    began = time.thread_time()
+    torch.nn.functional.linear(tokens, weights)
+    return time.thread_time() - began
+
+
+class TokenLayers(StrEnum):
+    """The layers that represent a token, and whether the question's tokens are weighted by IDF.
+
+    `last` is the last layer. A model that was trained to be pooled has drawn its tokens together there, so that a
+    token's vector also represents the whole text: it matches other words of like meaning. `upper` adds the layer two
+    thirds of the way up with a third of the weight (Zhang et al. 2020, BERTScore, take a layer below the last of most
+    models): it favours passages worded like the question. `balanced` adds a tenth of the layer five sixths of the way
+    up. Layers count by their directions: the mean lengths of their vectors, which differ, are divided out.
+
+    With `balanced` and `-idf`, a token of the question counts by the square root of its inverse document frequency in
+    the corpus; special tokens and the prompt do not count. Otherwise all count alike.
+    """
+
+    BALANCED = "balanced"
+    LAST_IDF = "last-idf"
+    UPPER_IDF = "upper-idf"
+    LAST = "last"
+    UPPER = "upper"
+
+    @property
+    def are_weighted(self) -> bool:
+        return self in (TokenLayers.BALANCED, TokenLayers.LAST_IDF, TokenLayers.UPPER_IDF)
+
+    @property
+    def of_passages(self) -> "TokenLayers":
+        """The first of those that represent passages alike, whatever the weights of a question's tokens."""
+        return TokenLayers(self.removesuffix("-idf"))
+
+
+# the layer below the last, as a fraction of all, and its share
+LOWER = {TokenLayers.UPPER: (2 / 3, 1 / 3), TokenLayers.BALANCED: (5 / 6, 0.1)}
+_ANY_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. How long the vectors of a layer are is measured on this."
+
+
+def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
+    """Return the modules that follow a transformer to represent tokens by these layers, side by side if several.
+
+    The layers are those of passages.
+    """
+    import torch
+    from torch.nn.functional import normalize
+
+    read = [_two_layers(transformer, *LOWER[one]) if one in LOWER else None for one in layers]
+    if len(read) == 1:
+        return [module for module in read if module is not None]
+
+    class SideBySide(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.of_layers = torch.nn.ModuleList(module or torch.nn.Identity() for module in read)
+
+        def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+            found = [module(dict(features))["token_embeddings"] for module in self.of_layers]
+            return features | {"token_embeddings": torch.cat([normalize(one, dim=-1) for one in found], dim=-1)}
+
+    return [SideBySide()]
+
+
+def _two_layers(transformer: Any, height: float, share: float) -> Any:
+    """Return the module that represents tokens by the last layer and a lower one, after one that returns all layers.
+
+    A layer's weight is its share over the mean length of its vectors of a text, always the same text.
+    """
+    import torch
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+    from sentence_transformers.util import batch_to_device
+
+    config = transformer.auto_model.config
+    config.output_hidden_states = True
+    last = config.num_hidden_layers
+    lower = max(1, int(last * height + 1e-9))
+    with torch.inference_mode():
+        text = batch_to_device(transformer.preprocess([_ANY_TEXT]), transformer.auto_model.device)
+        states = transformer(text)["all_layer_embeddings"]
+    weights = torch.zeros(last + 1 - lower)
+    weights[0] += share / states[lower].norm(dim=-1).mean()
+    weights[-1] += (1 - share) / states[last].norm(dim=-1).mean()
+    return WeightedLayerPooling(config.hidden_size, last, lower, torch.nn.Parameter(weights, requires_grad=False))
+
 
 Features = dict[str, Any]
 Told = Callable[[float], None]
@@ -28,8 +173,10 @@ def takes_rows(model: Any) -> bool:
     """Whether a model reads a text as one row of tokens and a mask, which can be put in any batch."""
     if getattr(model[0], "tokenizer", None) is None or not hasattr(model[0], "auto_model"):
         return False  # a starter's bag of words, among others
+    import torch
+
     features = model.preprocess(["a"])
-    tensors = {name for name, value in features.items() if isinstance(value, Tensor)}
+    tensors = {name for name, value in features.items() if isinstance(value, torch.Tensor)}
     return {"input_ids", "attention_mask"} <= tensors <= _ROWS
 
 
@@ -65,7 +212,15 @@ def passes_of_like_length(
     A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
     pass.
     """
+    import torch
+
     forward = model.forward
+
+    def as_wide(values: Any, name: str, width: int) -> Any:
+        """Fill up what a pass returns for each position with zeros, as for padding."""
+        if name not in OF_TOKENS or values.shape[1] == width:
+            return values
+        return torch.nn.functional.pad(values, (*(0, 0) * (values.ndim - 2), 0, width - values.shape[1]))
 
     def split(features: Features, **kwargs: Any) -> Features:
         mask = features["attention_mask"]
@@ -78,7 +233,7 @@ def passes_of_like_length(
         done, places = 0, sum((end - start) * widths[start] for start, end in cut)
         for start, end in cut:
             rows = {
-                name: value[order[start:end], : widths[start]] if isinstance(value, Tensor) else value
+                name: value[order[start:end], : widths[start]] if isinstance(value, torch.Tensor) else value
                 for name, value in features.items()
             }
             found.append(forward(rows, **kwargs))
@@ -86,21 +241,14 @@ def passes_of_like_length(
             if on_progress:
                 on_progress(done / places)
         again, width = torch.argsort(order), mask.shape[1]
-        return {name: torch.cat([_as_wide(one[name], name, width) for one in found])[again] for name in outputs}
+        return {name: torch.cat([as_wide(part[name], name, width) for part in found])[again] for name in outputs}
 
     with replaced(model, "forward", split):
         yield
 
 
-def _as_wide(values: Tensor, name: str, width: int) -> Tensor:
-    """Fill up what a pass says of each place with zeros, as of padding."""
-    if name not in OF_TOKENS or values.shape[1] == width:
-        return values
-    return torch.nn.functional.pad(values, (*(0, 0) * (values.ndim - 2), 0, width - values.shape[1]))
-
-
 def passes_on(
-    device: torch.device, widths: Sequence[int], tokens: Mapping[str, int] = TOKENS_A_PASS
+    device: "torch.device", widths: Sequence[int], tokens: Mapping[str, int] = TOKENS_A_PASS
 ) -> list[tuple[int, int]]:
     """Cut rows of falling widths into passes for a device, `[start, end)` each; see `passes`."""
     kind = device.type if device.type in _PASS_COSTS else "cpu"
@@ -137,19 +285,21 @@ def _bfloat16(module: Any) -> Iterator[None]:
     exact, and the model may be one that is being trained. A score of 8 bits would tie with its neighbours.
     """
 
+    import torch
+
+    def is_reduced(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
+
     def autocast(forward: Callable[..., Features]) -> Callable[..., Features]:
         def cast(features: Features, **kwargs: Any) -> Features:
             with torch.autocast(features["input_ids"].device.type, torch.bfloat16):
-                told = forward(features, **kwargs)
-            reduced = {
-                name for name, value in told.items() if isinstance(value, Tensor) and value.dtype is torch.bfloat16
-            }
-            return {name: value.float() if name in reduced else value for name, value in told.items()}
+                features = forward(features, **kwargs)
+            return {name: value.float() if is_reduced(value) else value for name, value in features.items()}
 
         return cast
 
-    def exact(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def widened(hidden: Tensor, *rest: Any, **kwargs: Any) -> Tensor:
+    def exact(forward: Callable[..., Any]) -> Callable[..., Any]:
+        def widened(hidden: Any, *rest: Any, **kwargs: Any) -> Any:
             with torch.autocast(hidden.device.type, enabled=False):
                 return forward(hidden.float(), *rest, **kwargs)
 
@@ -172,3 +322,33 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
         delattr(module, name)  # the class's own is there again
         if before is not None:
             setattr(module, name, before)
+
+
+_networks: WeakValueDictionary[tuple[str, int], Any] = WeakValueDictionary()
+_lock = Lock()
+
+
+def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the modules of a sentence-transformers model that hold a transformer, each with its transformer."""
+    for module in model.modules():
+        if network := getattr(module, "auto_model", None):
+            yield module, network
+
+
+def share_weights(model: Any, content: str) -> None:
+    """Make the transformers of `model` use the weights of an encoder that is loaded with the same `content`.
+
+    Dense retrieval and late interaction often use the same base model, each configured in its own way, and a second
+    copy of the weights only costs memory. `content` is the fingerprint of the model's files. Only for models that are
+    not trained: a change of the weights would reach every encoder that shares them.
+    """
+    with _lock:
+        for number, (_, network) in enumerate(transformers_in(model)):
+            loaded = _networks.setdefault((content, number), network)
+            if loaded is network:
+                continue
+            weights = dict(loaded.named_parameters())
+            for name, own in network.named_parameters():
+                other = weights.get(name, own)
+                if (other.shape, other.dtype, other.device) == (own.shape, own.dtype, own.device):
+                    own.data = other.data

@@ -21,9 +21,19 @@ import psutil
 from mrc_workbench.data.cache import is_sound, sealing
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.errors import loading, other_weights
-from mrc_workbench.models.files import require_possible_modules, require_safetensors, require_sealed_content
-from mrc_workbench.models.hub import HubRevision, ModelError, hub_file, hub_revision, hub_token
+from mrc_workbench.models.files import (
+    HubRevision,
+    ModelError,
+    hub_file,
+    hub_revision,
+    hub_token,
+    loading,
+    other_weights,
+    require_possible_modules,
+    require_safetensors,
+    require_sealed_content,
+)
+from mrc_workbench.models.inference import TokenLayers, layer_modules, transformers_in
 from mrc_workbench.models.sources import (
     ModelSource,
     is_late,
@@ -33,7 +43,6 @@ from mrc_workbench.models.sources import (
     starter_folder,
     starter_module,
 )
-from mrc_workbench.models.token_layers import TokenLayers, layer_modules
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
@@ -217,10 +226,9 @@ def _loaded(
     """Load a model of sentence-transformers, and look at every transformer in it."""
     with loading(source.reference):
         model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
-        for module in model.modules():
-            if network := getattr(module, "auto_model", None):
-                require_trained(source.reference, network, new_head=new_head)
-                require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
+        for module, network in transformers_in(model):
+            require_trained(source.reference, network, new_head=new_head)
+            require_readable(source.reference, module.tokenizer, network, model.max_seq_length)
     return model
 
 

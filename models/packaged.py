@@ -24,7 +24,7 @@ from filelock import FileLock
 
 from mrc_workbench.data.cache import is_sound, key_of, sealing
 from mrc_workbench.data.workspace import shared_workspace
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

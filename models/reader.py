@@ -16,8 +16,8 @@ import numpy as np
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json, write_json
-from mrc_workbench.models.errors import loading
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError, loading
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import (
     WEIGHTS,
     most_tokens,
@@ -26,7 +26,6 @@ from mrc_workbench.models.loading import (
     require_trained,
     where_of,
 )
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
 from mrc_workbench.models.windows import joint_of
 

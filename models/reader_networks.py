@@ -23,8 +23,7 @@ from torch.nn.functional import cross_entropy
 
 from mrc_workbench.data.jobs.processes import give_back_large_blocks
 from mrc_workbench.data.workspace import write_text
-from mrc_workbench.models.errors import loading
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError, loading
 from mrc_workbench.models.loading import (
     WEIGHTS,
     files_of,

@@ -21,10 +21,9 @@ from mrc_workbench.data.cache import is_sound, key_of
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import limits, read_json, shelf, user, workspace
-from mrc_workbench.models.files import require_regular_files
-from mrc_workbench.models.hub import ModelError, hub_revision
+from mrc_workbench.models.files import ModelError, hub_revision, require_regular_files
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import PackagedBase, base_at_hand, packaged_base
-from mrc_workbench.models.precision import Precision
 
 Outcome = TypeVar("Outcome")
 STARTER = "starter"

@@ -26,7 +26,7 @@ import numpy as np
 
 from mrc_workbench.data.cache import kept_folder, key_of
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.retrieval.lexical.postings import Array
 from mrc_workbench.retrieval.lexical.postings.lists import compiled
 from mrc_workbench.retrieval.rankings import Rankings, ranked

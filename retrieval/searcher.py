@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.compare import retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.milvus.connection import is_reachable, place
+from mrc_workbench.retrieval.milvus_connection import is_reachable, place
 from mrc_workbench.retrieval.rankings import Findings, Retriever
 
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.vectors import TokenVectors
 
 PASSAGES = (
     Passage("p1", "세종은 한글을 만든 왕이다", "세종"),

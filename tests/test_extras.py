@@ -14,8 +14,7 @@ from packaging.utils import canonicalize_name
 
 from mrc_workbench.data.problems import EXTRAS, MISSING_EXTRA, MissingExtraError, naming_extras, require, with_extra
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.models.errors import loading
-from mrc_workbench.models.hub import ModelError, hub_revision
+from mrc_workbench.models.files import ModelError, hub_revision, loading
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
 from tests.doubles import small_set

@@ -21,7 +21,7 @@ from mrc_workbench.labs.reading.rules import judged
 from mrc_workbench.labs.reading.scores import EXACT
 from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
 from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
-from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (

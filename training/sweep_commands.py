@@ -17,7 +17,7 @@ from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned, run_or_queue
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.planning import absolute

@@ -19,7 +19,7 @@ from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
 from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import DataError, Failure
 from mrc_workbench.data.workspace import is_of_the_disk, replacing
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, figures, processes

@@ -23,8 +23,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
-from mrc_workbench.retrieval.evaluation.significance import question_groups
 from mrc_workbench.retrieval.report.report import report
+from mrc_workbench.retrieval.significance import question_groups
 
 RETRIEVERS: tuple[Spec, ...] = (
     BM25Spec(name="BM25"),

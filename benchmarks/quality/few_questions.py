@@ -22,7 +22,7 @@ from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
 from mrc_workbench.retrieval.comparison.spec import Materials, Spec
-from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.measures import CUT, evaluate
 from mrc_workbench.retrieval.mix import learn, mixed
 from mrc_workbench.retrieval.rankings import Rankings
 

@@ -23,7 +23,7 @@ from mrc_workbench.data.split import Part, passage_groups
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.significance import mean_interval
+from mrc_workbench.retrieval.significance import mean_interval
 
 Segment = Callable[[Sequence[str]], list[list[str]]]
 

@@ -15,7 +15,7 @@ from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
 
 _DEFAULT = "BM25"
 

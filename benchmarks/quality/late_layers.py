@@ -17,11 +17,11 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.token_layers import TokenLayers
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
-from mrc_workbench.retrieval.evaluation.significance import Pair, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, paired_tests, question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)  # all but one of the articles that are not the test's
 _POOLED, _BASELINE = "pooled", TokenLayers.UPPER

@@ -39,8 +39,8 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.significance import question_groups
 from mrc_workbench.retrieval.lexical.terms import Evidence, cut_words
+from mrc_workbench.retrieval.significance import question_groups
 
 _BRACKETS = regex.compile(r"([\p{L}\p{M}][\p{L}\p{M}\p{N}]+)\(([^()]{2,80})\)")
 _BETWEEN = regex.compile(r"[,;/·]|\bor\b|또는")

@@ -27,14 +27,14 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import CATALOG, read_entry
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.significance import intervals_of, question_groups
-from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.significance import intervals_of, question_groups
 from mrc_workbench.training.options.rankers import (
     BI_ENCODER,
     CROSS_ENCODER,

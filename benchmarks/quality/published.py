@@ -19,9 +19,9 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.measures import evaluate, hits_of
-from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
+from mrc_workbench.retrieval.measures import evaluate, hits_of
 from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.significance import mean_interval, question_groups
 
 FILE = Path(__file__).parents[1] / "published.toml"
 DEPTH = 1000  # passages of a question, as those of trec_eval

@@ -27,12 +27,12 @@ from mrc_workbench.labs.reading import results
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.training.options.questions import READER, ReaderOptions
 from mrc_workbench.training.options.rankers import (
     BI_ENCODER,

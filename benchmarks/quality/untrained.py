@@ -21,13 +21,13 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.significance import intervals_of, question_groups
-from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.significance import intervals_of, question_groups
 
 _SPLIT = SplitOptions(validation=99 / 140, test=40 / 140)
 _K1S, _BS = (0.2, 0.4, 0.6, 0.9), (0.4, 0.6, 0.75, 0.9)

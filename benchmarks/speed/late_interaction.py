@@ -14,13 +14,13 @@ from benchmarks.material import korquad
 from benchmarks.quality.article_split import workspace
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.models.encoders.protocols import TokenVectors
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.centroids import Block, TokenIndex, mapped_index
-from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.dense import max_sim
 
 _NARROW, _DEPTH = 128, 100
 _ASKED, _ALONE = 300, 100  # questions of KorQuAD; those asked of many passages

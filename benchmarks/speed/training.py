@@ -32,8 +32,8 @@ from benchmarks.quality.article_split import SPLIT
 from benchmarks.speed.training_turns import OURS, PLAIN, SHARE_OF_MEMORY, Took, Turn, options_of
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
 from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.rankers.material import Material

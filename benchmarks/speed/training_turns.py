@@ -19,8 +19,8 @@ import psutil
 from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import SPLIT
 from mrc_workbench.data.questions.read import read_file
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns
 from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable

@@ -12,7 +12,7 @@ from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.pairs.records import PairSet, numbers_of, row_groups
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
 
 

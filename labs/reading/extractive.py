@@ -17,8 +17,8 @@ from mrc_workbench.data.text.marking import answer_spans
 from mrc_workbench.data.texts import Texts
 from mrc_workbench.labs.reading.rules import Rules, judged
 from mrc_workbench.models.reader import SpanReader
+from mrc_workbench.retrieval.combine import KnownPairs
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.rerank import KnownPairs
 
 _BLOCK = 16  # questions between two words of progress
 _START, _END, _SCORE, _NOTHING = range(4)

@@ -17,7 +17,7 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, normalized
-from mrc_workbench.models.llm.endpoint import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 
 

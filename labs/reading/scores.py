@@ -16,8 +16,8 @@ from mrc_workbench.labs.reading.generator import GeneratedAnswer, Support, check
 from mrc_workbench.labs.reading.labels import Property, labels
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, judged
 from mrc_workbench.retrieval.analysis.slices import Slice, slice_table, slice_tests
-from mrc_workbench.retrieval.evaluation.measures import Scores
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
     paired_tests,
@@ -79,7 +79,7 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
 
 
 def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
-    """Test every two readers, judged by the same rules, by each measure; see `retrieval.evaluation.significance`."""
+    """Test every two readers, judged by the same rules, by each measure; see `retrieval.significance`."""
     measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
     pairs = [
         Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])

@@ -25,6 +25,9 @@ from mrc_workbench.models.language.tokenizer_training import (
     morpheme_cuts,
     unmarked,
 )
+from mrc_workbench.labs.language.texts import LanguageError
+from mrc_workbench.labs.language.train import TRAINED, TrainedTokenizer
+from mrc_workbench.models.files import hub_revision, hub_token
 from mrc_workbench.models.sources import ModelSource, find_model, is_starter
 
 if TYPE_CHECKING:

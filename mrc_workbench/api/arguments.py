@@ -12,7 +12,7 @@ from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
+from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.rankings import MOST
 
 

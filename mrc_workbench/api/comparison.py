@@ -27,7 +27,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import find_comparison, storable, store_comparison
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, provenance
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
-from mrc_workbench.retrieval.evaluation.named import cutoff_of, own_measure
+from mrc_workbench.retrieval.measures import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 
 _HITS = ["rank", "score", "passage_id", "title", "text"]

@@ -19,7 +19,6 @@ from mrc_workbench.retrieval.evaluation.significance import (
     question_groups,
     share_intervals,
 )
-from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import without_ties
 
 Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures

@@ -27,9 +27,9 @@ from pydantic import BaseModel, Field
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, Scores, measures
-from mrc_workbench.retrieval.evaluation.significance import PairTest, intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.measures import CUT, Measure, Scores, measures
 from mrc_workbench.retrieval.rankings import NOT_FOUND
+from mrc_workbench.retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
 
 _MOST_TESTS = 400  # made together
 Intervals = Mapping[str, tuple[float, float]]

@@ -26,7 +26,8 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.split.folds import Lessons
 from mrc_workbench.data.text.analysis import WITH_KIWI
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.inference import TokenLayers
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
@@ -43,6 +44,7 @@ from mrc_workbench.retrieval.evaluation.significance import (
 )
 from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.retrieval.significance import difference_intervals, share_intervals
 
 S = TypeVar("S", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)

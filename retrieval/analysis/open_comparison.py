@@ -18,7 +18,7 @@ import pandas as pd
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_figures
@@ -56,6 +56,7 @@ from mrc_workbench.retrieval.explain.standing import (
     rerank_contributions,
 )
 from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
+from mrc_workbench.retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mrc_workbench.data.questions.audit import word_overlap
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import first_relevant_ranks
+from mrc_workbench.retrieval.measures import first_relevant_ranks
 from mrc_workbench.retrieval.rankings import Findings, Rankings
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found

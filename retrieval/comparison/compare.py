@@ -12,7 +12,7 @@ from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import Pace

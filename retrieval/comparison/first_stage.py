@@ -13,10 +13,9 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.comparison.spec import (
     CachedRetriever,
     Count,
@@ -27,8 +26,7 @@ from mrc_workbench.retrieval.comparison.spec import (
     Weight,
     omitted,
 )
-from mrc_workbench.retrieval.dense import Dense, IndexKind
-from mrc_workbench.retrieval.late import Late, LateIndex
+from mrc_workbench.retrieval.dense import Dense, IndexKind, Late, LateIndex
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
 from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
 from mrc_workbench.retrieval.milvus.connection import place

@@ -18,13 +18,11 @@ from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import STARTER, ModelSource, default_model, trained_on
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight
-from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
 from mrc_workbench.retrieval.mix import LearnedMix
-from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 
 
 class HybridSpec(Spec):
-    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.hybrid`.
+    """Fusion of the first `depth` passages of two or more retrievers; see `retrieval.combine`.
 
     `weights` are one number of 0 or more for each of them, in the same order; without them, all count the same.
     """

@@ -34,6 +34,7 @@ from mrc_workbench.retrieval.evaluation.measures import Measure, Scores, evaluat
 from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.significance import PERMUTATIONS, intervals_of, question_groups
 
 
 class ComparisonJob(RequestJob[Experiment]):

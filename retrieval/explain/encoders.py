@@ -19,19 +19,13 @@ import numpy as np
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer, Span
-from mrc_workbench.data.text.marking import (
-    IndexedText,
-    TokenKind,
-    indexed_text,
-    reading,
-    sentence_spans,
-    spans_by_token,
-)
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.protocols import Encoder, WindowEncoder
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.data.text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
+from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import SparseTextEncoder
 from mrc_workbench.models.sources import find_model, is_starter, starter_bi_encoder_folder
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import Encoder, WindowEncoder
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.explain.bm25 import Explanation, TermExplanation, Weights
 

@@ -10,7 +10,7 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, token_parts
-from mrc_workbench.models.encoders.protocols import LimitedEncoder, TermEncoder
+from mrc_workbench.models.vectors import LimitedEncoder, TermEncoder
 from mrc_workbench.retrieval.lexical.postings import Segment
 from mrc_workbench.retrieval.lexical.weights import (
     FEW,

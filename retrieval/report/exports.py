@@ -20,7 +20,7 @@ from mrc_workbench.data.workspace import replacing, replacing_folder, write_json
 from mrc_workbench.retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.store import keep, provenance
-from mrc_workbench.retrieval.evaluation.measures import CUT, first_relevant_ranks
+from mrc_workbench.retrieval.measures import CUT, first_relevant_ranks
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run
 

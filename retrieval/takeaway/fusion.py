@@ -1,7 +1,7 @@
 """How each engine mixes what its signals find, computed here, so that what changes there is known as a figure.
 
 An engine asks every signal for its first `depth` passages and adds up, over the signals that found a passage, weight *
-value, higher is better. The value of a score s in the list of its question, beside `retrieval.hybrid`'s min-max, is
+value, higher is better. The value of a score s in the list of its question, beside `retrieval.combine`'s min-max, is
 
 - Elasticsearch, `minmax`: min-max; where all scores are equal, the score itself;
 - OpenSearch, `min_max`: min-max, at least .001; `z_score`: (s - mean) / standard deviation (of a sample), and .001 for
@@ -25,10 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
-from mrc_workbench.retrieval.evaluation.significance import difference_intervals, question_groups
-from mrc_workbench.retrieval.hybrid import RRF_CONSTANT, Fusion, normalised, summed
+from mrc_workbench.retrieval.combine import RRF_CONSTANT, Fusion, normalised, summed
+from mrc_workbench.retrieval.measures import CUT, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined, ranked, top_k
+from mrc_workbench.retrieval.significance import difference_intervals, question_groups
 from mrc_workbench.retrieval.takeaway.signals import (
     LateTokens,
     Part,

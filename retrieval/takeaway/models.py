@@ -19,19 +19,19 @@ from typing import Any, Literal
 import numpy as np
 
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.protocols import TokenVectors
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import most_tokens, prompts_of
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import is_starter
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
-from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
-from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.dense import max_sim
+from mrc_workbench.retrieval.measures import CUT, evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, ranked
 from mrc_workbench.retrieval.takeaway.fusion import MEASURE
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError, projected

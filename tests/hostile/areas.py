@@ -183,7 +183,7 @@ def _says_the_same(now: dict[str, bytes], whole: dict[str, bytes]) -> bool:
 
 def models(seed: int) -> Verdict:
     """A reader, reranker or sparse encoder of files that do not fit: refused in words, or its figures are the same."""
-    from mrc_workbench.models.hub import ModelError
+    from mrc_workbench.models.files import ModelError
 
     draw = random.Random(seed)
     kind = draw.choice([*_model_kinds()])
@@ -199,8 +199,8 @@ def models(seed: int) -> Verdict:
 
 
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
-    from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-    from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+    from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+    from mrc_workbench.models.encoders import SparseTextEncoder
     from mrc_workbench.models.reader import SpanReader
     from mrc_workbench.models.sources import find_model
     from tests.hub import SENTENCES

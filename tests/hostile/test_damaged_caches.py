@@ -13,14 +13,14 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders.bi_encoder import kept_at
-from mrc_workbench.models.encoders.vector_blocks import Meter, VectorBlocks
+from mrc_workbench.models.encoders import kept_at
+from mrc_workbench.models.vectors import Meter, VectorBlocks
+from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.lexical.weights import term_statistics
-from mrc_workbench.retrieval.rerank import PairScores
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
 from tests.hostile.damages import TIMES, damaged, overwrite
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
-from mrc_workbench.models import hub
-from mrc_workbench.models.hub import ModelError, forget_tokens, hub_revision
-from mrc_workbench.models.llm.asking import EndpointError
-from mrc_workbench.models.llm.endpoint import Endpoint
+from mrc_workbench.models import files
+from mrc_workbench.models.files import ModelError, forget_tokens, hub_revision
+from mrc_workbench.models.llm import Endpoint, EndpointError
 from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import (
     BI_ENCODER,
@@ -128,9 +127,9 @@ def test_the_hub_is_asked_in_nobodys_name(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_server_of_users_forgets_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ, HF_TOKEN="the operator's"))  # noqa: S106
     forget_tokens()
-    assert "HF_TOKEN" not in hub.os.environ
-    assert hub.os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] == "1"  # noqa: S105 - a switch
-    assert hub.os.environ["HF_HUB_CACHE"] == str(shared_workspace() / "cache" / "hub")
+    assert "HF_TOKEN" not in files.os.environ
+    assert files.os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] == "1"  # noqa: S105 - a switch
+    assert files.os.environ["HF_HUB_CACHE"] == str(shared_workspace() / "cache" / "hub")
 
 
 def test_a_user_has_the_server_call_no_address(monkeypatch: pytest.MonkeyPatch) -> None:

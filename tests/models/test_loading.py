@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from mrc_workbench.labs.language.network import load_encoder
 from mrc_workbench.models import loading
-from mrc_workbench.models.hub import HubRevision, ModelError
+from mrc_workbench.models.files import HubRevision, ModelError
 from mrc_workbench.models.loading import (
     claimed_parameters,
     load_bi_encoder,

@@ -17,9 +17,10 @@ from tokenizers import Tokenizer
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models import packaged
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import (
     DEFAULT,
     LayoutError,
@@ -31,7 +32,6 @@ from mrc_workbench.models.packaged import (
     read,
     write_folder,
 )
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model, identity, is_starter
 
 pytestmark = pytest.mark.packaged

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from mrc_workbench.data.cache import keeping_nothing
-from mrc_workbench.models import inference, precision
-from mrc_workbench.models.precision import Precision, in_bfloat16
+from mrc_workbench.models import inference
+from mrc_workbench.models.inference import Precision, in_bfloat16
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
 def untried() -> Iterator[None]:
-    precision._gains.cache_clear()
+    inference._gains.cache_clear()
     yield
-    precision._gains.cache_clear()
+    inference._gains.cache_clear()
 
 
 def a_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) -> list[torch.dtype]:
@@ -32,7 +32,7 @@ def a_processor(monkeypatch: pytest.MonkeyPatch, *, knows: bool, slower: float) 
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: knows)
-    monkeypatch.setattr(precision, "_seconds", seconds)
+    monkeypatch.setattr(inference, "_seconds", seconds)
     return asked
 
 
@@ -67,8 +67,8 @@ def test_a_processor_that_does_not_know_bfloat16_is_not_tried(monkeypatch: pytes
 
 
 def test_a_product_takes_time() -> None:
-    assert precision._seconds(torch.float32) > 0
-    assert precision._seconds(torch.bfloat16) > 0
+    assert inference._seconds(torch.float32) > 0
+    assert inference._seconds(torch.bfloat16) > 0
 
 
 def passes(widths: list[int]) -> list[tuple[int, int]]:

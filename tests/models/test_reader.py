@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from mrc_workbench.models.hub import ModelError
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import (
     SpanOptions,
     SpanReader,

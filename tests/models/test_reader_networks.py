@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from mrc_workbench.models import reader_networks as networks
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import passes_of_like_length
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.vector_blocks import reading_costs
-from mrc_workbench.models.hub import ModelError, hub_revision
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError, hub_revision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
+from mrc_workbench.models.vectors import reading_costs
 from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, SENTENCES, build_bi_encoder, hub_environment, running_server
 
 FAILURE = """
 import sys, time
-from mrc_workbench.models.hub import ModelError, hub_revision
+from mrc_workbench.models.files import ModelError, hub_revision
 start = time.perf_counter()
 try:
     print(hub_revision(sys.argv[1]))
@@ -185,7 +185,7 @@ def test_what_was_encoded_is_read_without_loading_a_model(models: Path) -> None:
 
 @pytest.mark.slow
 def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.encoders.vector_blocks.BLOCK", 2)
+    monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 2)
     source, told = find_model(str(models / BI_ENCODER)), []
     encoder = BiEncoder(source, [], on_progress=told.append)
     in_blocks = encoder.encode_passages(SENTENCES)
@@ -204,8 +204,8 @@ def test_encoding_tells_how_far_it_is_and_what_it_costs(models: Path, monkeypatc
     assert again.meter.load == pytest.approx(first_load)
     assert again.meter.lap()[1] == pytest.approx(work)  # what came from disk costs what it took
     assert encoder.meter.lap() == (0, 0)
-    monkeypatch.setattr("mrc_workbench.models.encoders.bi_encoder._VERSION", "another")
-    monkeypatch.setattr("mrc_workbench.models.encoders.vector_blocks.BLOCK", 1024)
+    monkeypatch.setattr("mrc_workbench.models.encoders._VERSION", "another")
+    monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 1024)
     np.testing.assert_allclose(BiEncoder(source, []).encode_passages(SENTENCES), in_blocks, atol=1e-3)  # bfloat16
 
 

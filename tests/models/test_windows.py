@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Cutter, WindowOptions, Windows
 from tests.hub import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.models.worlds import telling

@@ -13,11 +13,10 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from mrc_workbench.data.workspace import PROJECT, USER
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from tests.hub import SENTENCES
 
@@ -25,7 +24,7 @@ Ask = Callable[..., tuple[Any, float]]
 ANSWERS = f"""
 import json, os, sys, time
 import sentence_transformers
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from tests.models.worlds import computed
 for line in sys.stdin:
     kind, name, os.environ["{USER}"], os.environ["MRC_WORKSPACE"] = json.loads(line)

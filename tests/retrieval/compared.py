@@ -7,7 +7,7 @@ import numpy as np
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import small_set
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders.protocols import TokenVectors
+from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.retrieval.centroids import CANDIDATES, Block, TokenIndex, mapped_index, pack
-from mrc_workbench.retrieval.late import Late, LateIndex, max_sim
+from mrc_workbench.retrieval.dense import Late, LateIndex, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
 

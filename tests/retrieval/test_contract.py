@@ -12,20 +12,19 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.models.encoders.vector_blocks import Meter
 from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.models.vectors import Meter
+from mrc_workbench.retrieval import milvus_connection as connection
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.dense import Dense, IndexKind
-from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
-from mrc_workbench.retrieval.milvus import connection
-from mrc_workbench.retrieval.milvus.connection import Place, place
-from mrc_workbench.retrieval.milvus.retriever import EngineFusion, Milvus, TermField, VectorField
+from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, TermField, VectorField
+from mrc_workbench.retrieval.milvus_connection import Place, place
 from mrc_workbench.retrieval.rankings import Retriever
-from mrc_workbench.retrieval.rerank import Reranked
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTerms, KeywordTokens, SharedWordScorer, texts_of
 from tests.milvus_server import serving
 from tests.search_server import SearchServer, searching
@@ -221,7 +220,7 @@ def anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mak
         return MAKERS[request.param]
     if where == "file":
         monkeypatch.setenv("MRC_WORKSPACE", request.getfixturevalue("milvus_files"))
-        monkeypatch.setattr("mrc_workbench.retrieval.milvus.retriever.connected", request.getfixturevalue("held_open"))
+        monkeypatch.setattr("mrc_workbench.retrieval.milvus.connected", request.getfixturevalue("held_open"))
     else:
         served = request.getfixturevalue("milvus_served") if where == "served" else os.environ["TESTED_MILVUS_URI"]
         monkeypatch.setenv("MILVUS_URI", served)

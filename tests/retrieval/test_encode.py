@@ -12,8 +12,8 @@ import pytest
 
 from mrc_workbench.data.jobs.processes import PROGRAM, detached
 from mrc_workbench.data.store import find
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.workbench.cli import main

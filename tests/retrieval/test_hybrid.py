@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.retrieval.hybrid import Fusion, Hybrid, fused, min_max, normalised
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, fused, min_max, normalised
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 
 N_PASSAGES = 7

@@ -14,8 +14,8 @@ from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.mix import Learned, learn, mixed
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.trec import write_qrels, write_run

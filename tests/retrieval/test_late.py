@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.models.encoders.protocols import TokenVectors
-from mrc_workbench.retrieval.late import ENCODING, Late, max_sim
+from mrc_workbench.models.vectors import TokenVectors
+from mrc_workbench.retrieval.dense import ENCODING, Late, max_sim
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordTokens, texts_of
 
@@ -40,7 +40,7 @@ def test_a_plain_loop(asked: list[int], read: list[int], seed: int) -> None:
 def test_passages_are_compared_in_parts_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
     questions, passages = vectors_of([3, 5], 1), vectors_of([7, 0, 2, 30, 4, 4, 1], 2)
     together = max_sim(questions, passages)
-    monkeypatch.setattr("mrc_workbench.retrieval.late._PLACES", 8)
+    monkeypatch.setattr("mrc_workbench.retrieval.dense._PLACES", 8)
     np.testing.assert_array_equal(max_sim(questions, passages), together)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.split.partition import FOLDS, Lessons
-from mrc_workbench.retrieval.evaluation.measures import evaluate
-from mrc_workbench.retrieval.hybrid import Fusion, fused
+from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.retrieval.combine import Fusion, fused
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.mix import Learned, LearnedMix, explained, learn, mixed
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mrc_workbench.data.split.partition import Lessons
-from mrc_workbench.retrieval.hybrid import Fusion, fused
-from mrc_workbench.retrieval.mix import learn, training_lists
-from mrc_workbench.retrieval.mix_fitting import EXTRA, STRENGTHS, TrainingLists
+from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.retrieval.combine import Fusion, fused
+from mrc_workbench.retrieval.mix import EXTRA, STRENGTHS, TrainingLists, learn, training_lists
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from tests.retrieval.test_mix import N_PASSAGES, PARTS, rankings_of, world
 

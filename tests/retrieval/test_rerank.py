@@ -8,12 +8,12 @@ import pytest
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval import rerank
+from mrc_workbench.retrieval import combine
+from mrc_workbench.retrieval.combine import PairScores, Reranked, interpolated
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.rerank import PairScores, Reranked, interpolated
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
 from tests.retrieval.test_hybrid import Fixed
 
@@ -95,7 +95,7 @@ def test_what_was_scored_before_an_end_is_kept(monkeypatch: pytest.MonkeyPatch) 
                 raise KeyboardInterrupt
             return super().score(pairs)
 
-    monkeypatch.setattr(rerank, "_SECONDS_BETWEEN_WRITING", 0.0)
+    monkeypatch.setattr(combine, "_SECONDS_BETWEEN_WRITING", 0.0)
     with pytest.raises(KeyboardInterrupt):
         PairScores(Ending(), TEXTS, Meter()).of(QUESTIONS_ASKED, candidates(5))
     assert scored(candidates(5)) == 300 - 55 * 5  # of the first 64 questions 55 have candidates

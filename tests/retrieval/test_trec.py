@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ir_measures import RR, R, nDCG
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked, top_k
 from mrc_workbench.retrieval.trec import (
     ImportedRun,

@@ -9,12 +9,13 @@ import pytest
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.models.token_layers import TokenLayers
-from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, cross_fit, lab_figures
+from mrc_workbench.models.inference import TokenLayers
+from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
+from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, lab_figures
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder
 

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformerTrainer
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.engine.trainers import make_trainer
 from mrc_workbench.training.options.common import Report
 from mrc_workbench.training.options.questions import BestBy

@@ -10,7 +10,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, remove
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from mrc_workbench.training.options.common import OptionError, TrainingError
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions

@@ -11,14 +11,14 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.retrieval.combine import Reranked, recommended_weight
 from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Retriever
-from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import train

@@ -18,7 +18,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.options.questions import READER

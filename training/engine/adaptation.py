@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.training.engine.layers import transformer_layers
 from mrc_workbench.training.options.common import (

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.models.precision import Precision, in_bfloat16
+from mrc_workbench.models.inference import Precision, in_bfloat16
 from mrc_workbench.models.sources import STARTER, ModelSource, default_model
 
 

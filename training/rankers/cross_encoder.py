@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import DEFAULT_CROSS_ENCODER, ModelSource
+from mrc_workbench.retrieval.combine import Reranked, interpolated, recommend_weight
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import CUT
+from mrc_workbench.retrieval.measures import CUT
 from mrc_workbench.retrieval.rankings import Rankings, ranked
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.rerank import Reranked, interpolated, recommend_weight

@@ -11,10 +11,10 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.marking import answer_spans
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.combine import Fusion, Hybrid
 from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from mrc_workbench.training.base import Columns, Examples, processes
 from mrc_workbench.training.options.common import TrainingError

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.models.encoders.token_encoder import directions
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import directions
 from mrc_workbench.training.options.common import OptionError, TrainingOptions
 from mrc_workbench.training.options.rankers import (
     TAUGHT,

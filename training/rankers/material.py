@@ -11,10 +11,10 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.records import QuestionSet, as_trained
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find
-from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, Scores, evaluate
-from mrc_workbench.retrieval.evaluation.significance import intervals_of, mean_interval, question_groups
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.measures import CUT, Measure, Scores, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
+from mrc_workbench.retrieval.significance import intervals_of, mean_interval, question_groups
 from mrc_workbench.training.base import Family, Marks, OnProgress
 from mrc_workbench.training.options.common import TrainingError
 from mrc_workbench.training.options.questions import BestBy, QuestionOptions

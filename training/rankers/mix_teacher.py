@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.dense import max_sim
 from mrc_workbench.training.base import Examples, OnProgress
 from mrc_workbench.training.rankers.material import Material
 

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder, load_token_encoder, prompts_of
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_MASKED_LANGUAGE_MODEL, ModelSource
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Windows
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.late import Late, LateIndex
+from mrc_workbench.retrieval.dense import Dense, Late, LateIndex
 from mrc_workbench.retrieval.lexical.engines import LearnedSparse
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import Recipe, Task, dense_retrievers, finished, processes, seconds_for

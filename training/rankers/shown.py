@@ -13,15 +13,15 @@ import numpy as np
 from mrc_workbench.data.records import Question
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.marking import answer_spans
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
-from mrc_workbench.models.encoders.vector_blocks import Meter
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import Window, WindowOptions
+from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.rerank import PairScores
 from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
 from mrc_workbench.training.options.common import TrainingError
 from mrc_workbench.training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions

@@ -21,8 +21,8 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Maker
 from mrc_workbench.data.text.languages import language_of
 from mrc_workbench.data.workspace import workspace, write_text
-from mrc_workbench.models.hub import TIMEOUT_SECONDS
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.files import TIMEOUT_SECONDS
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import ModelSource, find_model, identity, is_starter
 from mrc_workbench.training.options.common import TrainingOptions, uses_bfloat16
 from mrc_workbench.training.options.questions import READER

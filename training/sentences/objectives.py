@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
 from mrc_workbench.data.texts import Texts
 from mrc_workbench.labs.embeddings.encoder import Distinct
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns, Examples, seconds_for
 from mrc_workbench.training.options.common import OptionError, TrainingError

@@ -15,7 +15,7 @@ from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.options.common import OptionError, TrainingOptions
 from mrc_workbench.training.options.rankers import BiEncoderOptions
 from mrc_workbench.training.options.texts import LanguageOptions

@@ -12,7 +12,7 @@ from typing import Any
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.workspace import project_version
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec

@@ -44,7 +44,7 @@ from mrc_workbench.data.workspace import (
     users_told_by,
     workspace,
 )
-from mrc_workbench.models.hub import forget_tokens
+from mrc_workbench.models.files import forget_tokens
 from mrc_workbench.workbench.views.navigation import MISSING, read_first_page
 from mrc_workbench.workbench.views.ui.words import plain, word
 from mrc_workbench.workbench.views.uploads import UPLOADS

@@ -15,6 +15,7 @@ from mrc_workbench.data.split import Part, SplitMethod, SplitOptions
 from mrc_workbench.data.store import StoredSet, passages_of
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.packaged import PREFIX, base_at_hand
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.models.token_layers import TokenLayers
@@ -40,9 +41,9 @@ from mrc_workbench.retrieval.comparison.multistage import (
     RerankSpec,
 )
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
-from mrc_workbench.retrieval.milvus.retriever import Search
-from mrc_workbench.retrieval.outside.plugins import plugins
+from mrc_workbench.retrieval.measures import DEFAULT_KS
+from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.outside.adapt import plugins
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
 from mrc_workbench.workbench.views.forecasts import Expected, expected_on

@@ -6,7 +6,7 @@ The choice is kept in the address of Compare and, for the other pages, in the se
 from collections.abc import Mapping, Sequence
 
 from mrc_workbench.retrieval.analysis.evidence import usual_figure
-from mrc_workbench.retrieval.evaluation.measures import CUT, DEFAULT_KS, Measure
+from mrc_workbench.retrieval.measures import CUT, DEFAULT_KS, Measure
 from mrc_workbench.workbench.views.ui.state import remembered
 
 DEFAULT = "ndcg"

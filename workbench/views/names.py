@@ -10,7 +10,7 @@ from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs
 from mrc_workbench.data.records import Maker, Question, model_of
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
-from mrc_workbench.models.hub import ModelError, downloaded_commits
+from mrc_workbench.models.files import ModelError, downloaded_commits
 from mrc_workbench.models.packaged import PackagedBase, packaged_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of

@@ -36,7 +36,7 @@ from mrc_workbench.models.language.tokenizers import (
     steps,
 )
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
     paired_tests,

@@ -22,7 +22,7 @@ from mrc_workbench.labs.reading.pages.page import Readers, pick_k, pick_reader, 
 from mrc_workbench.labs.reading.results import STUDY, file_name
 from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.labs.reading.scores import EXACT
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.resources.sets import split_of

@@ -20,8 +20,7 @@ from mrc_workbench.data.generate.make import (
 from mrc_workbench.data.records import Maker, Passage, QuestionSet
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.llm.asking import EndpointError
-from mrc_workbench.models.llm.endpoint import Endpoint
+from mrc_workbench.models.llm import Endpoint, EndpointError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")
@@ -182,15 +181,15 @@ def test_a_model_that_is_not_there() -> None:
 
 
 def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm.connection.RETRIES", 0)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     with pytest.raises(EndpointError) as caught:
         made(ChatServer(asks, "http://127.0.0.1:9/v1"))
     assert caught.value.code == "unreachable"
 
 
 def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm.connection.RETRIES", 0)
-    monkeypatch.setattr("mrc_workbench.models.llm.endpoint.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
+    monkeypatch.setattr("mrc_workbench.models.llm.TIMEOUT_SECONDS", 0.2)
     late = threading.Event()
 
     def slow(text: str) -> str:

@@ -16,7 +16,7 @@ from mrc_workbench.data.layouts.members import with_distinct_names
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read, read_files, read_paths_apart
 from mrc_workbench.data.store import keep, load
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, zipped
 

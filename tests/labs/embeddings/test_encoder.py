@@ -9,9 +9,9 @@ import pytest
 from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.labs.embeddings.encoder import Distinct, add, added, encode, remove
-from mrc_workbench.models.encoders import vector_blocks
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models import vectors as vector_blocks
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
 from tests.labs.embeddings.worlds import scored_pairs

@@ -5,7 +5,7 @@ import sys
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.reading.generate import generate
 from mrc_workbench.labs.reading.generator import Generator, Request
-from mrc_workbench.models.llm.endpoint import Endpoint
+from mrc_workbench.models.llm import Endpoint
 from tests.chat_server import MODEL
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")

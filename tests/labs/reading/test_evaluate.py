@@ -14,10 +14,10 @@ from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, e
 from mrc_workbench.labs.reading.results import as_dict, save
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
 from mrc_workbench.labs.reading.scores import scored
-from mrc_workbench.models.llm.endpoint import ADDRESS, KEY
+from mrc_workbench.models.llm import ADDRESS, KEY
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.significance import question_groups, share_intervals
+from mrc_workbench.retrieval.significance import question_groups, share_intervals
 from mrc_workbench.workbench.cli import main
 from tests.chat_server import KEY as SECRET
 from tests.chat_server import MODEL, chat_server

@@ -12,8 +12,7 @@ from mrc_workbench.data.workspace import read_json, workspace
 from mrc_workbench.labs.reading.generate import Batch, Budget, Prices, answer, generate, kept_answer
 from mrc_workbench.labs.reading.generator import Generator, Request, prompts
 from mrc_workbench.labs.reading.rules import ReadingError
-from mrc_workbench.models.llm.asking import EndpointError
-from mrc_workbench.models.llm.endpoint import Chat, Endpoint, Usage, returned
+from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, Usage, returned
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 
@@ -204,7 +203,7 @@ def test_a_question_that_fails_is_told_costs_only_itself_and_is_asked_again(
 
 
 def test_a_question_that_is_answered_too_late_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.llm.connection.RETRIES", 0)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
     late = threading.Event()
 
     def slow(text: str) -> str:

@@ -22,8 +22,8 @@ from mrc_workbench.labs.reading.generate import Batch, generate
 from mrc_workbench.labs.reading.generator import GeneratedAnswer, Generator, Request, prompts
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, write_predictions
 from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
-from mrc_workbench.models.llm.endpoint import Answer, Endpoint, Usage
-from mrc_workbench.retrieval.evaluation.significance import question_groups, share_intervals
+from mrc_workbench.models.llm import Answer, Endpoint, Usage
+from mrc_workbench.retrieval.significance import question_groups, share_intervals
 from tests.chat_server import AT_ONCE, EVENTS, KEY, ChatServer, Reply, chat_server, event
 from tests.labs.reading.cities import CITIES, GENERATOR, PASSAGES, REQUESTS, SET, asked_of, right
 

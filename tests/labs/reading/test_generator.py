@@ -23,7 +23,7 @@ from mrc_workbench.labs.reading.generator import (
     prompts,
 )
 from mrc_workbench.labs.reading.rules import ReadingError, Rules
-from mrc_workbench.models.llm.endpoint import Answer, Usage
+from mrc_workbench.models.llm import Answer, Usage
 from mrc_workbench.retrieval.rankings import Rankings
 
 USAGE = Usage(10, 2, 0.1, 0.2)

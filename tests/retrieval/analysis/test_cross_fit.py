@@ -10,7 +10,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split.folds import FOLDS, Lessons
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.significance import question_groups
 from tests.data.split.worlds import set_of
 from tests.retrieval.compared import comparison_of
 

@@ -33,8 +33,8 @@ from mrc_workbench.retrieval.analysis.open_comparison import changes, comparable
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.comparison.store import StoredComparison
-from mrc_workbench.retrieval.evaluation.measures import Measure, measures
-from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.measures import Measure, measures
+from mrc_workbench.retrieval.significance import intervals_of, pair_tests, question_groups
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 

@@ -28,6 +28,7 @@ from mrc_workbench.retrieval.analysis.labs import (
     rerank_lab,
     tried,
 )
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, WindowedBM25Spec
@@ -35,9 +36,8 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.evaluation.measures import evaluate
-from mrc_workbench.retrieval.evaluation.significance import mean_interval, question_groups
-from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.measures import evaluate
+from mrc_workbench.retrieval.significance import mean_interval, question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import rankings
 

@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.analysis.questions import Quadrant, fates
 from mrc_workbench.retrieval.analysis.slices import Property
 from mrc_workbench.retrieval.comparison.store import keep
-from mrc_workbench.retrieval.evaluation.significance import intervals_of, question_groups
+from mrc_workbench.retrieval.significance import intervals_of, question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of
 

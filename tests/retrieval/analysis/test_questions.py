@@ -36,13 +36,12 @@ from mrc_workbench.retrieval.analysis.questions import (
     same_article,
     spread,
 )
+from mrc_workbench.retrieval.combine import Fusion, Reranked, fused
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
-from mrc_workbench.retrieval.hybrid import Fusion, fused
 from mrc_workbench.retrieval.rankings import Findings, Rankings
-from mrc_workbench.retrieval.rerank import Reranked
 from tests.doubles import QUESTIONS, small_set
 from tests.retrieval.compared import rankings
 

@@ -24,8 +24,8 @@ from mrc_workbench.retrieval.analysis.evidence import (
     times_faster,
 )
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.retrieval.evaluation.significance import PairTest, question_groups
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.significance import PairTest, question_groups
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 
 NDCG = Measure("ndcg", 10)

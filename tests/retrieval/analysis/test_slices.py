@@ -27,8 +27,8 @@ from mrc_workbench.retrieval.analysis.slices import (
     slices,
     terms_found,
 )
-from mrc_workbench.retrieval.evaluation.measures import Scores
-from mrc_workbench.retrieval.evaluation.significance import holm, mean_interval, pair_tests, share_intervals
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.significance import holm, mean_interval, pair_tests, share_intervals
 from tests.doubles import QUESTIONS, small_set
 
 

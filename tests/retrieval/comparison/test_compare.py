@@ -13,8 +13,8 @@ from mrc_workbench.data.text import analysis as analysis_module
 from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison import first_stage as making
@@ -22,9 +22,9 @@ from mrc_workbench.retrieval.comparison.compare import Result, compare, failures
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
-from mrc_workbench.retrieval.evaluation.measures import evaluate, measures
 from mrc_workbench.retrieval.job import ship
 from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.measures import evaluate, measures
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.trec import RunError, write_run
 from tests.data.split.worlds import chain

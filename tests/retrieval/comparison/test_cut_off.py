@@ -7,8 +7,8 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec

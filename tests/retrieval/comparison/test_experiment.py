@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import (
     Experiment,
@@ -21,7 +22,6 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.trec import RunError

@@ -9,16 +9,15 @@ import pytest
 from mrc_workbench.data import cache
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, read_entry
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.models.precision import Precision
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.comparison.compare import retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, evaluate
-from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.dense import max_sim
+from mrc_workbench.retrieval.measures import DEFAULT_KS, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 
 pytestmark = pytest.mark.skipif(not DEFAULT.path, reason="the package of the base is not for this machine")

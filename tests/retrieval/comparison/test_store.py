@@ -16,7 +16,7 @@ from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.statistics import RESAMPLES
 from mrc_workbench.data.text.analyzers import VERSION
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import content_fingerprint, find_model
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -31,8 +31,8 @@ from mrc_workbench.retrieval.comparison.store import (
     provenance,
     rename,
 )
-from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS
 from mrc_workbench.retrieval.report.exports import save
+from mrc_workbench.retrieval.significance import PERMUTATIONS
 from tests.data.split.worlds import chain
 from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server

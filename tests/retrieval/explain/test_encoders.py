@@ -17,11 +17,10 @@ from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import weighted_pieces
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.hub import ModelError
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import Dense

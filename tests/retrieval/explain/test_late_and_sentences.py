@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage
-from mrc_workbench.data.text.marking import IndexedText, sentence_spans
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.data.text.located import IndexedText
+from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.dense import Late
 from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
-from mrc_workbench.retrieval.late import Late
 from tests.doubles import PASSAGES, KeywordEncoder
 from tests.hub import SENTENCES, build_bi_encoder
 

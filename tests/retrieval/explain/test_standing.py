@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.text.marking import IndexedText, TokenKind
+from mrc_workbench.data.text.located import IndexedText, TokenKind
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
 from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
 from mrc_workbench.retrieval.explain.standing import (
@@ -24,10 +25,8 @@ from mrc_workbench.retrieval.explain.standing import (
     token_table,
     word_reason,
 )
-from mrc_workbench.retrieval.hybrid import Fusion, Hybrid
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Findings, Rankings
-from mrc_workbench.retrieval.rerank import Reranked
 
 PASSAGES = (
     Passage("p0", "red apple tree grows slowly"),

@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle
 
 from mrc_workbench.data.records import Passage
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
-from mrc_workbench.retrieval.outside.problems import OutsideError
+from mrc_workbench.retrieval.outside.results import OutsideError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.test_contract import keeps_the_contract
 from tests.search_server import scored

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
-from mrc_workbench.retrieval.hybrid import Fusion
 from mrc_workbench.retrieval.mix import LearnedMix
 from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
 from mrc_workbench.retrieval.takeaway.signals import (

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from vespa import package as vespa
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
 from mrc_workbench.retrieval.takeaway import models
 from mrc_workbench.retrieval.takeaway.asking import values_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options.rankers import BiEncoderOptions

@@ -15,13 +15,13 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import keep
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import batch_sampler
 from mrc_workbench.training.options.common import OptionError

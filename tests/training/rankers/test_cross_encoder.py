@@ -8,12 +8,12 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.combine import Reranked, recommended_weight
 from mrc_workbench.retrieval.lexical.bm25 import BM25
-from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.options.rankers import CROSS_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.rankers.cross_encoder import WEIGHTS
 from mrc_workbench.training.rankers.examples import cross_encoder_examples

@@ -11,13 +11,13 @@ from sentence_transformers import MultiVectorEncoder
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.retrieval.evaluation.measures import evaluate
-from mrc_workbench.retrieval.late import Late
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.retrieval.dense import Late
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.engine import frozen_layers
 from mrc_workbench.training.engine.frozen_layers import LowerStates
 from mrc_workbench.training.options.common import OptionError

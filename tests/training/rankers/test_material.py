@@ -14,10 +14,10 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.text import analysis
 from mrc_workbench.data.text.analysis import tokens_of
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import figures
 from mrc_workbench.training.options.common import TrainingError

@@ -21,8 +21,8 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find, keep
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipe import ranking_kinds

@@ -18,7 +18,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, user_of, workspace
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, content_fingerprint, find_model
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.training.options.questions import NegativesFrom

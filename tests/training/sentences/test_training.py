@@ -16,11 +16,11 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_questions
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.judgement import spearman
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment

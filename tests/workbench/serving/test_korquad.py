@@ -12,7 +12,7 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import open_searchers
 from mrc_workbench.workbench.serving.app import app_of

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mrc_workbench.data.passages import Passages
-from mrc_workbench.retrieval.milvus.connection import Place, is_reachable
+from mrc_workbench.retrieval.milvus_connection import Place, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import app_of

@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, a
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec, SparseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipe import RECIPES
 from mrc_workbench.training.runs.runs import Run, create_run, new_plan

@@ -21,8 +21,8 @@ from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.retrieval.trec import RunError
 from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand, without_plainest
 from mrc_workbench.workbench.views.compare import endpoint

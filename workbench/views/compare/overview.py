@@ -15,8 +15,8 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.charts import on_slices, signal_bars

@@ -23,8 +23,8 @@ from mrc_workbench.retrieval.analysis.evidence import (
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import CUT, Measure
-from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.measures import CUT, Measure
+from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import Choices, without_plainest
 from mrc_workbench.workbench.views.names import made_words, retriever_name, retriever_names
 from mrc_workbench.workbench.views.search.judging import draw_begin

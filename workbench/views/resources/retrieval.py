@@ -19,10 +19,9 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, StoredDictionary, find, load, stored, written
 from mrc_workbench.data.text.marking import MarkedText, marked
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.analysis.labs import analyzers_for

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import DAMAGED, RESUMABLE, State, Status
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.runs.jobs import DEFAULTS, CompositeRun, Findings, Search, find_job
 from mrc_workbench.training.runs.runs import Plan, Run
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name

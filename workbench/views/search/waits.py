@@ -6,7 +6,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.analysis import are_kept
 from mrc_workbench.data.text.dictionary import DictionaryError
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.workspace import for_this_user
-from mrc_workbench.models.hub import HubRevision, ModelError, hub_revision
+from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
 from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
 from mrc_workbench.training.options.common import OptionError, TrainingOptions

@@ -16,7 +16,7 @@ from mrc_workbench.data.pairs.records import PairKind
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.options.common import Report
 from mrc_workbench.training.options.questions import BestBy
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER

@@ -21,7 +21,7 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.multistage import FEWEST
 from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparisons, origin_of
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.options.common import OptionError, TrainingOptions
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.hub import downloaded_commits
+from mrc_workbench.models.files import downloaded_commits
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.dry_run import Load
 from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling

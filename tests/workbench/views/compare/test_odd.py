@@ -14,7 +14,7 @@ from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec
-from mrc_workbench.retrieval.milvus.connection import MilvusError
+from mrc_workbench.retrieval.milvus_connection import MilvusError
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.ui.problems import search_failure_text
 from mrc_workbench.workbench.views.ui.words import catalog, plain

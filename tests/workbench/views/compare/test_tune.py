@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set

@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.compare import where
 from mrc_workbench.workbench.views.compare.scores import ComparisonView

@@ -16,10 +16,10 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.questions.judgements import mark_negative, remarks_of, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.combine import Hybrid
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add, add_run
 from mrc_workbench.retrieval.comparison.first_stage import (
@@ -34,9 +34,8 @@ from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
-from mrc_workbench.retrieval.hybrid import Hybrid
 from mrc_workbench.retrieval.lexical.bm25 import BM25, WindowedBM25
-from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of

@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compa
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
-from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set

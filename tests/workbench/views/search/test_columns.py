@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import save_arrays
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder, kept_at
+from mrc_workbench.models.encoders import BiEncoder, kept_at
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec

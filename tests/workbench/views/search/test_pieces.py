@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import keep
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
@@ -53,7 +53,7 @@ def test_once_asked_it_shows_in_one_colour_what_answered_each_other(
         loaded.append(source)
         return load_token_encoder(source, *more)
 
-    monkeypatch.setattr("mrc_workbench.models.encoders.token_encoder.load_token_encoder", counted)
+    monkeypatch.setattr("mrc_workbench.models.token_encoder.load_token_encoder", counted)
     app = asked(small_set(), QUESTION, LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32))
     assert EN["search.pieces"].format(name="Own") in [one.label for one in app.expander]
     assert not pairs(app)

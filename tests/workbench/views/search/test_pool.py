@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.generate.judge import verdicts_of_models
 from mrc_workbench.data.questions.judgements import Judged, Verdict, judge, judgements_of
 from mrc_workbench.data.store import StoredSet, keep, load, stored
-from mrc_workbench.models.llm.endpoint import ADDRESS, KEY, MODEL
+from mrc_workbench.models.llm import ADDRESS, KEY, MODEL
 from mrc_workbench.retrieval.analysis.evidence import pool
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison

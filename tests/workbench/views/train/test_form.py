@@ -13,8 +13,8 @@ from streamlit.testing.v1.element_tree import Selectbox
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
 from mrc_workbench.training.options.common import LoraAlso, Report
 from mrc_workbench.training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.analysis.labs import layers_lab
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.workbench.views.compare.tune.bench import (

@@ -19,12 +19,12 @@ from mrc_workbench.retrieval.analysis.labs import (
     index_lab,
     rerank_lab,
 )
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.experiment import Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.evaluation.significance import question_groups
-from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.compare.charts import bands, heat, scattered, steps
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.compare.tune import bm25, layers

@@ -1,0 +1,383 @@
+"""The bi-encoder (texts into vectors) and the sparse encoder (texts into weights of terms; SPLADE: Formal et al. 2021).
+
+Each text is encoded once on this machine, as fast as the machine computes.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.inference import Precision, share_weights
+from mrc_workbench.models.loading import load_bi_encoder, prompts_of
+from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
+from mrc_workbench.models.vectors import Meter, StoredVectors, VectorBlocks, reading_costs
+from mrc_workbench.models.windows import Cutter, WindowOptions, Windows, kept_lengths
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from scipy.sparse import csr_array, vstack
+
+from mrc_workbench.data.texts import in_blocks
+from mrc_workbench.models.loading import load_sparse_encoder
+from mrc_workbench.models.vectors import BLOCK
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+
+_VERSION = 4  # raise when what is kept of encoded texts changes
+_PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passages are longer than questions
+
+
+class BiEncoder(SourcedModel):
+    """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
+
+    In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts it is
+    encoded with: the same texts have the same vectors, one of them alone nearly the same.
+    """
+
+    @cached_property
+    def model(self) -> "SentenceTransformer":
+        model = load_bi_encoder(self._source, self._corpus)
+        share_weights(model, self._content)
+        return model
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        on_progress: Callable[[float], None] | None = None,
+        passages_share: float = _PASSAGES_SHARE,
+        at_hand: "SentenceTransformer | None" = None,
+    ) -> None:
+        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept."""
+        super().__init__(source, corpus, precision)
+        self._is_at_hand = at_hand is not None
+        if at_hand is not None:
+            self.model = at_hand
+        self._passages_share = passages_share  # of the progress of encoding passages and questions
+        self._batch_size = batch_size  # of models that choose no batches themselves: starters
+        self.meter, self._on_progress = Meter(), on_progress
+        self._recent = RecentVectors()
+
+    def load(self) -> None:
+        """Load the model, and for a starter its analyzer, so that no encoding time includes loading it."""
+        super().load()
+        if is_starter(self._source) and not self._is_at_hand:
+            self.model[0].load_analyzer()
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of questions, with the model's own question prompt where it has one."""
+        if texts and not is_keeping():
+            return self._recent.of(texts, lambda new: self.encode("question", new).copy())
+        return self._vectors("question", texts, (self._passages_share, 1.0))
+
+    def encode_sentences(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of sentences to compare with each other: all as questions, as E5 wants it (Wang et al. 2024)."""
+        return self._vectors("question", texts, (0.0, 1.0))
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of passages, with the model's own passage prompt where it has one."""
+        return self._vectors("passage", texts, (0.0, self._passages_share))
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles.
+
+        Found out once on this machine, so that the model is loaded only where something must be encoded.
+        """
+        if self._is_at_hand:
+            return self.cut(texts, heads, options)
+        if is_starter(self._source):
+            return Windows.none()
+        began = time.perf_counter()
+
+        def cut() -> dict[str, np.ndarray]:
+            windows, seconds = self._timed(lambda: self.cut(texts, heads, options))
+            return {"rows": windows.rows, "windows": windows.windows, "seconds": seconds}
+
+        told = (self.fingerprint, fingerprint_of(texts), sha256(heads.tobytes()).hexdigest(), astuple(options))
+        kept = cached_arrays("windows", key_of(_VERSION, *told), cut, keep=len(texts) > 1)
+        self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
+        return Windows(kept["rows"], kept["windows"], not options.tokens)
+
+    def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Cut passages now, and keep nothing; a model that reads texts in its own way is left to that."""
+        cutter = self._cutter(options)
+        return cutter.windows(texts, heads) if cutter else Windows.none()
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read, where they are not read by windows."""
+        if self._is_at_hand or is_starter(self._source):
+            return 0
+        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
+
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
+        if not self._fast or not self.model.tokenizer.is_fast:
+            return None
+        return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1])
+
+    def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64.
+
+        Those of passages are the ones that `encode_passages` gives, so what is read whole has the same vector, and a
+        search that cuts passages off shares it.
+        """
+        added = windows.texts(texts)
+        if not added:
+            return self.encode_passages(texts), np.arange(len(texts))
+        costs = [reading_costs(np.array([*map(len, some)])).sum() for some in (texts, added)]
+        share = self._passages_share * float(costs[0] / sum(costs))
+        rows = windows.standing(len(texts))
+        whole = self._vectors("passage", texts, (0.0, share))
+        parts = self._vectors("passage", added, (share, self._passages_share))
+        whole = whole if len(rows) == len(texts) else whole[rows]
+        return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
+
+    def has_passages(self, texts: Sequence[str]) -> bool:
+        """Whether the vectors of these passages are on disk, so that none is encoded."""
+        key = self.key_of("passage", texts)
+        return kept_at(key).is_file() or shipped("vectors", key).is_file()
+
+    def key_of(self, side: str, texts: Sequence[str]) -> str:
+        return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
+
+    def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
+        """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1.
+
+        `on_progress` is told the share that is done, where the model is one whose passes are known. Raises
+        `ModelError` (`not_finite`) where the model has no numbers for them.
+        """
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        settings = {"normalize_embeddings": True, "show_progress_bar": False}
+        if self._fast:
+            from mrc_workbench.models.inference import fast_passes
+
+            with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
+                vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+        else:
+            vectors = encode(list(texts), batch_size=self._batch_size, **settings)
+        return self._finite(np.asarray(vectors, dtype=np.float32))
+
+    def ship(self, side: str, texts: Sequence[str]) -> None:
+        """Encode these texts now, in float32, and have the sample bring their vectors. Raises `OSError`."""
+        exact = BiEncoder(self._source, self._corpus, precision=Precision.FLOAT32)
+        vectors, seconds = exact._timed(lambda: exact.encode(side, texts))
+        save_arrays(shipped("vectors", self.key_of(side, texts)), {"vectors": vectors, "seconds": seconds})
+
+    @cached_property
+    def _fast(self) -> bool:
+        from mrc_workbench.models.inference import takes_rows
+
+        return takes_rows(self.model)
+
+    def _vectors(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
+        began, (before, after) = time.perf_counter(), shares  # of all encoding done
+
+        def tell(share: float) -> None:
+            if self._on_progress:
+                self._on_progress(before + (after - before) * share)
+
+        def encode(block: list[str]) -> np.ndarray:
+            return self.encode(side, block, blocks.within)
+
+        blocks = VectorBlocks(texts, encode, self.load, tell, self._clock)
+        kept = self._kept(side, texts, blocks)
+        passed = time.perf_counter() - began
+        self.meter.note(passed, kept.load_seconds, kept.seconds, elsewhere=kept.elsewhere)
+        return kept.vectors
+
+    def _kept(self, side: str, texts: Sequence[str], blocks: VectorBlocks) -> StoredVectors:
+        if self._is_at_hand or len(texts) <= 1 or not is_keeping():  # one question typed is not worth a file
+            return blocks.computed()
+        key = self.key_of(side, texts)
+        if (place := kept_at(key)).is_file() or not (brought := load_arrays(shipped("vectors", key))):
+            return blocks.kept(place)
+        load_seconds, seconds = brought["seconds"].tolist()
+        return StoredVectors(brought["vectors"], load_seconds, seconds, elsewhere=True)
+
+
+def kept_at(key: str) -> Path:
+    """Return where the vectors with this key are kept in the workspace."""
+    return workspace() / "cache" / "vectors" / f"{key}.npy"
+
+
+class RecentVectors:
+    """The vectors of the last `most` texts, for one model and one prompt, and for one thread at a time."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+        """Return the vectors of texts, `(n_texts, dimensions)`; only texts without a stored vector are encoded."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        encoded = dict(zip(new, encode(new), strict=True)) if new else {}
+        vectors = [encoded[text] if text in encoded else self._vectors[text] for text in texts]
+        for text, vector in zip(texts, vectors, strict=True):
+            self._vectors[text] = vector
+            self._vectors.move_to_end(text)
+        while len(self._vectors) > self._most:
+            self._vectors.popitem(last=False)
+        return np.stack(vectors)
+
+
+_VERSION_sparse_encoder = 1  # raise when what is kept of encoded texts changes
+_PASSAGES_SHARE_sparse_encoder = 0.8  # of the progress of encoding: passages are longer than questions
+_LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
+_NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
+_WORD_BEGINS = ("▁", "Ġ")
+_ROUTES = {"question": "query", "passage": "document"}
+
+
+class SparseTextEncoder(SourcedModel):
+    """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
+
+    The texts are kept a block at a time: what was interrupted goes on with the next block, and a corpus that grew
+    encodes what is new. In bfloat16 weights are near those of float32, and a term of hardly any weight may come or go.
+    """
+
+    @cached_property
+    def model(self) -> "SparseEncoder":
+        return load_sparse_encoder(self._source)
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        super().__init__(source, corpus, precision)
+        self._batch_size = batch_size  # of what reads no rows of tokens: an inference-free question side
+        self.meter, self._on_progress = Meter(), on_progress
+
+    def encode_questions(self, texts: Sequence[str]) -> csr_array:
+        return self._weights("question", texts, (_PASSAGES_SHARE_sparse_encoder, 1.0))
+
+    def encode_passages(self, texts: Sequence[str]) -> csr_array:
+        return self._weights("passage", texts, (0.0, _PASSAGES_SHARE_sparse_encoder))
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read."""
+        return kept_lengths(self, texts, self._cutter).cut_off
+
+    def _cutter(self) -> Cutter | None:
+        from mrc_workbench.models.inference import takes_rows
+
+        model = self._sides["passage"]
+        return Cutter(model.tokenizer, WindowOptions()) if takes_rows(model) and model.tokenizer.is_fast else None
+
+    def encode(self, side: str, texts: Sequence[str]) -> csr_array:
+        """Encode texts now, all as one block, and keep nothing: `(n_texts, n_terms)` float32.
+
+        Of a model that scores by cosine each row is of length 1, so that every score is a dot product. Raises
+        `ModelError` (`not_finite`) where the model has no numbers for them.
+        """
+        from mrc_workbench.models.inference import fast_passes, takes_rows
+
+        model = self._sides[side]
+        encode = model.encode_query if side == "question" else model.encode_document
+        settings: dict[str, Any] = {"convert_to_sparse_tensor": False, "save_to_cpu": True, "show_progress_bar": False}
+        if takes_rows(model):
+            with fast_passes(model, "sentence_embedding", self._precision, self._places):
+                found = encode(list(texts), batch_size=max(1, len(texts)), **settings)
+        else:
+            found = encode(list(texts), batch_size=self._batch_size, **settings)
+        weights = self._finite(found.numpy().astype(np.float32, copy=False))
+        if self.model.similarity_fn_name == "cosine":
+            lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+            weights = np.divide(weights, lengths, out=np.zeros_like(weights), where=lengths > 0)
+        return csr_array(weights)
+
+    def spans_by_term(self, text: str) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Return the terms that stand in a text, and their letters in it: none where the tokenizer cannot tell."""
+        tokenizer = self.model.tokenizer
+        told = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast, verbose=False)
+        found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        ids = told["input_ids"]
+        for term, span in zip(ids, told.get("offset_mapping") or [(0, 0)] * len(ids), strict=True):
+            found[term].append(tuple(span))
+        return {term: tuple(spans) for term, spans in found.items()}
+
+    def readings(self, terms: Sequence[int]) -> list[str]:
+        """Return terms as a person reads them, no two of a vocabulary alike: `##` leads what goes on a word."""
+        tokenizer = self.model.tokenizer
+        # pieces that begin a word are marked, as by SentencePiece; WordPiece marks the others
+        marks_beginnings = tokenizer.tokenize("a a")[-1].startswith(_WORD_BEGINS)
+
+        def reading(term: int, name: str) -> str:
+            text: str = tokenizer.decode([term]).strip()
+            if not text or _NO_LETTER in text or term in tokenizer.all_special_ids:
+                return name
+            return text if name.startswith(_WORD_BEGINS) or not marks_beginnings else f"##{text}"
+
+        return [*map(reading, terms, tokenizer.convert_ids_to_tokens(list(terms)))]
+
+    @cached_property
+    def _sides(self) -> dict[str, "SparseEncoder"]:
+        """The model of questions and that of passages: the same, but for one that has modules for each."""
+        from sentence_transformers.base.modules import Router
+        from sentence_transformers.sparse_encoder import SparseEncoder
+
+        router = self.model[0]
+        if not isinstance(router, Router):
+            return dict.fromkeys(_ROUTES, self.model)
+        rest = [*self.model][1:]
+        limit = self.model.max_active_dims
+        ways = {side: [*router.sub_modules[route], *rest] for side, route in _ROUTES.items()}
+        return {
+            side: SparseEncoder(modules=modules, prompts=self.model.prompts, max_active_dims=limit)
+            for side, modules in ways.items()
+        }
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """How many tokens a pass takes: each has a logit for every term of the vocabulary."""
+        n_terms = self.model.get_embedding_dimension() or len(self.model.tokenizer)
+        return {device: max(1, logits // n_terms) for device, logits in _LOGITS_A_PASS.items()}
+
+    def _weights(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> csr_array:
+        if not len(texts):
+            return csr_array((0, 0), dtype=np.float32)
+        began, (before, after) = time.perf_counter(), shares  # of all encoding done
+        rows, load, work = [], 0.0, 0.0
+        done = 0
+        for block in in_blocks(texts, BLOCK):
+            kept = self._block(side, block, keep=len(texts) > 1)  # one question typed by a person is not worth a file
+            parts = (kept["weights"], kept["terms"], kept["offsets"])
+            rows.append(csr_array(parts, shape=(len(block), int(kept["n_terms"]))))
+            load, work = max(load, float(kept["seconds"][0])), work + float(kept["seconds"][1])
+            done += len(block)
+            if self._on_progress:
+                self._on_progress(before + (after - before) * done / len(texts))
+        self.meter.note(time.perf_counter() - began, load, work)
+        return csr_array(vstack(rows, format="csr"))
+
+    def _block(self, side: str, texts: list[str], *, keep: bool) -> dict[str, np.ndarray]:
+        def compute() -> dict[str, np.ndarray]:
+            found, seconds = self._timed(lambda: self.encode(side, texts))
+            of_rows = {"weights": found.data, "terms": found.indices, "offsets": found.indptr}
+            return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": seconds}
+
+        key = key_of(_VERSION_sparse_encoder, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
+        return cached_arrays("sparse", key, compute, keep=keep)

@@ -1,0 +1,366 @@
+"""A chat endpoint that speaks OpenAI's protocol: a server of your own (vLLM, Ollama, llama.cpp) or a service.
+
+Its address and key come from the environment or from one session; they are never written or logged. Answers are stored
+in files of JSON lines, appended as they come, so that no question is sent twice, however the work ends.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.workspace import limits, user
+
+A = TypeVar("A")
+K = TypeVar("K")
+_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
+_SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
+
+
+class EndpointError(Failure):
+    """No answer came, nor would one to the next question where it `ends`; `code` is a key of `chat.` in the locales."""
+
+    def __init__(self, code: str, message: str, *, ends: bool = True, **details: str | int) -> None:
+        super().__init__(code, message, **details)
+        self.ends = ends
+
+
+def broken_off() -> EndpointError:
+    """Return the failure of an answer that did not come to its end."""
+    return EndpointError("broken_off", "the answer broke off before its end", ends=False)
+
+
+def hung_up() -> EndpointError:
+    """Return the failure of a call that somebody ended."""
+    return EndpointError("hung_up", "the call was stopped")
+
+
+def ask_each(
+    requests: Iterable[K], ask: Callable[[K], A], concurrency: int, may_begin: Callable[[K], bool] = lambda _: True
+) -> Generator[tuple[K, A | EndpointError] | None]:
+    """Ask about each request in a thread, so many at a time, and yield what came of it; None before each wait.
+
+    None comes twice a second at least. A request that `may_begin` refuses waits until others have ended; where none are
+    under way, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that
+    the others would meet, too, once it was yielded.
+    """
+    pool, waiting, left = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
+    in_a_row, ended = 0, None
+    try:
+        while (left or waiting) and not ended:
+            yield None
+            while left and len(waiting) < concurrency and may_begin(left[-1]):
+                request = left.pop()
+                waiting[pool.submit(ask, request)] = request
+            if not waiting:
+                return
+            for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
+                request = waiting.pop(future)
+                try:
+                    answer, in_a_row = future.result(), 0
+                except EndpointError as error:
+                    in_a_row += 1
+                    ended = error if error.ends or in_a_row == _FAILED_IN_A_ROW else ended
+                    yield request, error
+                else:
+                    yield request, answer
+        if ended:
+            raise ended
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class KeptAnswers(Generic[A]):
+    """Answers by the key of what was asked, a line of a file each, under the name `asked`; any thread may add some.
+
+    `read` returns the answer in a line; one of which it cannot (`KeyError`, `TypeError`, `ValueError`) is passed over.
+    Where the model was served is no part of what is kept.
+    """
+
+    def __init__(self, path: Path, asked: str, read: Callable[[dict[str, Any]], A]) -> None:
+        self._path, self._asked = path, asked
+        self._writing = threading.Lock()
+        self._answers: dict[str, A] = {}
+        for entry in lines_of(path):
+            with suppress(KeyError, TypeError, ValueError):
+                self._answers[str(entry[asked])] = read(entry)
+
+    def get(self, key: str) -> A | None:
+        """Return what was answered, None where it was not yet."""
+        return self._answers.get(key)
+
+    def add(self, key: str, answer: A, entry: Mapping[str, Any]) -> None:
+        """Keep an answer, as `read` finds it in the entry. Raises `OSError`: a full disk."""
+        with self._writing:
+            append_line(self._path, {self._asked: key, **entry})
+            self._answers[key] = answer
+
+
+def append_line(path: Path, entry: dict[str, Any]) -> None:
+    """Add an object to a file, made where there is none; for one thread at a time. Raises `OSError`: a full disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n{json.dumps(entry, ensure_ascii=False)}")  # led by the break: a torn line spoils no other
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file; what cannot be read, as a line torn by a kill, is passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return
+    for line in filter(None, lines):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+_ENDS = {  # the library's errors after which asking on is of no use
+    "AuthenticationError": "key",
+    "PermissionDeniedError": "key",
+    "NotFoundError": "model_unknown",
+    "RateLimitError": "rate",
+    "APIConnectionError": "unreachable",
+}
+_WORDS = {
+    "key": "the endpoint refuses the key; OPENAI_API_KEY may hold another",
+    "model_unknown": "the endpoint knows no model {model}, or its address lacks a part such as /v1",
+    "rate": "the endpoint takes no more requests for now: go on later",
+    "redirected": "what answers there sends to another address: give that one instead",
+    "unreachable": "the endpoint cannot be reached: check its address",
+}
+_LONGEST = 200  # characters of what a server said
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What the library's errors mean where a model is asked; `secrets` that a server repeats are told to nobody."""
+
+    model: str
+    seconds: float
+    secrets: Sequence[str] = field(repr=False)
+
+    def of_request(self, error: Exception) -> EndpointError:
+        """Return why no answer began, after all retries."""
+        import openai
+
+        if code := _ENDS.get(type(error).__name__):
+            return EndpointError(code, _WORDS[code].format(model=self.model), model=self.model)
+        if isinstance(error, openai.APITimeoutError):
+            seconds = f"{self.seconds:g}"
+            return EndpointError("timeout", f"no answer in {seconds} seconds", ends=False, seconds=seconds)
+        if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
+            return EndpointError("redirected", _WORDS["redirected"])
+        if isinstance(error, openai.APIStatusError):
+            return self._refused(error, str(error.status_code))
+        return EndpointError("no_chat", "what answers there speaks another protocol than a chat endpoint")
+
+    def of_stream(self, error: Exception | None, *, events: bool, begun: bool) -> EndpointError:
+        """Return why an answer did not come to its end: `events` were promised, and a first piece of it had come."""
+        import openai
+
+        if not events or (isinstance(error, openai.APITimeoutError) and not begun):
+            return self.of_request(error or ValueError())
+        lost = isinstance(error, openai.APIConnectionError)
+        if isinstance(error, openai.APIError) and not lost and not begun:  # the server tells of it within the stream
+            return self._refused(error, error.code or "200")
+        return broken_off()
+
+    def _refused(self, error: Exception, status: str) -> EndpointError:
+        """With the first words of what the server said, without what is nobody's business."""
+        reason = " ".join(str(error).split())
+        for secret in filter(None, self.secrets):
+            reason = reason.replace(secret, "…")
+        reason = reason[:_LONGEST]
+        return EndpointError("refused", f"status {status}: {reason}", ends=False, status=status, reason=reason)
+
+
+ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
+TIMEOUT_SECONDS = 60.0
+_SECONDS_TO_CONNECT = 10.0
+_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
+T = TypeVar("T")
+
+
+def sound(text: str) -> str:
+    """Return a text that can be written: half of a pair of surrogates, which JSON allows, becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def without_thoughts(answer: str) -> str:
+    """Return an answer without what a model that thinks aloud says before it, up to `</think>`."""
+    return answer.rpartition("</think>")[2]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens as the server counts them, None where it tells none; seconds to the first piece, and in all."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    first_seconds: float
+    seconds: float
+
+
+class Answer(NamedTuple):
+    """All that a model said, and what that took."""
+
+    text: str
+    usage: Usage
+
+
+def returned(stream: Generator[Any, None, T]) -> T:
+    """Let a stream come to its end; returns what it returns."""
+    while True:
+        try:
+            next(stream)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where passages are sent. Raises `EndpointError`: the address is none of the web, or the key cannot be sent."""
+
+    address: str = field(repr=False)
+    key: str = field(default="", repr=False)
+    is_operators: bool = field(default=False, compare=False)  # what the environment adds is meant for it
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.address)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            known = known and self.address.isprintable()
+        except ValueError:
+            known = False
+        if not known:
+            text = f"the address must begin with http:// or https://; {ADDRESS} may hold it"
+            raise EndpointError("address_wrong", text)
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise EndpointError("key_wrong", "a key is one line of Latin letters, digits and signs: paste it again")
+
+    @classmethod
+    def of(cls, address: str = "", key: str = "") -> Self:
+        """Return the endpoint given or, where no address is, that of the environment.
+
+        The environment's key goes to the environment's address alone, and so does an organization, a project, or a
+        header that it has for the library: whoever can type an address must not get them.
+        Raises `EndpointError`: also `address_refused`, where a user gives one and `addresses` does not let them, since
+        the server would reach what they cannot.
+        """
+        if address.strip():
+            if not may_be_given():
+                raise EndpointError("address_refused", "the address of a language model is the server's own here")
+            return cls(address.strip(), key.strip())
+        own = os.environ.get(ADDRESS, "").strip(), key.strip() or os.environ.get(KEY, "").strip()
+        return cls(*own, is_operators=True)
+
+    def without_key(self, answer: str) -> str:
+        """Return an answer without the key, should the server have repeated it: answers are kept."""
+        return answer.replace(self.key, "…") if len(self.key) >= _SHORTEST_KEY else answer
+
+
+def may_be_given() -> bool:
+    """Whether an address may be typed here."""
+    return not user() or limits().addresses
+
+
+class Chat:
+    """Asks a model at an endpoint. Threads may share it.
+
+    Silence of `timeout_seconds` (60 where 0) ends a call, and so does an answer that grows too large or takes too long:
+    see `models.llm_connection`.
+    """
+
+    def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
+        from httpx2 import Timeout
+        from openai import DefaultHttpxClient, OpenAI
+
+        from mrc_workbench.models.llm_connection import Connection
+
+        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses
+            logging.getLogger(name).setLevel(logging.WARNING)
+        seconds = timeout_seconds or TIMEOUT_SECONDS
+        self._endpoint, self._model, self._temperature = endpoint, model, temperature
+        self._failures = Failures(model, seconds, (endpoint.key, endpoint.address))
+        key = endpoint.key or "none"  # a server of one's own needs none, but the library does
+        self._connection = Connection(None if endpoint.is_operators else key)
+        self._client = OpenAI(
+            base_url=endpoint.address,
+            api_key=key,
+            timeout=Timeout(seconds, connect=min(seconds, _SECONDS_TO_CONNECT)),
+            max_retries=0,  # the connection asks again: a wait of the library's could not be stopped
+            http_client=DefaultHttpxClient(transport=self._connection, follow_redirects=False),
+        )
+
+    def stop(self) -> None:
+        """End all calls at once, from any thread, and let none begin: `EndpointError` (`hung_up`) is raised there."""
+        self._connection.stop()
+
+    def answer(self, instruction: str, text: str) -> str:
+        """Return all that the model answers. Raises `EndpointError`."""
+        told = self._asked(instruction, text)
+        try:
+            return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
+        except (AttributeError, IndexError, TypeError) as error:
+            raise self._failures.of_request(error) from error
+
+    def stream(self, instruction: str, text: str) -> Generator[str, None, Answer]:
+        """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
+
+        Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
+        while no answer has begun; one that breaks off is `broken_off`, and what came of it is no answer.
+        """
+        import openai
+
+        began = time.perf_counter()
+        pieces: list[str] = []
+        first, usage, whole = 0.0, None, False
+        with self._asked(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
+            events = "event-stream" in stream.response.headers.get("content-type", "")
+            try:
+                for chunk in stream:
+                    usage = getattr(chunk, "usage", None) or usage
+                    for choice in getattr(chunk, "choices", None) or ():
+                        whole = whole or bool(choice.finish_reason)
+                        if piece := choice.delta.content:
+                            first = first or time.perf_counter() - began
+                            pieces.append(str(piece))
+                            yield sound(pieces[-1])
+            except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
+                raise self._failures.of_stream(error, events=events, begun=bool(first)) from None
+            if not whole:  # an answer ends with a reason for its end, and a connection that ends does not say why
+                raise self._failures.of_stream(None, events=events, begun=bool(first))
+            seconds = time.perf_counter() - began
+        counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+        prompt, completion = (count if type(count) is int and count >= 0 else None for count in counts)
+        answer = self._endpoint.without_key(sound("".join(pieces)))
+        return Answer(answer, Usage(prompt, completion, first or seconds, seconds))
+
+    def _asked(self, instruction: str, text: str, **how: Any) -> Any:
+        """Return what the library makes of the answer."""
+        import httpx2
+        import openai
+
+        messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
+        try:
+            return self._client.chat.completions.create(
+                model=self._model, messages=messages, temperature=self._temperature, **how
+            )
+        except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
+            raise broken_off() from None
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
+            raise self._failures.of_request(error) from None  # what was raised may hold the address or the key

@@ -1,1 +1,0 @@
-"""Language models at a chat endpoint: where they are, asking them, and keeping what they answered."""

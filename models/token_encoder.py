@@ -1,0 +1,413 @@
+"""The token encoder of late interaction (ColBERT: Khattab & Zaharia 2020): a vector of each token, not of the text.
+
+Any transformer can be used: hidden states of its last or of two upper layers, normalized, distinguish the words of a
+question, which the pooled vector of the same weights mixes; see `TokenLayers`. A model trained for late interaction has
+its own projection and masks.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrc_workbench.data.cache import cached_arrays, has_arrays, is_keeping, key_of, save_arrays, shipped, write_arrays
+from mrc_workbench.data.text.analyzers import Span
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.models.inference import LOWER, Precision, TokenLayers, in_precision, share_weights
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.sources import ModelSource, SourcedModel
+from mrc_workbench.models.vectors import BLOCK, Meter, TokenVectors, reading_costs
+from mrc_workbench.models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
+
+if TYPE_CHECKING:
+    from sentence_transformers import MultiVectorEncoder
+
+
+_WEIGHTS_VERSION = 1  # raise when token weights change: vectors of questions are stored with them
+_VERSION = 1  # raise when what is stored of encoded texts changes
+_TOKENIZED = 1000  # texts that are tokenized together
+_AT_ONCE = 32  # texts of like length in a pass
+_PROMPTS = {"question": "query", "passage": "document"}
+_FITTED_ON = 50_000  # tokens that a projection is fitted on
+
+
+@dataclass(frozen=True)
+class TokenWeights:
+    """Weights of the tokens of questions: the square root of BM25's inverse document frequency.
+
+    `by_token` `(n_vocabulary,)` float32 holds sqrt(ln(1 + (N - n + .5) / (n + .5))) for a token in n of N passages
+    (Robertson & Zaragoza 2009), and 0 for special tokens. Tokens of the prompt count 0.
+    """
+
+    by_token: np.ndarray
+
+    @classmethod
+    def of(cls, tokenizer: Any, texts: Sequence[str]) -> "TokenWeights":
+        counts = np.zeros(len(tokenizer), dtype=np.int64)
+        for start in range(0, len(texts), _TOKENIZED):
+            read = tokenizer([*texts[start : start + _TOKENIZED]], add_special_tokens=False, verbose=False)["input_ids"]
+            distinct = [set(ids) for ids in read]
+            np.add.at(counts, np.fromiter(chain.from_iterable(distinct), dtype=np.int64), 1)
+        weights = np.sqrt(np.log1p((len(texts) - counts + 0.5) / (counts + 0.5)))
+        weights[[*tokenizer.all_special_ids]] = 0.0
+        return cls(weights.astype(np.float32))
+
+    def of_text(self, tokenizer: Any, prompt: str, text: str, n_tokens: int) -> np.ndarray:
+        """Weights of the first `n_tokens` of a question after its prompt, `(n_tokens,)` float32, with a mean of 1.
+
+        All are 1 if none would count, or if the tokenizer returns fewer tokens: a model may add some of its own.
+        """
+        ids = tokenizer(prompt + text, verbose=False)["input_ids"]
+        of_prompt = tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
+        weights = self.by_token[ids]
+        first = next((place for place, weight in enumerate(weights.tolist()) if weight), 0)
+        if ids[first : first + len(of_prompt)] == of_prompt:
+            weights[first : first + len(of_prompt)] = 0.0
+        if len(ids) > n_tokens:  # the model reads the beginning, and a special token after it
+            weights = np.append(weights[: n_tokens - 1], np.float32(0))
+        if len(weights) < n_tokens or not weights.any():
+            return np.ones(n_tokens, dtype=np.float32)
+        return np.asarray(weights / weights.mean(), dtype=np.float32)
+
+
+class TokenEncoder(SourcedModel):
+    """A late-interaction model, or any other transformer, loaded when a text is encoded that is not on disk.
+
+    `dimensions` are those that are kept, 0 for all: the others are left out by the directions in which the tokens of
+    the corpus differ most (singular value decomposition). With `windows` a passage that the model does not read whole
+    has the tokens of all its windows; without, those of its beginning. `heads` are the lengths of passages' titles.
+    `projection` `(all, kept)` brings vectors to the dimensions that are kept: None where all are, or before `fit`.
+
+    Vectors of passages have length 1. Where `layers` are weighted, those of a question have the lengths of its tokens'
+    weights, with a mean of 1, so that a mean of dot products is a weighted mean of cosines. `also` are the layers of
+    other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are kept.
+    """
+
+    @cached_property
+    def model(self) -> "MultiVectorEncoder":
+        model = load_token_encoder(self._source, *self._passes)
+        share_weights(model, self._content)
+        return model
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        dimensions: int = 0,
+        windows: WindowOptions | None = None,
+        layers: TokenLayers = TokenLayers.BALANCED,
+        also: Iterable[TokenLayers] = (),
+        weights: TokenWeights | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        passages_share: float = 0.8,
+        at_hand: "MultiVectorEncoder | None" = None,
+    ) -> None:
+        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept.
+
+        Without `weights` those of weighted `layers` are computed from `corpus`; texts encoded with other ones are not
+        to be kept.
+        """
+        super().__init__(source, corpus, precision)
+        self._is_at_hand, self._given_weights = at_hand is not None, weights
+        if at_hand is not None:
+            self.model = at_hand
+        self._dimensions, self._windows, self._layers = dimensions, windows, layers
+        others = also if not dimensions else ()
+        # the layers of a forward pass, its own first
+        self._passes = tuple(dict.fromkeys(one.of_passages for one in (layers, *others)))
+        self._passages_share = passages_share
+        self.meter, self._on_progress = Meter(), on_progress
+        self.projection: np.ndarray | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        of_passages = self._fingerprint_of(self._layers)
+        return key_of(of_passages, "idf", _WEIGHTS_VERSION) if self._layers.are_weighted else of_passages
+
+    def _fingerprint_of(self, layers: TokenLayers) -> str:
+        """Return what identifies vectors of passages by these layers."""
+        whole, read = self._content_and_precision, layers.of_passages
+        return key_of(whole, read, LOWER[read][1]) if read in LOWER else whole
+
+    @cached_property
+    def weights(self) -> TokenWeights | None:
+        """Weights of the tokens of questions; None if all count alike, as a model is trained. Loads the model."""
+        if self._given_weights is not None:
+            return self._given_weights
+        if not self._layers.are_weighted or self._is_at_hand or not self.model.token_layers:
+            return None
+        key = key_of(_WEIGHTS_VERSION, self._content, fingerprint_of(self._corpus))
+        tokenizer = self.model.tokenizer
+
+        def compute() -> dict[str, np.ndarray]:
+            return {"weights": TokenWeights.of(tokenizer, self._corpus).by_token}
+
+        return TokenWeights(cached_arrays("token-weights", key, compute)["weights"])
+
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
+        return self._vectors("question", texts, None, (self._passages_share, 1.0))
+
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> TokenVectors:
+        """Vectors of passages, which the projection is fitted on where one is wanted: encode them first."""
+        return self._vectors("passage", texts, heads, (0.0, self._passages_share))
+
+    def passage_blocks(
+        self, texts: Sequence[str], heads: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Yield the rows of a block of passages and their vectors, which may be more than memory holds."""
+        return self._blocks("passage", texts, heads, (0.0, self._passages_share))
+
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray | None = None) -> str:
+        return self._key("passage", texts, heads)
+
+    def has_passages(self, texts: Sequence[str], heads: np.ndarray) -> bool:
+        """Whether the vectors of all tokens of these passages are on disk, so that none is encoded."""
+        keys = (self._key("passage", block, titles) for _, block, titles in _blocks_of(texts, heads))
+        return all(has_arrays("token-vectors", key) for key in keys)
+
+    def ship_passages(self, exact: "TokenEncoder", texts: Sequence[str], heads: np.ndarray) -> None:
+        """Store the vectors that `exact` computes of these passages with the sample, under this encoder's key.
+
+        The passages are one block, so that they are one file. Raises `OSError`.
+        """
+        if len(texts) > BLOCK:
+            raise ValueError(f"{len(texts)} passages are more than the {BLOCK} of one block")
+        arrays = exact._kept("passage", [*texts], heads, lambda _: None, keep=True)
+        save_arrays(shipped("token-vectors", self.key_of_passages(texts, heads)), arrays)
+
+    def encode(
+        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    ) -> list[np.ndarray]:
+        """Encode texts now and keep nothing: `(n_tokens, all dimensions)` float16 of each, questions with weights.
+
+        `on_progress` is told the share that is done. Raises `ModelError` (`not_finite`) where the model has no numbers
+        for them.
+        """
+        found = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
+        return self._weighted(texts, found) if side == "question" else found
+
+    def _encode_passes(
+        self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
+    ) -> list[list[np.ndarray]]:
+        """Return, of each text, its tokens' vectors by each of the layers of a pass, `(n_tokens, width)` float16."""
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        costs = reading_costs(np.array([len(text) for text in texts]))
+        order, done = np.argsort(-costs, kind="stable"), 0.0
+        found: list[list[np.ndarray]] = [[]] * len(texts)
+        with in_precision(self.model[0], self._precision):
+            for start in range(0, len(order), _AT_ONCE):
+                rows = order[start : start + _AT_ONCE].tolist()
+                vectors = encode(
+                    [texts[row] for row in rows],
+                    batch_size=_AT_ONCE,
+                    convert_to_numpy=True,
+                    show_progress_bar=False,
+                )
+                for row, one in zip(rows, vectors, strict=True):
+                    found[row] = self._by_layers(self._finite(one))
+                done += costs[rows].sum()
+                if on_progress:
+                    on_progress(done / costs.sum())
+        return found
+
+    def _by_layers(self, vectors: np.ndarray) -> list[np.ndarray]:
+        """Cut vectors `(n_tokens, layers * width)` into those of each layer of a pass, float16 of length 1."""
+        count = 1 if self._is_at_hand else max(1, len(self.model.token_layers))
+        if count == 1:
+            return [vectors.astype(np.float16)]
+        return [(part * np.sqrt(count)).astype(np.float16) for part in np.split(vectors, count, axis=1)]
+
+    def _weighted(self, texts: Sequence[str], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the vectors of questions' tokens with the lengths of the tokens' weights."""
+        if (weights := self.weights) is None:
+            return [*vectors]
+        of_text = partial(weights.of_text, self.model.tokenizer, self.model.prompts.get("query") or "")
+        return [
+            (one * of_text(text, len(one))[:, None]).astype(np.float16)
+            for text, one in zip(texts, vectors, strict=True)
+        ]
+
+    def fit(self, passages: Sequence[str], heads: np.ndarray | None = None) -> None:
+        """Make questions and single passages readable, as after `encode_passages` of all: from the first block."""
+        if self._dimensions and self.projection is None:
+            _, block, titles = next(_blocks_of(passages, heads))
+            self.projection = self._kept("passage", block, titles, lambda _: None, keep=True)["projection"]
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many passages only the beginning is read; of none where they are read by windows."""
+        if self._windows:
+            return 0
+        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
+
+    def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
+        """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.
+
+        `head` is the length of a passage's title; where it is given, a long passage is read by windows, as it is
+        searched.
+        """
+        self.load()
+        encode = self.model.encode_query if side == "question" else self.model.encode_document
+        windows = [Window(0, 0, len(text))]
+        if head is not None and self._windows:
+            windows = self.windows_of([text], np.array([head], dtype=np.int64), self._windows).of(0) or windows
+        vectors, spans = [], list[Span]()
+        for window in windows:
+            with in_precision(self.model[0], self._precision):
+                (told,) = encode([window.text(text)], output_value=None, show_progress_bar=False)
+            kept = told["attention_mask"].bool().cpu().numpy()
+            of_tokens = told["token_embeddings"].float().cpu().numpy()[kept]
+            vectors.append(self._by_layers(of_tokens)[0])
+            letters = self._letters(side, window.text(text), told["input_ids"].tolist())
+            spans += [_in_whole(window, letters[place]) for place in np.flatnonzero(kept)]
+        found = np.concatenate(vectors)
+        if side == "question":
+            (found,) = self._weighted([text], [found])
+        return self._projected(found, fit=False)[0].astype(np.float32), spans
+
+    def _letters(self, side: str, text: str, ids: list[int]) -> list[Span]:
+        """Return the letters of each token; none where the tokenizer cannot tell."""
+        tokenizer, prompt = self.model.tokenizer, self.model.prompts.get(_PROMPTS[side]) or ""
+        if not tokenizer.is_fast:
+            return [(0, 0)] * len(ids)
+        told = tokenizer(prompt + text, truncation=True, max_length=len(ids), return_offsets_mapping=True)
+        before = len(prompt)
+        letters = [(max(0, start - before), max(0, end - before)) for start, end in told["offset_mapping"]]
+        same = [*told["input_ids"], *[-1] * len(ids)]
+        return [letters[place] if same[place] == one else (0, 0) for place, one in enumerate(ids)]
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles."""
+        cutter = self._cutter(options)
+        return cutter.windows(list(texts), heads) if cutter else Windows.none()
+
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
+        if not self.model.tokenizer.is_fast:
+            return None
+        return Cutter(self.model.tokenizer, options, self.model.prompts.get("document") or "")
+
+    def _vectors(
+        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+    ) -> TokenVectors:
+        if not len(texts):
+            return TokenVectors(np.zeros((0, self._dimensions), dtype=np.float16), np.zeros(1, dtype=np.int64))
+        found: list[np.ndarray] = [np.zeros((0, 0))] * len(texts)
+        for rows, block in self._blocks(side, texts, heads, shares):
+            for row, start, end in zip(rows.tolist(), block.starts, block.starts[1:], strict=False):
+                found[row] = block.vectors[start:end]
+        return TokenVectors.of(found)
+
+    def _blocks(
+        self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
+    ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Encode and store the texts block by block: an interrupted run continues with the next block.
+
+        The projection is fitted on the first block of passages.
+        """
+        n_blocks = -(-len(texts) // BLOCK)
+        for number, (rows, block, titles) in enumerate(_blocks_of(texts, heads)):
+            began = time.perf_counter()
+            tell = partial(self._tell, shares, number, n_blocks)
+            kept = self._kept(side, block, titles, tell, keep=len(texts) > 1)
+            if side == "passage" and not number:
+                self.projection = kept["projection"] if kept["projection"].size else None
+            self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
+            yield rows, TokenVectors(kept["vectors"], kept["starts"])
+
+    def _tell(self, shares: tuple[float, float], number: int, of: int, share: float) -> None:
+        if self._on_progress:
+            self._on_progress(shares[0] + (shares[1] - shares[0]) * (number + share) / of)
+
+    def _kept(
+        self, side: str, texts: list[str], heads: np.ndarray | None, tell: Callable[[float], None], *, keep: bool
+    ) -> dict[str, np.ndarray]:
+        key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
+
+        def encoded() -> list[dict[str, np.ndarray]]:
+            """Return the arrays of each of the layers of a pass; of questions those of its own."""
+            read, counts = self._read(texts, heads)
+            passes = self._encode_passes(side, read, tell)
+            by_layers = [[parts[number] for parts in passes] for number in range(len(passes[0]))]
+            if side == "question":
+                by_layers = [self._weighted(read, by_layers[0])]
+            ends = np.cumsum([len(one) for one in by_layers[0]])[np.cumsum(counts) - 1]
+            starts, found = np.concatenate([[0], ends]), []
+            for vectors in by_layers:
+                joined, projection = self._projected(np.concatenate(vectors), fit=side == "passage")
+                found.append({"vectors": joined, "starts": starts, "projection": projection})
+            return found
+
+        def compute() -> dict[str, np.ndarray]:
+            (own, *others), seconds = self._timed(encoded)
+            for layers, arrays in zip(self._passes[1:], others, strict=False):
+                if keep and is_keeping():
+                    write_arrays("token-vectors", self._key(side, texts, heads, layers), arrays | {"seconds": seconds})
+            return own | {"seconds": seconds}
+
+        kept = cached_arrays("token-vectors", key, compute, keep=keep)
+        tell(1.0)
+        return kept
+
+    def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None, layers: TokenLayers | None = None) -> str:
+        """Return the key of the vectors of these texts; of passages, `layers` are others of the same pass."""
+        windows = astuple(self._windows) if self._windows else None
+        weighted = side == "question" and self._layers.are_weighted
+        # the projection is fitted on passages as they are read: by windows it is another one, for questions too
+        fitted = [self._dimensions, fingerprint_of(self._corpus), windows] if self._dimensions else []
+        weights = ["weights", fingerprint_of(self._corpus)] if weighted else []
+        read_as, told = (windows, heads.tolist()) if heads is not None else (None, None)
+        model = self.fingerprint if weighted else self._fingerprint_of(layers or self._layers)
+        return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, told, *fitted, *weights)
+
+    def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
+        """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
+        if heads is None or not self._windows:
+            return texts, [1] * len(texts)
+        windows = self.windows_of(texts, heads, self._windows)
+        parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(texts)]
+        return [*chain.from_iterable(parts)], [*map(len, parts)]
+
+    def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return vectors of the dimensions wanted, of the same lengths, and the projection to them.
+
+        The projection is empty where all dimensions are kept.
+        """
+        if not 0 < self._dimensions < vectors.shape[1]:
+            return vectors, np.zeros((0, 0), dtype=np.float32)
+        wide = vectors.astype(np.float32)
+        if self.projection is None:
+            if not fit:
+                raise ValueError("the projection is fitted on passages: they are encoded before questions")
+            self.projection = directions(wide, self._dimensions)
+        narrow = wide @ self.projection
+        lengths = np.linalg.norm(wide, axis=1, keepdims=True)
+        narrow *= lengths / np.maximum(np.linalg.norm(narrow, axis=1, keepdims=True), 1e-12)
+        return narrow.astype(np.float16), self.projection
+
+
+def _blocks_of(
+    texts: Sequence[str], heads: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, list[str], np.ndarray | None]]:
+    """Yield the rows, texts and title lengths of each block; a block takes its texts from the whole sequence."""
+    n_blocks = -(-len(texts) // BLOCK)
+    for number in range(n_blocks):
+        rows = np.arange(number, len(texts), n_blocks)
+        yield rows, [texts[row] for row in rows.tolist()], None if heads is None else heads[rows]
+
+
+def directions(vectors: np.ndarray, count: int) -> np.ndarray:
+    """Return the directions in which vectors of tokens lie furthest, `(dimensions, count)` float32, the first first."""
+    drawn = vectors[np.random.default_rng(0).permutation(len(vectors))[:_FITTED_ON]]
+    found = np.linalg.eigh(drawn.T @ drawn)[1]  # in rising order
+    return np.ascontiguousarray(found[:, : -count - 1 : -1])
+
+
+def _in_whole(window: Window, span: Span) -> Span:
+    """Return where letters of a window stand in the text that it is cut from."""
+    start, end = (place if place <= window.head else window.start + place - window.head for place in span)
+    return start, end

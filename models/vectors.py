@@ -1,0 +1,397 @@
+"""Vectors of texts: what encoders and scorers offer a search, and how vectors are computed and stored block by block.
+
+The blocks are the same whoever computes them: the texts by length, the longest first, `BLOCK` at a time. Each is
+written under a temporary name, sealed and renamed, so a part that is there is whole; several processes, also of several
+machines that share the folder, need nothing else to work together, and an interrupted one continues. All parts become
+one sealed `.npy` file, which is mapped into memory: processes share its pages. Each reads it once: it must be sound.
+"""
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mrc_workbench.data.cache import is_sound, load_arrays, save_arrays, sealing
+from mrc_workbench.data.workspace import number_in, read_json, replacing, write_text
+from mrc_workbench.models.windows import WindowOptions, Windows
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """Vectors of the tokens of some texts: `vectors` `(n_tokens, dimensions)` float16 of length 1, one text's after the
+    other's, and `starts` `(n_texts + 1,)` int64, the first row of each text and the one after the last's.
+    """
+
+    vectors: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, texts: Sequence[np.ndarray]) -> "TokenVectors":
+        """Join the vectors of single texts, at least one."""
+        starts = np.concatenate([[0], np.cumsum([len(vectors) for vectors in texts])]).astype(np.int64)
+        return cls(np.concatenate(texts), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def between(self, first: int, last: int) -> "TokenVectors":
+        """Return the vectors of the texts from `first` to before `last`, or to the end."""
+        starts = self.starts[first : min(last, len(self)) + 1]
+        return TokenVectors(self.vectors[starts[0] : starts[-1]], starts - starts[0])
+
+    def at(self, rows: np.ndarray) -> "TokenVectors":
+        """Return the vectors of the texts at `rows`, in that order."""
+        if not len(rows):
+            return TokenVectors(self.vectors[:0], np.zeros(1, dtype=np.int64))
+        return TokenVectors.of([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors would."""
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
+        """Vectors of questions; a text nothing is known of has a vector of zeros."""
+
+    def encode_passages(self, texts: Sequence[str]) -> np.ndarray: ...
+
+
+class TermEncoder(Protocol):
+    """Turns texts into weights of the terms of one vocabulary, `(n_texts, n_terms)` float32, few of them not 0."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the weights would."""
+
+    def encode_questions(self, texts: Sequence[str]) -> csr_array:
+        """Term weights of questions; a text nothing is known of has none."""
+
+    def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
+
+
+class TokenVectorEncoder(Protocol):
+    """Turns texts into vectors of length 1 of their tokens."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the vectors would."""
+
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
+        """Vectors of the tokens of questions; a text nothing is known of has none."""
+
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors:
+        """Vectors of the tokens of passages, before any question's; `heads` are the lengths of their titles."""
+
+    def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
+        """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
+
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
+        """Changes whenever the vectors of these passages would."""
+
+
+@runtime_checkable
+class WindowEncoder(Encoder, Protocol):
+    """Encodes passages that it cannot read whole as windows; `heads` `(n_texts,)` are their titles' lengths."""
+
+    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Windows of the passages that are too long; none of a model that reads texts of any length."""
+
+    def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64."""
+
+
+@runtime_checkable
+class WindowScorer(Protocol):
+    """Scores pairs whose passage it cannot read whole by the best of the passage's windows."""
+
+    def score_windows(
+        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
+    ) -> np.ndarray:
+        """Scores `(n_pairs,)` float32; `heads` are the lengths of the passages' titles."""
+
+
+@runtime_checkable
+class LimitedEncoder(Protocol):
+    """Reads only the beginning of passages that are too long for it."""
+
+    def cut_off(self, texts: Sequence[str]) -> int:
+        """Of how many of these passages that is so."""
+
+
+@runtime_checkable
+class LimitedScorer(Protocol):
+    """Reads only the beginning of passages that do not fit beside a question."""
+
+    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+        """Of how many passages that is so; `candidates` `(n_questions, depth)` are rows of `texts`, -1 of none."""
+
+
+@runtime_checkable
+class ForeseeingScorer(Protocol):
+    """Scores pairs sooner where it knows beforehand which questions are to come."""
+
+    def foresee(self, questions: Sequence[str]) -> None:
+        """Hear what will be asked, of passages of its corpus; scores are the same without."""
+
+
+class PairScorer(Protocol):
+    """Scores question-passage pairs together; higher is more relevant."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the scores would."""
+
+    def load(self) -> None:
+        """Make ready to score, which counts as building an index; called again it does nothing."""
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Scores `(n_pairs,)` float32."""
+
+
+class Meter:
+    """Seconds of a model whose results are kept: what went by in this process, and what it takes without the cache."""
+
+    def __init__(self) -> None:
+        self.load = 0.0  # seconds that loading the model took when it was last needed
+        self._passed = self._work = self._elsewhere = 0.0
+
+    def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
+        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done.
+
+        Set `elsewhere` if the results ship with the sample: their seconds were measured on another machine.
+        """
+        self.load = max(self.load, load)
+        self._passed += passed
+        self._work += work
+        self._elsewhere += work if elsewhere else 0.0
+
+    def lap(self) -> tuple[float, float]:
+        """Return the seconds passed and those of the work since the last lap."""
+        lap = self._passed, self._work
+        self._passed = self._work = 0.0
+        return lap
+
+    def take_elsewhere(self) -> float:
+        """Return the seconds of work measured on another machine since the last call."""
+        seconds = self._elsewhere
+        self._elsewhere = 0.0
+        return seconds
+
+
+_OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
+_SQUARE = 1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
+_MOST = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
+
+
+def reading_costs(lengths: np.ndarray) -> np.ndarray:
+    """Return the cost of texts of so many characters, `(n_texts,)` float64; a cost of 1 is a character's.
+
+    cost(n) = 12 + n + n^2 / 1200, which tells within a tenth what texts of 15 to 800 Korean characters take relative to
+    each other with a transformer of 12 layers of 384 dimensions, in bfloat16 on a processor.
+    """
+    read = np.minimum(np.asarray(lengths, dtype=np.float64), _MOST)
+    return _OWN + read + read**2 / _SQUARE
+
+
+logger = logging.getLogger(__name__)
+Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
+BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """Vectors `(n_texts, dimensions)` float32 in the order of the texts, and what they took when they were made."""
+
+    vectors: np.ndarray
+    load_seconds: float
+    seconds: float  # of all processes together
+    elsewhere: bool = False  # they ship with the sample: another machine took these seconds
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which process of how many this is: every `of`-th block is its own. The first, `rank` 0, assembles."""
+
+    rank: int = 0
+    of: int = 1
+
+    @classmethod
+    def of_environment(cls) -> "Share":
+        """As `torchrun` says."""
+        return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
+ALONE = Share()
+
+
+class VectorBlocks:
+    """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
+
+    `on_progress` is told the share of the work done, 0 to 1: the longest texts come first, and cost most. `clock` gives
+    the seconds that are stored with the vectors.
+    """
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        encode: Callable[[list[str]], np.ndarray],
+        load: Callable[[], None],
+        on_progress: Callable[[float], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        lengths = np.array([max(1, len(text)) for text in texts], dtype=np.int64)
+        order = np.argsort(-lengths, kind="stable")
+        self._rows = np.split(order, range(BLOCK, len(order), BLOCK))
+        costs = reading_costs(lengths)
+        self._shares = np.array([costs[rows].sum() for rows in self._rows]) / max(1.0, costs.sum())
+        self._texts, self._encode, self._load, self._on_progress = texts, encode, load, on_progress
+        self._clock = clock
+        self._load_seconds = 0.0
+        self._done = self._at_work = 0.0  # shares of the work: before the block at work, and in it
+        self._unwritten: dict[int, Block] = {}  # what the disk had no place for
+
+    def within(self, share: float) -> None:
+        """Hear of `encode` how much of the block at work is done, 0 to 1: a block may take a minute."""
+        self._on_progress(min(1.0, self._done + self._at_work * share))
+
+    def computed(self) -> StoredVectors:
+        """Compute all, and keep nothing."""
+        vectors, seconds = self._fill(self._block, _in_memory)
+        self._on_progress(1.0)
+        return StoredVectors(vectors, self._load_seconds, seconds)
+
+    def kept(self, path: Path, share: Share = ALONE) -> StoredVectors:
+        """Return what is kept as `path`; where it is not, compute the blocks that are missing, and keep it.
+
+        A process that is not the first of several computes its own and returns when they are done, with no vectors. A
+        disk that cannot be written costs the saving, not the result.
+        """
+        if kept := read_vectors(path):
+            return kept
+        parts = path.with_suffix(".parts")
+        for number in self._of(share):
+            # the parts go when the first process has assembled them
+            if not (is_sound(_part(parts, number)) or path.is_file()):
+                vectors, seconds = self._block(number)
+                try:
+                    save_arrays(_part(parts, number), {"vectors": vectors, "seconds": np.array(seconds)})
+                except OSError as error:
+                    logger.warning("part %s of %s cannot be written: %s", number, parts, error)
+                    self._unwritten[number] = vectors, seconds
+            self._done = round(self._done + float(self._shares[number]), 9)  # the last one makes it whole
+            self._on_progress(min(1.0, self._done))
+        if share.rank > 0:
+            if path.is_file():  # the first did not wait for the last part of this one
+                shutil.rmtree(parts, ignore_errors=True)
+            return StoredVectors(np.zeros((0, 0), dtype=np.float32), self._load_seconds, 0.0)
+        return self._assembled_as(path, parts)
+
+    def _read(self, parts: Path, number: int) -> Block:
+        if number in self._unwritten:
+            return self._unwritten[number]
+        path = _part(parts, number)
+        if part := load_arrays(path):
+            return part["vectors"], float(part["seconds"])
+        if not path.is_file():  # another process took it away
+            raise FileNotFoundError(path)
+        return self._block(number)
+
+    def _of(self, share: Share) -> list[int]:
+        """Blocks in the order in which a process sees to them: its own, then, for the first, those of the others.
+
+        So it waits for nobody, and what another left undone is done. It takes theirs from the end, where they come
+        last.
+        """
+        numbers = range(len(self._rows))
+        own = [number for number in numbers if number % share.of == share.rank]
+        return own if share.rank else [*own, *(number for number in reversed(numbers) if number % share.of)]
+
+    def _block(self, number: int) -> Block:
+        began = self._clock()
+        self._load()
+        loaded = self._clock()
+        self._load_seconds = max(self._load_seconds, loaded - began)
+        self._at_work = self._shares[number]
+        vectors = self._encode([self._texts[row] for row in self._rows[number]])
+        return vectors, self._clock() - loaded
+
+    def _assembled_as(self, path: Path, parts: Path) -> StoredVectors:
+        try:
+            with sealing(path) as new:
+                mapped = partial(np.lib.format.open_memmap, new, "w+", np.float32)
+                seconds = self._fill(partial(self._read, parts), mapped)[1]
+                write_text(_seconds_of(path), json.dumps({"load": self._load_seconds, "work": seconds}))
+        except OSError as error:
+            if (whole := read_vectors(path)) is not None:  # another process was first, and took the parts away
+                return whole
+            logger.warning("vectors %s cannot be written: %s", path, error)
+            vectors, seconds = self._fill(partial(self._read, parts), _in_memory)
+            return StoredVectors(vectors, self._load_seconds, seconds)
+        shutil.rmtree(parts, ignore_errors=True)
+        return read_vectors(path) or self.computed()
+
+    def _fill(
+        self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray]
+    ) -> tuple[np.ndarray, float]:
+        """Put the blocks' rows where their texts stand, and add up their seconds."""
+        whole, total = np.zeros((0, 0), dtype=np.float32), 0.0
+        for number, rows in enumerate(self._rows):
+            vectors, seconds = block_of(number)
+            if not number:
+                whole = make((len(self._texts), vectors.shape[-1]))
+            whole[rows] = vectors
+            total += seconds
+        return whole, total
+
+
+def _in_memory(shape: tuple[int, int]) -> np.ndarray:
+    return np.zeros(shape, dtype=np.float32)
+
+
+def read_vectors(path: Path) -> StoredVectors | None:
+    """Map the vectors kept as `path` into memory; None where there are none that can be read."""
+    if not path.is_file():
+        return None
+    try:
+        if not is_sound(path):
+            raise ValueError("they are not as they were sealed")
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        logger.warning("vectors %s cannot be used (%s); computing them anew", path, error)
+        with suppress(OSError):
+            path.unlink()
+        return None
+    seconds = read_json(_seconds_of(path))
+    return StoredVectors(vectors, number_in(seconds, "load"), number_in(seconds, "work"))
+
+
+def copy_vectors(path: Path, other: Path) -> None:
+    """Keep the vectors in another place too, without a second copy where both are on one disk."""
+    if not other.is_file():
+        for old, new in ((_seconds_of(path), _seconds_of(other)), (path, other)):
+            with replacing(new) as made:
+                try:
+                    os.link(old, made)
+                except OSError:
+                    shutil.copyfile(old, made)
+
+
+def _seconds_of(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _part(parts: Path, number: int) -> Path:
+    return parts / f"{number:08}.npz"

@@ -1,0 +1,354 @@
+"""Hybrid retrieval: several retrievers are asked, and their rankings fused into one.
+
+A passage's fused score is the sum over the retrievers of weight * value, higher is better. With ranks and scores of one
+retriever's list for one question, its values are
+
+- reciprocal rank: `1 / (60 + rank)`, 0 for a passage that is not in the list (Cormack, Clarke & Buettcher 2009);
+- min-max: `(score - lowest) / (highest - lowest)`, 0 for a passage that is not in the list, as for the last one that is
+  (Lee 1997); where all scores are equal, 1;
+- z-score: `(score - mean) / standard deviation`; a passage that is not in the list counts as the last one that is
+  (Montague & Aslam 2001 shift the scores to the same end); where all scores are equal, 0, and -1 for those not in it.
+"""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mrc_workbench.data.cache import is_keeping, key_of, read_arrays, write_arrays
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.data.workspace import write_json
+from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.models.vectors import ForeseeingScorer, LimitedScorer, Meter, PairScorer, WindowScorer
+from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked, top_k_sparse
+
+RRF_CONSTANT = 60
+
+
+class Fusion(StrEnum):
+    """What a retriever contributes: 1 / (60 + rank), or its score by the range or the deviation of its list."""
+
+    RRF = "rrf"
+    MIN_MAX = "min-max"
+    Z_SCORE = "z-score"
+
+
+def min_max(scores: np.ndarray) -> np.ndarray:
+    """Bring each row's finite scores to 0..1, all to 1 where they are equal; the others become 0."""
+    finite = np.isfinite(scores)
+    low = np.where(finite, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    spread = np.where(finite, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf) - low
+    with np.errstate(invalid="ignore"):
+        values = np.where(spread > 0, (scores - low) / np.where(spread > 0, spread, 1), 1.0)
+    return np.where(finite, values, 0.0)
+
+
+def fused(
+    rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
+) -> Rankings:
+    """Fuse rankings of the same questions and return the best k passages of each.
+
+    Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings nothing, not
+    even candidates: the ends of a weight curve are the retrievers themselves. Ties go to the lower row of the corpus.
+    """
+    given = zip(rankings, weights or [1.0] * len(rankings), strict=True)
+    return summed([(one, *normalised(one, fusion), weight) for one, weight in given if weight], n_passages, k)
+
+
+def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
+    """Add up what lists say of passages, and return the best k of each question; ties go to the lower row.
+
+    A list is its rankings, the values of what it found and of what it did not, as `normalised` returns them, and its
+    weight.
+    """
+    rows, columns, values = [], [], []
+    n_questions = len(lists[0][0].indices)
+    of_none = np.zeros(n_questions)  # score of a passage that no list holds
+    for one, found, absent, weight in lists:
+        row, place = np.nonzero(one.indices != NOT_FOUND)
+        rows.append(row)
+        columns.append(one.indices[row, place])
+        values.append(weight * (found[row, place] - absent[row]))
+        of_none += weight * absent
+    entries = (np.concatenate(rows), np.concatenate(columns))
+    # what several lists give a passage is summed here; adding matrices would drop those that come to 0
+    scores = csr_array((np.concatenate(values), entries), shape=(n_questions, n_passages))
+    scores.data += np.repeat(of_none, np.diff(scores.indptr))
+    return top_k_sparse(scores, k)
+
+
+def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
+    """Return the value of every passage found `(n_questions, k)` and of one that is not `(n_questions,)`, float64.
+
+    The value is NaN in places where nothing was found.
+    """
+    found = rankings.indices != NOT_FOUND
+    scores = np.where(found, rankings.scores, np.nan).astype(np.float64)
+    if fusion is not Fusion.Z_SCORE:
+        values = 1.0 / (RRF_CONSTANT + 1 + np.arange(scores.shape[1])) if fusion is Fusion.RRF else min_max(scores)
+        return np.where(found, values, np.nan), np.zeros(len(scores))
+    count = np.maximum((~np.isnan(scores)).sum(axis=1, keepdims=True), 1)
+    centred = scores - np.nansum(scores, axis=1, keepdims=True) / count
+    deviation = np.sqrt(np.nansum(centred**2, axis=1, keepdims=True) / count)
+    lowest, highest = (at.reduce(scores, axis=1, keepdims=True) for at in (np.fmin, np.fmax))  # NaN for an empty list
+    differ = highest > lowest
+    values = np.where(differ, centred / np.where(differ, deviation, 1), 0.0)
+    absent = np.where(differ, np.fmin.reduce(values, axis=1, keepdims=True), np.where(np.isnan(lowest), 0.0, -1.0))
+    return np.where(found, values, np.nan), absent[:, 0]
+
+
+class Hybrid:
+    """The first `depth` passages of each retriever, all of them fused; see `fused`.
+
+    `depths` are how many of each retriever's first passages have scores of their own, if fewer than `depth`: a reranker
+    leaves those that it did not read below, with scores that only keep their order. Where scores are fused, these
+    passages are left out of its list; where ranks are, they keep their ranks.
+
+    What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
+    found.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[Retriever],
+        *,
+        n_passages: int,
+        depth: int = 100,
+        fusion: Fusion = Fusion.Z_SCORE,
+        weights: Sequence[float] | None = None,
+        depths: Sequence[int] = (),
+    ) -> None:
+        if len(parts) < 2:
+            raise ValueError("a hybrid needs at least two retrievers")
+        self.name = name
+        self._parts, self._n_passages, self._depth = parts, n_passages, depth
+        self._fusion, self._weights = fusion, weights
+        by_score = depths and fusion is not Fusion.RRF
+        self._depths = depths if by_score else [depth] * len(parts)
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        searched = zip(self._parts, self._depths, strict=True)
+        rankings = [part.search(questions, self._depth).first(depth) for part, depth in searched]
+        return fused(rankings, self._n_passages, self._fusion, self._weights, k)
+
+
+_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
+
+
+class KnownPairs:
+    """Numbers by pair, `width` of them, and what they cost; kept on disk as `kind` where there is a `key`.
+
+    A pair's code is `question row * n_passages + passage row`; codes ascend.
+    """
+
+    def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
+        kept = read_arrays(kind, key) if key else None
+        self._n_passages, self._key, self._kind = n_passages, key, kind
+        self._codes = kept["codes"] if kept else np.zeros(0, dtype=np.int64)
+        kept_scores = kept["scores"] if kept else np.zeros(0, dtype=np.float32)
+        self._scores = kept_scores.reshape(-1, width)
+        self.load_seconds = float(kept["seconds"][0]) if kept else 0.0
+        self._seconds = float(kept["seconds"][1]) if kept else 0.0
+        self._new: list[tuple[np.ndarray, np.ndarray]] = []
+        self._count, self._written = len(self._codes), time.perf_counter()
+
+    @property
+    def seconds_a_pair(self) -> float:
+        return self._seconds / max(1, self._count)
+
+    def of(self, indices: np.ndarray) -> np.ndarray:
+        """Numbers of candidates `(n_questions, depth, width)`: NaN where not known, -inf where there is none."""
+        missing = np.where(indices == NOT_FOUND, -np.inf, np.nan).astype(np.float32)
+        scores = np.repeat(missing[..., None], self._scores.shape[1], axis=2)
+        rows, places = np.nonzero(indices != NOT_FOUND)
+        place = places_in(self._codes, self._codes_of(rows, indices[rows, places]))
+        there = place >= 0
+        scores[rows[there], places[there]] = self._scores[place[there]]
+        return scores
+
+    def add(
+        self, rows: np.ndarray, passages: np.ndarray, scores: np.ndarray, *, load_seconds: float, seconds: float
+    ) -> None:
+        """Take in numbers `(n_pairs, width)` and the seconds they took; write them where the last time is long ago."""
+        self._new.append((self._codes_of(rows, passages), scores))
+        self.load_seconds = max(self.load_seconds, load_seconds)
+        self._seconds += seconds
+        self._count += len(rows)
+        if time.perf_counter() - self._written > _SECONDS_BETWEEN_WRITING:
+            self.write()
+
+    def write(self) -> None:
+        if self._key and self._new:
+            codes = np.concatenate([self._codes, *(codes for codes, _ in self._new)])
+            scores = np.concatenate([self._scores, *(scores for _, scores in self._new)])
+            order = np.argsort(codes)
+            self._codes, self._scores, self._new = codes[order], scores[order], []
+            seconds = np.array([self.load_seconds, self._seconds])
+            write_arrays(self._kind, self._key, {"codes": self._codes, "scores": self._scores, "seconds": seconds})
+            self._written = time.perf_counter()
+
+    def _codes_of(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
+        return np.asarray(rows * self._n_passages + passages)
+
+
+_BLOCK = 64  # questions between two words of progress
+
+
+class PairScores:
+    """Scores of pairs of a question and a passage of the corpus `texts`.
+
+    With a `meter` they are kept on disk by what the scorer, the corpus and the questions are, whoever brought the
+    candidates: another weight, a smaller depth or another first stage scores only pairs that are new. The meter is told
+    what scoring the pairs takes. `on_progress` is told the share of the questions done.
+    With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads` are
+    the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
+    """
+
+    def __init__(
+        self,
+        scorer: PairScorer,
+        texts: Sequence[str],
+        meter: Meter | None = None,
+        on_progress: Callable[[float], None] | None = None,
+        *,
+        windows: WindowOptions | None = None,
+        heads: np.ndarray | None = None,
+    ) -> None:
+        self._scorer, self._texts, self._meter, self._on_progress = scorer, texts, meter, on_progress
+        self._windows = windows if isinstance(scorer, WindowScorer) else None
+        self._heads = np.zeros(len(texts), dtype=np.int64) if heads is None else heads
+
+    def of(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
+        """Scores `(n_questions, depth)` float32 of the candidates, -inf where there is none."""
+        began = time.perf_counter()
+        known = self._known(questions)
+        scores = known.of(candidates.indices)[..., 0]
+        try:
+            for start in range(0, len(questions), _BLOCK):
+                rows, places = np.nonzero(np.isnan(scores[start : start + _BLOCK]))
+                rows += start
+                if len(rows):
+                    scores[rows, places] = self._score(questions, rows, candidates.indices[rows, places], known)
+                if self._on_progress:
+                    self._on_progress(min(1.0, (start + _BLOCK) / len(questions)))
+        finally:
+            known.write()
+        if self._meter:
+            pairs = np.count_nonzero(candidates.indices != NOT_FOUND)
+            self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)
+        return scores
+
+    def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
+        """Of how many of the candidates only the beginning is read."""
+        if self._windows or not isinstance(self._scorer, LimitedScorer):
+            return 0
+        return self._scorer.cut_off(questions, self._texts, candidates.indices)
+
+    def missing(self, questions: Sequence[str], candidates: Rankings) -> int:
+        return int(np.count_nonzero(np.isnan(self._known(questions).of(candidates.indices))))
+
+    def _known(self, questions: Sequence[str]) -> KnownPairs:
+        if self._meter is None or len(questions) == 1 or not is_keeping():  # one typed by a person is not worth a file
+            return KnownPairs(len(self._texts))
+        told = [self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)]
+        return KnownPairs(len(self._texts), key_of(*told, *([astuple(self._windows)] if self._windows else [])))
+
+    def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
+        began = time.perf_counter()
+        self._scorer.load()
+        if len(questions) > 1 and is_keeping() and isinstance(self._scorer, ForeseeingScorer):
+            self._scorer.foresee(questions)
+        loaded = time.perf_counter()
+        drawn = zip(rows.tolist(), passages.tolist(), strict=True)
+        pairs = [(questions[row], self._texts[passage]) for row, passage in drawn]
+        if self._windows and isinstance(self._scorer, WindowScorer):
+            scores = self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            scores = self._scorer.score(pairs)
+        known.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
+        return scores
+
+
+_FILE = "reranking.json"
+
+
+def recommended_weight(source: ModelSource) -> float:
+    """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
+    if source.folder is None and source.hub_id is None:  # a starter that has learned nothing yet decides half
+        return 0.5
+    path = source.folder / _FILE if source.folder else None
+    if path is None or not path.is_file():
+        return 1.0
+    return float(json.loads(path.read_text(encoding="utf-8"))["weight"])
+
+
+def recommend_weight(model_folder: Path, weight: float, *, chosen_on: str) -> None:
+    """Save the weight and the words that say what it was chosen on."""
+    write_json(model_folder / _FILE, {"weight": weight, "chosen_on": chosen_on})
+
+
+class Reranked:
+    """The first `depth` passages of `first` in a new order, the others below them as they were.
+
+    Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
+    retriever's scores, each brought to 0..1 within the question (min-max). Those below score
+    under 0, in their order. With a `meter` the scores of pairs are kept on disk, and with `windows` a passage that the
+    reranker does not read whole has the score of its best window; see `PairScores`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        first: Retriever,
+        scorer: PairScorer,
+        passages: Sequence[Passage],
+        *,
+        depth: int = 20,
+        weight: float = 1.0,
+        title: bool = True,
+        windows: WindowOptions | None = None,
+        meter: Meter | None = None,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        if depth < 1 or not 0 <= weight <= 1:
+            raise ValueError(f"depth must be 1 or more and weight between 0 and 1, not {depth} and {weight}")
+        self.name = name
+        self._first, self._depth, self._weight = first, depth, weight
+        of = Passages.of(passages)
+        texts, heads = of.indexed_texts(title=title), of.heads(title=title) if windows else None
+        self._pairs = PairScores(scorer, texts, meter, on_progress, windows=windows, heads=heads)
+        self._read: tuple[Sequence[str], Rankings] | None = None
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question, no more than the first retriever knows of."""
+        found = self._first.search(questions, max(k, self._depth))
+        candidates = found.first(self._depth)
+        self._read = questions, candidates
+        scores = interpolated(candidates, self.candidate_scores(questions, candidates), self._weight)
+        known = found.indices.shape[1]
+        places = np.arange(self._depth, known)
+        rest = np.broadcast_to(self._depth - 1.0 - places, (len(questions), len(places)))
+        return ranked(found.indices, np.hstack([scores, rest]), min(k, known))
+
+    def cut_off(self) -> int:
+        """Of how many of the passages that were reranked last only the beginning was read."""
+        return self._pairs.cut_off(*self._read) if self._read else 0
+
+    def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
+        """Reranker's scores `(n_questions, depth)` of the candidates, -inf where there is none."""
+        return self._pairs.of(questions, candidates)
+
+
+def interpolated(candidates: Rankings, reranker_scores: np.ndarray, weight: float) -> np.ndarray:
+    """Weighted sum of both scores after min-max within each question; -inf where there is no candidate."""
+    mixed = weight * min_max(reranker_scores) + (1 - weight) * min_max(candidates.scores)
+    return np.where(candidates.indices != NOT_FOUND, mixed, -np.inf)

@@ -1,1 +1,0 @@
-"""What rankings are worth, and how sure that is."""

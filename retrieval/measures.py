@@ -1,0 +1,383 @@
+"""Measures of rankings, per question and averaged.
+
+For a question with relevant passages R, of which r_K are among the first K found, with the first at rank f:
+Recall@K = r_K / |R|; Hit@K = 1 where r_K > 0 (also called top-K accuracy); RR@K = 1 / f where f <= K, else 0, whose
+mean is MRR@K; nDCG@K = DCG / ideal DCG with DCG = sum of 1 / log2(rank + 1) over relevant passages in the first K
+(Jarvelin & Kekalainen 2002). Recall@K and Hit@K agree when every question has one relevant passage. All lie between
+0 and 1, higher is better.
+
+Of graded passages those of `RELEVANT_GRADE` and more are relevant, and DCG sums grade / log2(rank + 1): the linear gain
+of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-measures, stands beside it and sums
+(2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups,
+Recall@K is the share of its groups that have one among the first K.
+
+Where it is known which passages were judged, relevant or not, Judged@K is the share of the first K found that were: a
+retriever is not credited for what nobody looked at. Bpref (Buckley & Voorhees 2004) leaves that out: of R relevant and
+N judged non-relevant passages it is 1 / R times the sum, over relevant passages found, of 1 - min(n, R) / min(R, N), n
+being how many judged non-relevant ones stand above. It is told within the deepest K, as far as the rankings go.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from subprocess import CalledProcessError
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+
+CUT = 10  # the usual depth of MRR and nDCG: a search is never less deep
+DEFAULT_KS = (1, 5, 10, 20, 50, 100)
+_NAMES = {
+    **{"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"},
+    **{"ndcg_exp": "nDCG(dcg='exp-log2')", "judged": "Judged", "bpref": "Bpref"},
+}
+
+
+class Measure(NamedTuple):
+    """What is measured and within how many passages. As a text, in files and as a key of scores, it is "recall@10"."""
+
+    name: str
+    cut: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text. Raises `ValueError` where it is none of a measure."""
+        name, _, cut = text.partition("@")
+        if name not in _NAMES:
+            raise ValueError(f"a measure is one of {', '.join(_NAMES)} with its K, like recall@10, not {text!r}")
+        return cls(name, int(cut))
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.cut}"
+
+    @property
+    def long(self) -> str:
+        """As a person reads it: Recall@10."""
+        return f"{_NAMES[self.name]}@{self.cut}"
+
+    @property
+    def short(self) -> str:
+        """For the head of a column: R@10."""
+        return f"R@{self.cut}" if self.name == "recall" else self.long
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Every known measure of one retriever: `per_question["recall@10"]` is `(n_questions,)` float64."""
+
+    ks: tuple[int, ...]
+    per_question: dict[str, np.ndarray]
+
+    def means(self) -> dict[str, float]:
+        """Mean of every measure over the questions, 0 to 1."""
+        return {measure: float(values.mean()) for measure, values in self.per_question.items()}
+
+
+def measures(ks: Sequence[int]) -> list[str]:
+    """Names of all measures for these K that any questions have, in the order a table shows them."""
+    cuts = sorted({*ks, CUT})
+    return [
+        *(f"{name}@{k}" for name in ("recall", "hit") for k in ks),
+        *(f"{name}@{k}" for name in ("mrr", "ndcg") for k in cuts),
+    ]
+
+
+def depth_of(ks: Sequence[int]) -> int:
+    """How many passages a search must return for these K and for MRR@10 and nDCG@10."""
+    return max(CUT, *ks)
+
+
+def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
+    """Score rankings of the set's questions, row by row.
+
+    A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0; of the whole
+    corpus nothing lies below. Raises `ValueError` where the rankings are not as many as the questions, or a question
+    has no relevant passage (such a question cannot be scored: leave it out before).
+    """
+    n_rankings, depth = rankings.indices.shape
+    if n_rankings != len(question_set.questions) or not n_rankings:
+        raise ValueError(f"{n_rankings} rankings for {len(question_set.questions)} questions; at least 1 is needed")
+    relevant_counts = np.diff(question_set.relevance.indptr)
+    if not relevant_counts.all():
+        raise ValueError("a question without a relevant passage cannot be scored")
+    hits = hits_of(rankings, question_set)
+    found, first = hits.cumsum(axis=1), _first(hits)
+    is_whole = depth >= len(question_set.passages)
+    known = tuple(k for k in ks if k <= depth or is_whole)
+    reached = {k: found[:, min(k, depth) - 1] for k in known}
+    shares = _shares_of_groups(rankings, question_set, known)
+    per_question = {f"recall@{k}": shares.get(k, reached[k] / relevant_counts) for k in known}
+    per_question |= {f"hit@{k}": (reached[k] > 0).astype(np.float64) for k in known}
+    cuts = sorted({*known, CUT} if depth >= CUT or is_whole else {*known})
+    per_question |= {f"mrr@{k}": np.where((first > 0) & (first <= k), 1 / np.maximum(first, 1), 0.0) for k in cuts}
+    per_question |= {f"ndcg@{k}": _ndcg(hits[:, :k], relevant_counts) for k in cuts}
+    if (gains := question_set.gains) is not None and cuts:
+        per_question |= {f"ndcg@{k}": values for k, values in _graded(rankings, gains, cuts).items()}
+        if gains.data.max() > 1:  # below that both gains are the same
+            raised = csr_array((np.exp2(gains.data) - 1, gains.indices, gains.indptr), shape=gains.shape)
+            per_question |= {f"ndcg_exp@{k}": values for k, values in _graded(rankings, raised, cuts).items()}
+        per_question |= _judged(rankings, question_set.judged, hits, relevant_counts[:, None], cuts)
+    return Scores(known, per_question)
+
+
+def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
+    """Return nDCG by grades for each K: what was found against the highest grades first."""
+    found = _at(rankings, gains)
+    of = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
+    order = np.lexsort((-gains.data, of))  # those of a question stay together
+    places = np.arange(len(of)) - gains.indptr[of]
+    ideal = np.zeros((len(found), max(*cuts, int(np.diff(gains.indptr).max()))))
+    ideal[of, places] = gains.data[order]
+    discounts = 1.0 / np.log2(np.arange(2, ideal.shape[1] + 2))
+    return {k: (found[:, :k] @ discounts[: found[:, :k].shape[1]]) / (ideal[:, :k] @ discounts[:k]) for k in cuts}
+
+
+def _judged(
+    rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Return Judged@K, 1 where nothing was found and so nothing unjudged, and Bpref within the deepest K.
+
+    `known` are the passages judged, and `relevant` tells how many of each question's are, `(n_questions, 1)`.
+    """
+    judged, found, depth = _at(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
+    counts = {k: (judged[:, :k].sum(axis=1), found[:, :k].sum(axis=1)) for k in cuts}
+    shares = {f"judged@{k}": np.where(of, held / np.maximum(of, 1), 1.0) for k, (held, of) in counts.items()}
+    non_relevant = np.diff(known.indptr)[:, None] - relevant
+    above = np.minimum((judged & ~hits).cumsum(axis=1), relevant)
+    kept = 1 - above / np.maximum(np.minimum(relevant, non_relevant), 1)
+    return shares | {f"bpref@{depth}": (kept * hits)[:, :depth].sum(axis=1) / relevant[:, 0]}
+
+
+def _shares_of_groups(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int]) -> dict[int, np.ndarray]:
+    """Return Recall by K where questions know groups, of the others that of their passages; empty where none does."""
+    if not any(question.groups for question in question_set.questions):
+        return {}
+    needed = [question.groups or tuple((id_,) for id_ in question.relevant) for question in question_set.questions]
+    shares = {k: np.zeros(len(needed)) for k in ks}
+    for row, groups in enumerate(needed):
+        found = rankings.indices[row].tolist()
+        rank = {passage: place for place, passage in enumerate(found, 1)}
+        distinct = [*dict.fromkeys(filter(None, groups)), *(group for group in groups if not group)]
+        members = [{question_set.row_of_passage[id_] for id_ in group} for group in distinct]
+        firsts = [min((rank[one] for one in group if one in rank), default=len(found) + 1) for group in members]
+        for k in ks:
+            shares[k][row] = np.mean([first <= min(k, len(found)) for first in firsts])
+    return shares
+
+
+def _ndcg(top: np.ndarray, relevant_counts: np.ndarray) -> np.ndarray:
+    discounts = 1.0 / np.log2(np.arange(2, top.shape[1] + 2))
+    ideal = discounts.cumsum()[np.minimum(relevant_counts, top.shape[1]) - 1]
+    return np.asarray((top @ discounts) / ideal)
+
+
+def first_relevant_ranks(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+    """Rank (1 is best) of each question's first relevant passage, `(n_questions,)` int64; 0 where none was found."""
+    return _first(hits_of(rankings, question_set))
+
+
+def hits_of(rankings: Rankings, question_set: QuestionSet) -> np.ndarray:
+    """Whether each passage of rankings of the set's questions is relevant, `(n_questions, k)` bool."""
+    return _at(rankings, question_set.relevance)
+
+
+def _at(rankings: Rankings, values: csr_array) -> np.ndarray:
+    """What a matrix `(n_questions, n_passages)` holds of each passage found, `(n_questions, k)`; 0 where none was."""
+    rows = np.arange(len(rankings.indices))[:, None]
+    held = np.asarray(values[rows, np.maximum(rankings.indices, 0)].todense())
+    return np.where(rankings.indices != NOT_FOUND, held, held.dtype.type(0))
+
+
+def _first(hits: np.ndarray) -> np.ndarray:
+    return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0) if hits.size else np.zeros(len(hits), np.int64)
+
+
+# names without parameters that the project computes itself, in any spelling of the field
+_OWN_NAMES = {
+    "recall": "recall",
+    "r": "recall",
+    "hit": "hit",
+    "success": "hit",
+    "mrr": "mrr",
+    "rr": "mrr",
+    "ndcg": "ndcg",
+    "ndcg_exp": "ndcg_exp",
+    "ndcg(dcg='exp-log2')": "ndcg_exp",
+    "judged": "judged",
+    "bpref": "bpref",
+}
+_WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
+_WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
+_EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
+_SUGGESTED = (
+    "nDCG@10",
+    "R@10",
+    "Success@10",
+    "RR@10",
+    "AP",
+    "P@5",
+    "RBP(rel=1)",
+    "ERR@10",
+    "Rprec",
+    "Bpref",
+    "Judged@10",
+)
+
+
+class MetricError(Failure, ValueError):
+    """A metric that is unknown, lacks a parameter, or cannot be computed here; the detail `metric` is its name."""
+
+    def __init__(self, code: str, message: str, metric: str) -> None:
+        super().__init__(code, message, metric=metric)
+
+
+def own_measure(name: str) -> Measure | None:
+    """Return the project's own measure of this name, None if ir_measures computes it."""
+    matched = _WITH_CUT.fullmatch(name.strip())
+    known = _OWN_NAMES.get(matched["name"].strip().casefold().replace('"', "'")) if matched else None
+    return Measure(known, int(matched["cut"])) if matched and known else None
+
+
+def check_metric(name: str) -> None:
+    """Raise `MetricError` if no metric has this name, or a parameter is missing or out of range."""
+    if not own_measure(name):
+        _parsed(name)
+
+
+def cutoff_of(name: str) -> int | None:
+    """Return how many results a metric looks at; None if it looks at all of them. Raises `MetricError`."""
+    if own := own_measure(name):
+        return own.cut
+    cutoff: int | None = _parsed(name).params.get("cutoff")
+    return cutoff
+
+
+def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return per-question values `(n_questions,)` float64 by the names given, in their order.
+
+    A metric that looks deeper than the rankings counts nothing there, as in trec_eval. Raises `MetricError`, and
+    `ValueError` if a question has no relevant passage.
+    """
+    own = {name: measure for name in names if (measure := own_measure(name))}
+    values = _own_values(rankings, question_set, own)
+    others = [name for name in names if name not in values]
+    if others:
+        values |= _values_of_ir_measures(rankings, question_set, others)
+    return {name: values[name] for name in names}
+
+
+def _own_values(rankings: Rankings, question_set: QuestionSet, own: dict[str, Measure]) -> dict[str, np.ndarray]:
+    """Return the values of the project's own measures; those of graded judgements are left out where none are known."""
+    if not own:
+        return {}
+    ks = tuple(sorted({measure.cut for measure in own.values()}))
+    depth = min(max(ks), len(question_set.passages))
+    per_question = evaluate(_padded(rankings, depth), question_set, ks).per_question
+    return {name: per_question[str(measure)] for name, measure in own.items() if str(measure) in per_question}
+
+
+def _padded(rankings: Rankings, depth: int) -> Rankings:
+    """Return rankings of at least so many columns: what is missing was not retrieved."""
+    missing = max(0, depth - rankings.indices.shape[1])
+    columns = ((0, 0), (0, missing))
+    return Rankings(
+        np.pad(rankings.indices, columns, constant_values=NOT_FOUND),
+        np.pad(rankings.scores, columns, constant_values=-np.inf),
+    )
+
+
+def _values_of_ir_measures(
+    rankings: Rankings, question_set: QuestionSet, names: Sequence[str]
+) -> dict[str, np.ndarray]:
+    import ir_measures
+
+    parsed = {name: _parsed(name) for name in names}
+    run = _run_of(rankings)
+    judgements = _judgements_of(question_set)
+    values = {name: np.zeros(len(question_set.questions)) for name in names}
+    for name, measure in parsed.items():
+        try:
+            for metric in ir_measures.iter_calc([measure], judgements, run):
+                values[name][int(metric.query_id)] = metric.value
+        except ZeroDivisionError as error:
+            reason = "it divides by zero for the ranking of a question"
+            raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
+        except (ValueError, AssertionError, TypeError, KeyError, RuntimeError, OverflowError) as error:
+            reason = str(error) or type(error).__name__
+            raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
+        except (CalledProcessError, OSError) as error:
+            message = f"{name} cannot be computed: ir_measures runs gdeval for it, which needs perl ({error})"
+            raise MetricError("unsupported_metric", message, name) from error
+    return values
+
+
+def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
+    """Return rankings as a run of ir_measures: ids are rows, which no tool misreads, and scores descend by rank.
+
+    Questions without results are left out, because Judged divides by the number of results.
+    """
+    depth = rankings.indices.shape[1]
+    run: dict[str, dict[str, float]] = {}
+    for question, row in enumerate(rankings.indices.tolist()):
+        scores = {str(passage): float(depth - place) for place, passage in enumerate(row) if passage != NOT_FOUND}
+        if scores:
+            run[str(question)] = scores
+    return run
+
+
+def _judgements_of(question_set: QuestionSet) -> dict[str, dict[str, int]]:
+    """Return the judgements by rows; passages of a grade that does not count as relevant here have grade 0."""
+    row_of = question_set.row_of_passage
+    judgements: dict[str, dict[str, int]] = {}
+    for row, question in enumerate(question_set.questions):
+        relevant = set(question.relevant)
+        grades = question.grade_of
+        judgements[str(row)] = {str(row_of[id_]): grade if id_ in relevant else 0 for id_, grade in grades.items()}
+    return judgements
+
+
+def _parsed(name: str) -> Any:
+    """Return the measure of ir_measures. Raises `MetricError`."""
+    import ir_measures
+
+    try:
+        measure = ir_measures.parse_measure(name)
+    except (NameError, ValueError, TypeError, SyntaxError, KeyError, AttributeError) as error:
+        known = [*_SUGGESTED, *(ir_measures.measures.registry)]
+        folded = {one.casefold(): one for one in reversed(known)}
+        nearest = get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)
+        guess = f"; did you mean {', '.join(folded[one] for one in nearest)}?" if nearest else "."
+        message = f"no metric is called {name!r}{guess} Names are those of ir_measures, such as nDCG@10 or AP"
+        raise MetricError("unknown_metric", message, name) from error
+    _check_parameters(name, measure)
+    return measure
+
+
+def _check_parameters(name: str, measure: Any) -> None:
+    """Raise `MetricError` for parameters that ir_measures does not check; some of them end the process."""
+    missing = [key for key, of in measure.SUPPORTED_PARAMS.items() if of.required and key not in measure.params]
+    if missing:
+        example = _example(measure, missing)
+        message = f"{name} needs a value of {' and '.join(missing)}: write for example {example}"
+        raise MetricError("wrong_parameter", message, name)
+    if unknown := [key for key in measure.params if key not in measure.SUPPORTED_PARAMS]:
+        raise MetricError("wrong_parameter", f"{measure.NAME} takes no {' or '.join(unknown)}: {name}", name)
+    for key, largest in _WHOLE_NUMBERS.items():
+        value = measure.params.get(key, 1)
+        if type(value) is not int or not 1 <= value <= largest:
+            message = f"{key} of {name} must be a whole number from 1 to {largest:,}, not {value!r}"
+            raise MetricError("wrong_parameter", message, name)
+
+
+def _example(measure: Any, missing: Sequence[str]) -> str:
+    """Return the name of the measure with example values of the missing parameters: `BPM(max_rel=1)@10`."""
+    values = measure.params | {key: _EXAMPLE_VALUES.get(key, 1) for key in missing}
+    at = f"@{values.pop(measure.AT_PARAM)}" if measure.AT_PARAM in values else ""
+    inner = ",".join(f"{key}={value!r}" for key, value in values.items())
+    return f"{measure.NAME}({inner}){at}" if inner else f"{measure.NAME}{at}"

@@ -1,0 +1,284 @@
+"""How sure a figure is, and how sure a difference, over groups of questions about the same passages.
+
+The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. Were there no
+difference, the two retrievers could be swapped within any group, which turns the sign of the group's sum and leaves the
+denominator as it is (Smucker, Allan & Carterette 2007). See `data.statistics` for what being tested together means.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
+
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.retrieval.measures import Scores
+
+PERMUTATIONS = 10_000
+_CELLS = 4_000_000  # of the random matrix that is in memory at a time
+_ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """Two retrievers over the same questions, by one measure.
+
+    `difference` is the mean of a less that of b, a share. `p` is that of this pair alone. `p_family` and the interval
+    `low` to `high` allow for all pairs tested together, and agree: the interval leaves 0 out where `p_family` is below
+    .05. a `wins` where its value of a question is higher.
+    """
+
+    a: str
+    b: str
+    measure: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_family: float
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def sure(self) -> bool:
+        """Whether the two can be told apart, all pairs considered."""
+        return self.p_family < 1 - LEVEL
+
+
+class Pair(NamedTuple):
+    """Two retrievers by name, and their values of a measure, question by question, `(n_questions,)`."""
+
+    a: str
+    b: str
+    measure: str
+    of_a: np.ndarray
+    of_b: np.ndarray
+
+
+def question_groups(question_set: QuestionSet) -> np.ndarray:
+    """Number the groups of questions that depend on each other, `(n_questions,)` int32, from 0 without gaps.
+
+    A group is all questions that are linked by relevant passages. If such chains link more than half of all questions,
+    a group is the questions with exactly the same relevant passages: the judgements of a TREC collection link nearly
+    all topics, and the topic is the unit of tests there (Sakai 2006; Smucker, Allan & Carterette 2007).
+    """
+    relevance = question_set.relevance
+    linked = _linked(relevance)
+    if len(linked) and 2 * np.bincount(linked).max() > len(linked):
+        return _same_passages(relevance)
+    return linked
+
+
+def _linked(relevance: csr_array) -> np.ndarray:
+    n_questions, n_passages = relevance.shape
+    rows, columns = relevance.tocoo().coords
+    size = n_questions + n_passages
+    links = coo_array((np.ones(len(rows), dtype=np.int8), (rows, n_questions + columns)), shape=(size, size))
+    return _numbered(connected_components(links, directed=False)[1][:n_questions])
+
+
+def _same_passages(relevance: csr_array) -> np.ndarray:
+    """Number the distinct sets of relevant passages; a question without any is a group of its own."""
+    n_questions = relevance.shape[0]
+    number: dict[bytes, int] = {}
+    groups = np.arange(n_questions)
+    for row, passages in enumerate(np.split(relevance.indices, relevance.indptr[1:-1])):
+        if len(passages):
+            groups[row] = number.setdefault(np.sort(passages).tobytes(), row)
+    return _numbered(groups)
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    numbers: np.ndarray = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    return numbers
+
+
+def mean_intervals(
+    values: np.ndarray, groups: np.ndarray | None = None, *, resamples: int = RESAMPLES, seed: int = 0
+) -> np.ndarray:
+    """95% percentile bootstrap intervals `(m, 2)` of the column means of `values` `(n_questions, m)`.
+
+    Groups are drawn with replacement, as many as there are, and the mean is over the questions of those drawn (the
+    cluster bootstrap: Davison & Hinkley 1997, 3.8); without `groups` every question is its own. Columns are drawn
+    together, so the intervals of differences are those of the paired bootstrap (Sakai 2006).
+    """
+    sums, counts = _by_group(values, groups)
+    draws = group_draws(len(counts), blocks(resamples, len(counts), _CELLS), seed)
+    means = [(times @ sums) / (times @ counts)[:, None] for times in draws]
+    low, high = np.quantile(np.concatenate(means), TAILS, axis=0)
+    return np.stack([low, high], axis=1)
+
+
+def share_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """`mean_intervals` of shares between 0 and 1, honest where every question has all, or every one nothing.
+
+    There the bootstrap knows no spread, so the end that is open is the exact one of Clopper & Pearson (1934) over the
+    groups: 300 groups without a miss still leave room for 1.2 %. A part of all in one group alone says nothing.
+    """
+    n_groups = len(values) if groups is None else len(np.unique(groups))
+    intervals = mean_intervals(values, groups)
+    if n_groups == 1:
+        intervals[:] = 0, 1
+    most_missed = 1 - ((1 - LEVEL) / 2) ** (1 / n_groups)
+    intervals[(values == 1).all(axis=0), 0] = 1 - most_missed
+    intervals[(values == 0).all(axis=0), 1] = most_missed
+    return intervals
+
+
+def difference_intervals(values: np.ndarray, groups: np.ndarray | None = None) -> np.ndarray:
+    """`mean_intervals` of differences of shares, -1 to 1: one group alone knows no spread and leaves all of it open."""
+    n_groups = len(values) if groups is None else len(np.unique(groups))
+    return mean_intervals(values, groups) if n_groups > 1 else np.tile([-1.0, 1.0], (values.shape[1], 1))
+
+
+def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, tuple[float, float]]:
+    """Return the `share_intervals` of every measure, by its name."""
+    values = np.stack(list(scores.per_question.values()), axis=1)
+    pairs = share_intervals(values, groups).tolist()
+    return {measure: (low, high) for measure, (low, high) in zip(scores.per_question, pairs, strict=True)}
+
+
+def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple[float, float]:
+    """95% interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`.
+
+    Given the differences of two retrievers it is the interval of their difference.
+    """
+    ((low, high),) = mean_intervals(values[:, None], groups)
+    return float(low), float(high)
+
+
+def pair_tests(
+    scores: Mapping[str, Scores],
+    measures: Sequence[str],
+    groups: np.ndarray | None = None,
+    *,
+    baseline: str | None = None,
+) -> list[PairTest]:
+    """Test every pair of retrievers by every measure, or every other one against the baseline; a measure is a family.
+
+    A retriever without a score of a measure (it failed, or was not deep enough) is in no test of it.
+    """
+    pairs = []
+    for measure in measures:
+        values = {name: of.per_question[measure] for name, of in scores.items() if measure in of.per_question}
+        named = combinations(values, 2) if baseline is None else ((name, baseline) for name in values)
+        pairs += [Pair(a, b, measure, values[a], values[b]) for a, b in named if a != b and b in values]
+    return paired_tests(pairs, groups)
+
+
+def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> list[PairTest]:
+    """Test these pairs as `pair_tests` does; those of a measure are a family."""
+    if not pairs:
+        return []
+    differences = np.stack([pair.of_a - pair.of_b for pair in pairs], axis=1)
+    measures = [*dict.fromkeys(pair.measure for pair in pairs)]
+    found = family_tests(*_by_group(differences, groups), np.array([measures.index(pair.measure) for pair in pairs]))
+    wins, losses = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
+    return [
+        PairTest(
+            pair.a,
+            pair.b,
+            pair.measure,
+            difference=float(differences[:, place].mean()),
+            low=float(found.low[place]),
+            high=float(found.high[place]),
+            p=float(found.p[place]),
+            p_family=float(found.p_family[place]),
+            wins=int(wins[place]),
+            ties=int(len(differences) - wins[place] - losses[place]),
+            losses=int(losses[place]),
+        )
+        for place, pair in enumerate(pairs)
+    ]
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """Correct p-values `(n,)` of tests made together: 95 of 100 such families then hold no false alarm (Holm 1979)."""
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty_like(p)
+    corrected[order] = np.minimum(raised, 1.0)
+    return corrected
+
+
+def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    if groups is None:
+        return values.astype(np.float64), np.ones(len(values))
+    size = int(groups.max(initial=-1)) + 1
+    members = coo_array((np.ones(len(groups)), (groups, np.arange(len(groups)))), shape=(size, len(groups)))
+    counts = np.bincount(groups, minlength=size).astype(np.float64)
+    return np.asarray(members @ values), counts
+
+
+@dataclass(frozen=True)
+class FamilyTests:
+    """All `(m,)`: `p` of each difference alone, `p_family` for whoever looks at all, and the intervals' ends.
+
+    An interval is that of the mean difference, for all means of the family at once at 95%. It holds 0 exactly where
+    `p_family` is .05 or more.
+    """
+
+    p: np.ndarray
+    p_family: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> FamilyTests:
+    """Test columns of differences, summed by group `(n_groups, m)`; groups have `sizes`, `(n_groups,)`.
+
+    `families`, `(m,)` int, says which columns are tested together. Every swap is tried where there are few groups, else
+    random ones, the same for all columns: the same differences give the same figures.
+    """
+    scale = np.sqrt((sums**2).sum(axis=0))
+    scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
+    seen = np.abs(scaled.sum(axis=0))
+    members = [np.flatnonzero(families == family) for family in np.unique(families)]
+    extreme, largest = np.zeros(len(seen)), []
+    for signs in _swaps(len(sums)):
+        tried = np.abs(signs @ scaled)
+        extreme += (tried >= seen * _ROUNDING - 1e-12).sum(axis=0)
+        largest.append(np.stack([tried[:, columns].max(axis=1) for columns in members], axis=1))
+    # random swaps do not hold what was seen, which is one of them; all of them do
+    itself = 0 if _countable(len(sums)) else 1
+    highest = np.sort(np.concatenate(largest), axis=0)
+    p_family, low, high = (np.empty(len(seen)) for _ in range(3))
+    for place, columns in enumerate(members):
+        p_family[columns], critical = max_t(seen[columns] * _ROUNDING - 1e-12, highest[:, place], itself)
+        low[columns], high[columns] = _intervals(sums[:, columns], sizes, max(critical / _ROUNDING, 1.0))
+    tries = len(highest) + itself
+    return FamilyTests((extreme + itself) / tries, p_family, low, high)
+
+
+def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
+    """Every mean difference d that would not be told apart from what was seen: t of `sums` - d * `sizes` <= critical.
+
+    Squared, that is a quadratic in d. Differences of shares lie between -1 and 1, so what is open ends there.
+    """
+    n, total, square = sizes.sum(), sums.sum(axis=0), critical**2
+    leading = n**2 - square * (sizes**2).sum()
+    if not leading > 0:  # so few groups that nothing can be told
+        return np.full(sums.shape[1], -1.0), np.full(sums.shape[1], 1.0)
+    middle = total * n - square * (sizes @ sums)
+    last = total**2 - square * (sums**2).sum(axis=0)
+    root = np.sqrt(np.maximum(middle**2 - leading * last, 0.0))
+    return np.maximum((middle - root) / leading, -1.0), np.minimum((middle + root) / leading, 1.0)
+
+
+def _countable(n_groups: int) -> bool:
+    return n_groups < 64 and 1 << n_groups <= PERMUTATIONS
+
+
+def _swaps(n_groups: int) -> Iterator[np.ndarray]:
+    """Signs by which groups are swapped, `(rows, n_groups)` of 1 and -1: all there are, else random ones."""
+    if _countable(n_groups):
+        yield 1.0 - 2.0 * ((np.arange(2**n_groups)[:, None] >> np.arange(n_groups)) & 1)
+        return
+    rng = np.random.default_rng(0)
+    for rows in blocks(PERMUTATIONS, n_groups, _CELLS):
+        yield rng.integers(0, 2, size=(rows, n_groups), dtype=np.int8) * 2.0 - 1.0

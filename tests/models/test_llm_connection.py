@@ -1,0 +1,310 @@
+"""Servers that want more than an answer takes: what is sent along, other addresses, memory, time, and being stopped."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, returned
+from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
+
+MEGABYTE = 2**20
+HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+OPERATORS = {"OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "project-1", "OPENAI_ADMIN_KEY": "admin-1"}
+HEADERS = "X-Tenant: tenant-1\nAuthorization: Bearer tenant-1\nuser-agent: tenant-1\naccept: tenant-1\nhost: tenant-1"
+
+
+def ask(chat: Chat, *, streamed: bool = True) -> str:
+    return returned(chat.stream("Answer.", "Who?")).text if streamed else chat.answer("Answer.", "Who?")
+
+
+def failing(reply: Reply, *, streamed: bool = True) -> tuple[EndpointError, ChatServer]:
+    with chat_server(lambda _: reply) as server, pytest.raises(EndpointError) as caught:
+        ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
+    return caught.value, server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_the_environment_adds_goes_to_its_own_address_alone(
+    streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in OPERATORS.items():
+        monkeypatch.setenv(name, value)
+    with chat_server(lambda _: "서울") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Tenant: tenant-1")
+        assert ask(Chat(Endpoint.of("", KEY), MODEL, 0.0), streamed=streamed) == "서울"
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://mine.example/v1")
+        monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", HEADERS)
+        assert ask(Chat(Endpoint.of(server.address, KEY), MODEL, 0.0), streamed=streamed) == "서울"
+    own, typed = server.headers
+    assert (own["openai-organization"], own["openai-project"], own["x-tenant"]) == ("org-1", "project-1", "tenant-1")
+    assert set(typed) == {"host", "authorization", "content-type", "content-length", "user-agent"}
+    assert not re.search("tenant-1|org-1|project-1|admin-1", str(typed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_an_address_that_sends_elsewhere_is_not_followed(status: int, streamed: bool) -> None:
+    with chat_server(lambda _: "서울") as elsewhere:
+        reply = Reply(status, "", {"location": f"{elsewhere.address}/chat/completions"})
+        failure, _ = failing(reply, streamed=streamed)
+    assert (failure.code, failure.ends) == ("redirected", True)
+    assert elsewhere.address not in str(failure.as_dict())
+    assert elsewhere.asked == []
+
+
+def gigabyte(first: str, piece: str) -> Iterator[bytes]:
+    """A thousand megabytes and more, as long as anybody takes them."""
+    yield first.encode()
+    some = (piece * (MEGABYTE // len(piece.encode()) + 1)).encode()
+    for _ in range(1024):
+        yield some
+
+
+@cache
+def bomb() -> bytes:
+    """A gigabyte of one letter within an answer, packed twice: some kilobytes."""
+    packing, parts = zlib.compressobj(1, wbits=31), list[bytes]()
+    for part in gigabyte('{"choices": [{"message": {"content": "', "a"):
+        parts.append(packing.compress(part))
+    return gzip.compress(b"".join([*parts, packing.flush()]))
+
+
+JSON, GZIP = {"content-type": "application/json"}, {"content-encoding": "gzip, gzip"}
+TOO_MUCH: dict[str, Callable[[], Reply]] = {
+    "json": lambda: Reply(200, gigabyte('{"choices": [{"message": {"content": "', "a"), JSON),
+    "event": lambda: Reply(200, gigabyte("data: ", "a"), EVENTS),
+    "pieces": lambda: Reply(200, gigabyte("", chunk("서울 ")), EVENTS),
+    "comments": lambda: Reply(200, gigabyte("", ": ping\n\n"), EVENTS),
+    "lines": lambda: Reply(200, gigabyte("", "\n"), EVENTS),
+    "lines of other systems": lambda: Reply(200, gigabyte("", "\r"), EVENTS),
+    "chunks": lambda: Reply(0, gigabyte(f"{HEAD}transfer-encoding: chunked\r\n\r\n", "1\r\na\r\n")),
+    "error": lambda: Reply(400, gigabyte('{"error": {"message": "', "a"), JSON),
+    "error that passes": lambda: Reply(500, gigabyte('{"error": {"message": "', "a"), {**JSON, **AT_ONCE}),
+    "packed": lambda: Reply(200, bomb(), {**JSON, **GZIP}),
+    "packed events": lambda: Reply(200, bomb(), {**EVENTS, **GZIP}),
+    "packed error": lambda: Reply(400, bomb(), {**JSON, **GZIP}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("kind", [kind for kind in TOO_MUCH if not kind.startswith("packed")])
+def test_an_answer_larger_than_any_is_not_read_on(kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", 2 * MEGABYTE)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_LINES", 1000)
+    reply, limit = TOO_MUCH[kind](), {"megabytes": 2}
+    with chat_server(lambda _: reply) as server:
+        with pytest.raises(EndpointError) as caught:
+            ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5), streamed=streamed)
+        assert server.left.wait(5), "it is sent on"
+    assert (caught.value.code, caught.value.ends, caught.value.details) == ("too_much", False, limit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("kind", ["lines", "lines of other systems", "comments", "pieces", "chunks"])
+def test_an_answer_in_ever_smaller_parts_is_not_read_on(
+    kind: str, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_BYTES", 2**40), ("MOST_LINES", 1000), ("MOST_SECONDS", 5.0)):
+        monkeypatch.setattr(f"mrc_workbench.models.llm_connection.{name}", most)
+    failure, server = failing(TOO_MUCH[kind](), streamed=streamed)
+    assert failure.code == "too_much"
+    assert server.left.wait(5)
+
+
+def test_what_is_just_small_enough_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.dumps(completion("a" * MEGABYTE)).encode()
+    for most, code in ((len(whole), ""), (len(whole) - 1, "too_much")):
+        monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_BYTES", most)
+        with chat_server(lambda _: Reply(200, gzip.compress(whole), {"content-encoding": "gzip"})) as server:
+            chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
+            if code:
+                with pytest.raises(EndpointError) as caught:
+                    chat.answer("Answer.", "Who?")
+                assert caught.value.code == code
+            else:
+                assert chat.answer("Answer.", "Who?") == "a" * MEGABYTE
+
+
+@pytest.fixture(scope="module")
+def measured() -> list[dict[str, Any]]:
+    """What every answer took, in a copy of its own of one process that has read the libraries."""
+    with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
+        ran = subprocess.run(
+            [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
+            cwd=Path(__file__).parents[3],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=True,
+        )
+    return [*map(json.loads, ran.stdout.splitlines())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TOO_MUCH)
+def test_a_gigabyte_takes_little_memory(kind: str, measured: list[dict[str, Any]]) -> None:
+    told = [one for one in measured if one["kind"] == kind]
+    assert [one["code"] for one in told] == ["too_much", "too_much"]
+    assert max(one["megabytes"] for one in told) < 80
+
+
+MEASURED = r"""
+import json, os, re, sys
+from pathlib import Path
+from mrc_workbench.models.llm import Chat, Endpoint, returned
+from mrc_workbench.models.llm import EndpointError
+
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+address, key, model, *kinds = sys.argv[1:]
+try:
+    Chat(Endpoint(address, "nobody"), model, 0.0).answer("Answer.", "Who?")  # a refusal: all is imported now
+except EndpointError:
+    pass
+for kind in kinds:
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    chat = Chat(Endpoint(address, key), model, 0.0)
+    for ask in (lambda: chat.answer("Answer.", kind), lambda: returned(chat.stream("Answer.", kind))):
+        before = peak()
+        try:
+            code = ask() and "answered"
+        except EndpointError as error:
+            code = error.code
+        print(json.dumps({"kind": kind, "code": code, "megabytes": round(peak() - before)}), flush=True)
+    os._exit(0)
+"""
+
+
+def dribble(*said: str, then: str) -> Iterator[str]:
+    """Say something, and then the same for ever, a hundred times a second; of what is empty, nothing."""
+    yield from said
+    while True:
+        time.sleep(0.01)
+        yield then
+
+
+ENDLESS: dict[str, Callable[[], Reply]] = {
+    "silence": lambda: Reply(0, dribble(then="")),
+    "a head": lambda: Reply(0, dribble(HEAD, then="x")),
+    "a line of the head": lambda: Reply(0, dribble(HEAD, then="x: y\r\n")),
+    "interim heads": lambda: Reply(0, dribble(then="HTTP/1.1 103 Early Hints\r\n\r\n")),
+    "the length of a chunk": lambda: Reply(0, dribble(HEAD, "transfer-encoding: chunked\r\n\r\n2;", then="x")),
+    "silence after the head": lambda: Reply(200, dribble(then=""), EVENTS),
+    "pings": lambda: Reply(200, dribble(then=": ping\n\n"), EVENTS),
+    "pieces": lambda: Reply(200, dribble(then=chunk("서")), EVENTS),
+    "silence after a piece": lambda: Reply(200, dribble(chunk("서"), then=""), EVENTS),
+    "empty events": lambda: Reply(200, dribble(then=event({"choices": []})), EVENTS),
+    "one event": lambda: Reply(200, dribble("data: ", then="x"), EVENTS),
+    "white space": lambda: Reply(200, dribble(then=" "), JSON),
+    "an error": lambda: Reply(400, dribble(then="x"), JSON),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_without_end_is_ended(streamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All kinds at the same time: each takes as long as an answer may."""
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.8)
+
+    def end(chat: Chat, server: ChatServer) -> tuple[str, bool, int]:
+        with pytest.raises(EndpointError) as caught:
+            ask(chat, streamed=streamed)
+        assert server.left.wait(5), "the connection is open"
+        return caught.value.code, caught.value.ends, len(server.asked)
+
+    with ExitStack() as running, ThreadPoolExecutor(len(ENDLESS)) as pool:
+        replies = {kind: reply() for kind, reply in ENDLESS.items()}
+        servers = [running.enter_context(chat_server(lambda _, one=one: one)) for one in replies.values()]  # type: ignore[misc]
+        chats = [Chat(Endpoint(server.address, KEY), MODEL, 0.0, 30) for server in servers]
+        found = dict(zip(replies, pool.map(end, chats, servers), strict=True))
+    assert found == dict.fromkeys(ENDLESS, ("too_long", False, 1))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_server_that_never_answers_is_asked_once(streamed: bool) -> None:
+    with chat_server(lambda _: Reply(0, dribble(then=""))) as server:
+        with pytest.raises(EndpointError) as caught:
+            ask(Chat(Endpoint(server.address, KEY), MODEL, 0.0, 0.2), streamed=streamed)
+        assert server.left.wait(5)
+    assert (caught.value.code, caught.value.details, len(server.asked)) == ("timeout", {"seconds": "0.2"}, 1)
+
+
+def test_time_is_up_while_a_server_has_itself_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.MOST_SECONDS", 0.2)
+    failure, server = failing(Reply(503, "later", {"retry-after": "100"}))
+    assert (failure.code, len(server.asked)) == ("too_long", 1)
+
+
+STOPPED = {**ENDLESS, "a flood": TOO_MUCH["pieces"], "a pause": lambda: Reply(503, "later", {"retry-after": "100"})}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STOPPED)
+def test_stopping_ends_the_thread_and_the_connection(kind: str) -> None:
+    ended, asked = list[str](), threading.Event()
+
+    def told(_: str) -> Reply:
+        asked.set()
+        return STOPPED[kind]()
+
+    def work(chat: Chat) -> None:
+        try:
+            ask(chat)
+        except EndpointError as error:
+            ended.append(error.code)
+
+    with chat_server(told) as server:
+        chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 30)
+        threads = [threading.Thread(target=work, args=(chat,), daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert asked.wait(5)
+        time.sleep(0.1)
+        chat.stop()
+        for thread in threads:
+            thread.join(5)
+            assert not thread.is_alive()
+        assert kind == "a pause" or server.left.wait(5), "the connection is open"
+        with pytest.raises(EndpointError):
+            ask(chat)
+    assert ended == ["hung_up", "hung_up"]
+    assert len(server.asked) <= 2, "it begins anew"
+
+
+def test_nothing_stays_open_once_it_is_answered() -> None:
+    before = threading.active_count()
+    with chat_server(lambda _: "서울") as server:
+        chat = Chat(Endpoint(server.address, KEY), MODEL, 0.0, 5)
+        assert [ask(chat, streamed=streamed) for streamed in (True, False)] == ["서울", "서울"]
+        assert {one.get("connection", "") for one in server.headers} <= {"", "keep-alive"}
+    assert threading.active_count() <= before
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_nesting_deeper_than_anything_is_no_answer(streamed: bool) -> None:
+    nested = "[" * 200_000
+    failure, _ = failing(
+        Reply(200, f"data: {nested}\n\n", EVENTS) if streamed else Reply(200, nested), streamed=streamed
+    )
+    assert failure.code == ("broken_off" if streamed else "no_chat")

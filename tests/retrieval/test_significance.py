@@ -1,0 +1,344 @@
+"""Intervals and tests against scipy, against hand-counted cases, and against what they promise: coverage."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.statistics import LEVEL
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.significance import (
+    FamilyTests,
+    family_tests,
+    holm,
+    mean_interval,
+    mean_intervals,
+    pair_tests,
+    question_groups,
+    share_intervals,
+)
+
+
+def scores_of(**per_question: list[float]) -> Scores:
+    return Scores((), {name.replace("_", "@"): np.array(values) for name, values in per_question.items()})
+
+
+# groups
+
+
+def test_questions_that_share_a_passage_are_one_group() -> None:
+    passages = tuple(Passage(id_, id_) for id_ in "abcd")
+    relevant = ("a", "b", "ab", "c", "d", "c")
+    questions = tuple(Question(str(row), str(row), (), tuple(ids)) for row, ids in enumerate(relevant))
+    groups = question_groups(QuestionSet("groups", passages, questions))
+    assert groups.max() == 2
+    together = {frozenset(np.flatnonzero(groups == group).tolist()) for group in range(3)}
+    assert together == {frozenset({0, 1, 2}), frozenset({3, 5}), frozenset({4})}
+
+
+# intervals
+
+
+def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> None:
+    values = np.random.default_rng(0).random((60, 3))
+    ours = mean_intervals(values, resamples=20_000)
+    for column in range(3):
+        theirs = stats.bootstrap((values[:, column],), np.mean, n_resamples=20_000, method="percentile", rng=1)
+        np.testing.assert_allclose(ours[column], theirs.confidence_interval, atol=2e-3)
+
+
+def test_topics_linked_by_pooled_judgements_are_groups_of_their_own() -> None:
+    """Chains through single passages would make one group of all of them."""
+    passages = tuple(Passage(id_, id_) for id_ in "abcdef")
+    relevant = ("abc", "cde", "efa", "cba", "")
+    questions = tuple(Question(str(row), str(row), (), tuple(ids)) for row, ids in enumerate(relevant))
+    groups = question_groups(QuestionSet("pooled", passages, questions)).tolist()
+    assert groups[0] == groups[3]
+    assert sorted(groups) == [0, 0, 1, 2, 3]
+
+
+def test_questions_about_one_passage_stay_one_group() -> None:
+    questions = tuple(Question(str(row), str(row), (), ("a",)) for row in range(5))
+    assert question_groups(QuestionSet("one", (Passage("a", "a"), Passage("b", "b")), questions)).tolist() == [0] * 5
+
+
+@pytest.mark.slow
+def test_interval_of_groups_is_that_of_scipy_over_their_sums_and_sizes() -> None:
+    rng = np.random.default_rng(3)
+    groups = np.sort(rng.integers(0, 40, 200))
+    groups = np.unique(groups, return_inverse=True)[1]
+    values = rng.random(200) + rng.random(40)[groups]
+    sums, counts = np.bincount(groups, values), np.bincount(groups)
+
+    def mean(sums: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
+        return np.asarray(sums.sum(axis=axis) / counts.sum(axis=axis))
+
+    theirs = stats.bootstrap((sums, counts), mean, paired=True, n_resamples=20_000, method="percentile", rng=1)
+    ours = mean_intervals(values[:, None], groups, resamples=20_000)
+    np.testing.assert_allclose(ours[0], theirs.confidence_interval, atol=3e-3)
+    alone = mean_intervals(values[:, None], resamples=20_000)
+    assert np.ptp(ours) > 1.3 * np.ptp(alone)  # what belongs together tells less than as many on their own
+
+
+def test_interval_of_three_groups_by_hand() -> None:
+    # each of the 27 draws of the groups (1 question of 0, 1 of 1, 2 of 1) is as likely as another
+    sums, sizes = [0.0, 1.0, 2.0], [1, 1, 2]
+    means = [sum(sums[g] for g in drawn) / sum(sizes[g] for g in drawn) for drawn in product(range(3), repeat=3)]
+    low, high = mean_intervals(np.array([[0.0], [1], [1], [1]]), np.array([0, 1, 2, 2]), resamples=100_000)[0]
+    assert (low, high) == (0.0, 1.0)
+    assert np.mean(np.array(means) == 0) > 0.025
+    assert np.mean(np.array(means) == 1) > 0.025
+
+
+def test_values_that_are_all_equal_have_an_interval_of_no_width() -> None:
+    assert mean_interval(np.zeros(30)) == (0.0, 0.0)
+    assert mean_interval(np.array([0.25])) == (0.25, 0.25)
+
+
+def test_shares_without_a_miss_have_the_exact_interval() -> None:
+    values = np.column_stack([np.ones(50), np.zeros(50), np.arange(50) % 2])
+    groups = np.arange(50) // 2
+    found = share_intervals(values, groups)
+    exact = stats.binomtest(25, 25).proportion_ci(0.95, method="exact")
+    np.testing.assert_allclose(found[0], [exact.low, 1.0])
+    np.testing.assert_allclose(found[1], [0.0, 1 - exact.low])
+    np.testing.assert_allclose(found[2], mean_intervals(values, groups)[2])
+    assert share_intervals(np.array([[0.0], [1.0]]), np.zeros(2, dtype=int)).tolist() == [[0, 1]], "of one group"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_groups", "of_a_group", "share"), [(120, 1, 0.8), (100, 5, 0.85), (200, 3, 0.9)])
+def test_interval_covers_the_truth_95_times_of_100(n_groups: int, of_a_group: int, share: float) -> None:
+    rng = np.random.default_rng(11)
+    groups = np.repeat(np.arange(n_groups), of_a_group)
+    spread = 8.0  # of the passages: some are easier than others
+    tried = 4000
+    easiness = rng.beta(share * spread, (1 - share) * spread, (tried, n_groups))
+    hits = (rng.random((tried, len(groups))) < easiness[:, groups]).astype(np.float64)
+    # the columns of one call are drawn together: 40 calls with draws of their own
+    intervals = np.concatenate(
+        [mean_intervals(part.T, groups, resamples=1000, seed=seed) for seed, part in enumerate(np.split(hits, 40))]
+    )
+    covered = np.mean((intervals[:, 0] <= share) & (share <= intervals[:, 1]))
+    assert 0.93 <= covered <= 0.97
+
+
+@pytest.mark.slow
+def test_without_groups_the_interval_would_promise_too_much() -> None:
+    rng = np.random.default_rng(5)
+    groups = np.repeat(np.arange(60), 6)
+    easiness = rng.beta(2.0, 1.0, (2000, 60))
+    hits = (rng.random((2000, 360)) < easiness[:, groups]).astype(np.float64)
+    alone = mean_intervals(hits.T, resamples=500)
+    assert np.mean((alone[:, 0] <= 2 / 3) & (alone[:, 1] >= 2 / 3)) < 0.9
+
+
+# tests of pairs
+
+
+def test_randomization_of_few_questions_tries_every_swap() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.random(10), rng.random(10)
+    (found,) = pair_tests({"a": scores_of(ndcg_10=a), "b": scores_of(ndcg_10=b)}, ["ndcg@10"])
+    signs = np.array(list(product([1, -1], repeat=10)))
+    swapped = np.abs(signs @ (a - b))
+    assert found.p == np.mean(swapped >= np.abs((a - b).sum()) - 1e-12)
+    assert found.difference == pytest.approx(a.mean() - b.mean())
+    assert (found.a, found.b, found.p_family) == ("a", "b", found.p)
+
+
+@pytest.mark.slow
+def test_randomization_of_many_questions_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(4)
+    a = rng.random(80)
+    b = a - rng.normal(0.03, 0.15, 80)
+    (found,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"])
+
+    def mean_difference(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+        return np.asarray((a - b).mean(axis=axis))
+
+    theirs = stats.permutation_test(
+        (a, b), mean_difference, permutation_type="samples", n_resamples=50_000, rng=7
+    ).pvalue
+    assert found.p == pytest.approx(theirs, abs=0.01)
+
+
+def test_randomization_swaps_whole_groups() -> None:
+    groups = np.repeat(np.arange(9), 4)
+    per_group = np.array([0.5, 0.25, 0.5, 0.75, -0.25, 0.5, 0.25, 0.5, -0.5])
+    a, b = 1.0 + np.repeat(per_group, 4), np.ones(36)
+    (found,) = pair_tests({"a": scores_of(mrr_10=a), "b": scores_of(mrr_10=b)}, ["mrr@10"], groups)
+    signs = np.array(list(product([1, -1], repeat=9)))
+    assert found.p == np.mean(np.abs(signs @ per_group) >= per_group.sum())
+
+
+def test_where_every_question_is_its_own_hits_are_tested_as_by_mcnemar() -> None:
+    a = np.array([1.0] * 9 + [0] * 2 + [1] * 30)
+    b = np.array([0.0] * 9 + [1] * 2 + [1] * 30)
+    (found,) = pair_tests({"a": scores_of(hit_10=a), "b": scores_of(hit_10=b)}, ["hit@10"])
+    assert (found.wins, found.ties, found.losses) == (9, 30, 2)
+    assert found.p == pytest.approx(stats.binomtest(2, 11).pvalue, abs=0.01)
+    by_hand = 2 * (1 + 11 + 55) / 2**11
+    assert found.p == pytest.approx(by_hand, abs=0.01)
+
+
+def test_holm_by_hand() -> None:
+    # sorted .01 .02 .03 .04, times 4 3 2 1, never falling
+    np.testing.assert_allclose(holm(np.array([0.04, 0.01, 0.03, 0.02])), [0.06, 0.04, 0.06, 0.06])
+    np.testing.assert_allclose(holm(np.array([0.5, 0.9])), [1.0, 1.0])
+    assert len(holm(np.zeros(0))) == 0
+
+
+def test_pairs_of_a_measure_are_corrected_together_and_measures_apart() -> None:
+    rng = np.random.default_rng(6)
+    scores = {name: scores_of(ndcg_10=rng.random(40), hit_1=rng.integers(0, 2, 40)) for name in "abcd"}
+    found = pair_tests(scores, ["ndcg@10", "hit@1"])
+    assert len(found) == 12
+    for measure in ("ndcg@10", "hit@1"):
+        of_measure = [test for test in found if test.measure == measure]
+        assert all(test.p_family >= test.p for test in of_measure)
+        assert any(test.p_family > test.p for test in of_measure)
+        assert found != pair_tests(scores, [measure])
+        assert of_measure == pair_tests(scores, [measure])
+
+
+def test_against_a_baseline_every_other_one_is_tested_once() -> None:
+    rng = np.random.default_rng(10)
+    scores = {name: scores_of(ndcg_10=rng.random(30)) for name in "abc"}
+    found = pair_tests(scores, ["ndcg@10"], baseline="b")
+    assert [(test.a, test.b) for test in found] == [("a", "b"), ("c", "b")]
+    assert found[0].difference == pytest.approx(scores["a"].means()["ndcg@10"] - scores["b"].means()["ndcg@10"])
+    assert pair_tests(scores, ["ndcg@10"], baseline="nobody") == []
+
+
+def test_a_retriever_without_a_score_is_in_no_test() -> None:
+    shallow = scores_of(hit_1=[1, 0])
+    full = scores_of(hit_1=[1, 1], hit_10=[1, 1])
+    other = scores_of(hit_1=[0, 1], hit_10=[0, 1])
+    found = pair_tests({"shallow": shallow, "full": full, "other": other}, ["hit@1", "hit@10"])
+    assert [(test.measure, test.a, test.b) for test in found] == [
+        ("hit@1", "shallow", "full"),
+        ("hit@1", "shallow", "other"),
+        ("hit@1", "full", "other"),
+        ("hit@10", "full", "other"),
+    ]
+    assert pair_tests({"alone": full}, ["hit@1"]) == []
+
+
+def test_no_difference_at_all_is_never_sure() -> None:
+    same = scores_of(ndcg_10=[0.5] * 30, hit_10=[1] * 30)
+    for test in pair_tests({"a": same, "b": same}, ["ndcg@10", "hit@10"]):
+        assert (test.p, test.p_family, test.sure, test.low, test.high) == (1.0, 1.0, False, 0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_where_there_is_no_difference_5_of_100_tests_say_so_falsely() -> None:
+    rng = np.random.default_rng(8)
+    scores = {f"{row}": scores_of(ndcg_10=values) for row, values in enumerate(rng.normal(size=(400, 50)))}
+    tests = pair_tests(scores | {"zero": scores_of(ndcg_10=np.zeros(50))}, ["ndcg@10"], baseline="zero")
+    assert len(tests) == 400
+    assert 0.025 <= np.mean([test.p < 0.05 for test in tests]) <= 0.08
+
+
+def together(sums: np.ndarray, sizes: np.ndarray | None = None) -> FamilyTests:
+    sizes = np.ones(len(sums)) if sizes is None else sizes
+    return family_tests(sums, sizes, np.zeros(sums.shape[1], dtype=int))
+
+
+def test_every_swap_by_hand() -> None:
+    sums = np.array([[0.5, 0.1], [0.4, -0.3], [0.6, 0.2], [0.2, 0.4], [-0.1, 0.3], [0.3, 0.1]])
+    swaps = np.array([*product([1, -1], repeat=6)])
+    scale = np.sqrt((sums**2).sum(axis=0))
+    seen, tried = np.abs(sums.sum(axis=0) / scale), np.abs(swaps @ sums / scale)
+    found = together(sums)
+    for column in range(2):
+        assert found.p[column] == np.mean(tried[:, column] >= seen[column] - 1e-12)
+        assert found.p_family[column] == np.mean(tried.max(axis=1) >= seen[column] - 1e-12)
+
+
+def test_one_alone_is_a_family_of_one() -> None:
+    sums = np.random.default_rng(0).normal(0.1, 0.3, (40, 1))
+    found = together(sums)
+    assert found.p_family == pytest.approx(found.p)
+
+
+def test_the_ends_of_an_interval_are_the_differences_that_are_just_not_told_apart() -> None:
+    rng = np.random.default_rng(1)
+    sizes = rng.integers(1, 5, 60).astype(float)
+    sums = rng.normal(0.05, 0.3, (60, 3)) * sizes[:, None]
+    found = together(sums, sizes)
+
+    def t(column: int, difference: float) -> float:
+        rest = sums[:, column] - difference * sizes
+        return float(abs(rest.sum()) / np.sqrt((rest**2).sum()))
+
+    ends = [t(column, end[column]) for column in range(3) for end in (found.low, found.high)]
+    np.testing.assert_allclose(ends, ends[0])
+    assert 1.96 < ends[0] < 3.0  # above that of one difference alone
+    assert (found.low < sums.sum(axis=0) / sizes.sum()).all()
+    assert (found.high > sums.sum(axis=0) / sizes.sum()).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(arrays(np.float64, st.tuples(st.integers(1, 20), st.integers(1, 4)), elements=st.floats(-1, 1, width=16)))
+def test_an_interval_holds_0_exactly_where_p_says_so(sums: np.ndarray) -> None:
+    found = together(sums)
+    told_apart = (found.low > 0) | (found.high < 0)
+    assert told_apart.tolist() == (found.p_family < 1 - LEVEL).tolist()
+    assert (found.p_family >= found.p - 1e-12).all()
+    mean = sums.mean(axis=0)
+    assert ((found.low <= mean + 1e-9) & (mean <= found.high + 1e-9)).all()
+
+
+def test_a_copy_changes_nothing_of_the_others() -> None:
+    sums = np.random.default_rng(3).normal(0.08, 0.3, (70, 3))
+    alone, copied = together(sums), together(np.column_stack([sums, sums[:, 1], np.zeros(70)]))
+    for name in ("p", "p_family", "low", "high"):
+        np.testing.assert_allclose(getattr(copied, name)[:4], getattr(alone, name)[[0, 1, 2, 1]], rtol=1e-12)
+    assert (copied.p_family[4], copied.low[4], copied.high[4]) == (1, 0, 0)
+
+
+def test_families_are_apart() -> None:
+    sums = np.random.default_rng(4).normal(0.05, 0.3, (50, 4))
+    both = family_tests(sums, np.ones(50), np.array([0, 1, 0, 1]))
+    for columns in ([0, 2], [1, 3]):
+        alone = together(sums[:, columns])
+        np.testing.assert_allclose(both.p_family[columns], alone.p_family, rtol=1e-12)
+        np.testing.assert_allclose(both.low[columns], alone.low, rtol=1e-12)
+
+
+def test_one_group_alone_tells_nothing() -> None:
+    found = together(np.array([[0.5]]), np.array([3.0]))
+    assert (found.p_family[0], found.low[0], found.high[0]) == (1, -1, 1)
+
+
+def _drawn(rng: np.random.Generator, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Groups of questions whose differences share what is hard about their passage, and the retrievers a baseline."""
+    sizes = rng.integers(1, 6, 60)
+    groups = np.repeat(np.arange(60), sizes)
+    baseline = rng.normal(0, 0.3, len(groups))[:, None]
+    of_passage = rng.normal(0, 0.2, (60, len(truths)))[groups]
+    differences = truths + of_passage + rng.normal(0, 0.3, (len(groups), len(truths))) - baseline
+    return np.stack([np.bincount(groups, column) for column in differences.T], axis=1), sizes.astype(float)
+
+
+@pytest.mark.slow
+def test_all_intervals_of_a_family_cover_the_truth_95_times_of_100() -> None:
+    rng, truths = np.random.default_rng(7), np.array([0.0, 0.05, 0.1, -0.1])
+    covered = []
+    for _ in range(150):
+        found = together(*_drawn(rng, truths))
+        covered.append(((found.low <= truths) & (truths <= found.high)).all())
+    assert 0.90 <= np.mean(covered) <= 0.99
+
+
+@pytest.mark.slow
+def test_where_nothing_differs_5_of_100_families_hold_a_false_alarm() -> None:
+    rng = np.random.default_rng(9)
+    false = [(together(*_drawn(rng, np.zeros(4))).p_family < 0.05).any() for _ in range(150)]
+    assert np.mean(false) <= 0.1
