@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.inference import Precision, fast_passes, replaced, takes_rows
 from mrc_workbench.models.loading import load_cross_encoder
-from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
-from mrc_workbench.models.windows import Cutter, Window, WindowOptions, joint_of, kept_lengths, score_windows
+from mrc_workbench.models.sources import ModelSource, is_starter
+from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions, joint_of, score_windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -22,7 +22,7 @@ _REMEMBERED = 64_000_000  # tokens, 4 bytes each
 _PROBE = ("a b", "c d e")
 
 
-class CrossEncoderScorer(SourcedModel):
+class CrossEncoderScorer(CutModel):
     """A sentence-transformers cross-encoder, loaded when the first pair is scored; see its loader of `new_head`.
 
     Matrix products may be in bfloat16; the last layer never is, as scores of 8 bits would tie with their neighbours.
@@ -63,8 +63,6 @@ class CrossEncoderScorer(SourcedModel):
         if self._tokens is None:
             scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
             return self._finite(np.asarray(scores, dtype=np.float32))
-        from mrc_workbench.models.inference import fast_passes
-
         found = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
         with self._tokens.joining(), fast_passes(self.model, "scores", self._precision):
             for start in range(0, len(pairs), _PAIRS_AT_ONCE):
@@ -92,7 +90,7 @@ class CrossEncoderScorer(SourcedModel):
         """
         if is_starter(self._source):
             return 0
-        asked, held = (kept_lengths(self, some, lambda: self._cutter(WindowOptions())) for some in (questions, texts))
+        asked, held = map(self.lengths_of, (questions, texts))
         rooms = np.maximum(asked.pair_room - asked.tokens, asked.pair_room // 2)
         too_long = (candidates >= 0) & (held.tokens[candidates] > rooms[:, None])
         return len(np.unique(candidates[too_long]))
@@ -107,8 +105,6 @@ class CrossEncoderScorer(SourcedModel):
     @cached_property
     def _tokens(self) -> "PairTokens | None":
         """Tokens of texts read before; None for a starter and other models that are read in their own way."""
-        from mrc_workbench.models.inference import takes_rows
-
         return PairTokens(self.model) if takes_rows(self.model) else None
 
 
@@ -128,8 +124,6 @@ class PairTokens:
     @contextmanager
     def joining(self) -> Iterator[None]:
         """Within the block the model reads pairs this way, where it can be `usable`."""
-        from mrc_workbench.models.inference import replaced
-
         with replaced(self._model[0], "preprocess", self) if self.usable else nullcontext():
             yield
 

@@ -16,11 +16,11 @@ import numpy as np
 from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.inference import Precision, share_weights
+from mrc_workbench.models.inference import Precision, fast_passes, share_weights, takes_rows
 from mrc_workbench.models.loading import load_bi_encoder, prompts_of
-from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
+from mrc_workbench.models.sources import ModelSource, is_starter
 from mrc_workbench.models.vectors import Meter, StoredVectors, VectorBlocks, reading_costs
-from mrc_workbench.models.windows import Cutter, WindowOptions, Windows, kept_lengths
+from mrc_workbench.models.windows import CutModel, Cutter, WindowOptions, Windows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -41,7 +41,7 @@ _VERSION = 4  # raise when what is kept of encoded texts changes
 _PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passages are longer than questions
 
 
-class BiEncoder(SourcedModel):
+class BiEncoder(CutModel):
     """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
 
     In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts it is
@@ -82,7 +82,6 @@ class BiEncoder(SourcedModel):
             self.model[0].load_analyzer()
 
     def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of questions, with the model's own question prompt where it has one."""
         if texts and not is_keeping():
             return self._recent.of(texts, lambda new: self.encode("question", new).copy())
         return self._vectors("question", texts, (self._passages_share, 1.0))
@@ -92,7 +91,6 @@ class BiEncoder(SourcedModel):
         return self._vectors("question", texts, (0.0, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of passages, with the model's own passage prompt where it has one."""
         return self._vectors("passage", texts, (0.0, self._passages_share))
 
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
@@ -115,16 +113,11 @@ class BiEncoder(SourcedModel):
         self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
         return Windows(kept["rows"], kept["windows"], not options.tokens)
 
-    def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
-        """Cut passages now, and keep nothing; a model that reads texts in its own way is left to that."""
-        cutter = self._cutter(options)
-        return cutter.windows(texts, heads) if cutter else Windows.none()
-
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read, where they are not read by windows."""
         if self._is_at_hand or is_starter(self._source):
             return 0
-        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
+        return self.lengths_of(texts).cut_off
 
     def _cutter(self, options: WindowOptions) -> Cutter | None:
         if not self._fast or not self.model.tokenizer.is_fast:
@@ -165,8 +158,6 @@ class BiEncoder(SourcedModel):
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
         if self._fast:
-            from mrc_workbench.models.inference import fast_passes
-
             with fast_passes(self.model, "sentence_embedding", self._precision, on_progress=on_progress):
                 vectors = encode(list(texts), batch_size=max(1, len(texts)), **settings)
         else:
@@ -181,8 +172,6 @@ class BiEncoder(SourcedModel):
 
     @cached_property
     def _fast(self) -> bool:
-        from mrc_workbench.models.inference import takes_rows
-
         return takes_rows(self.model)
 
     def _vectors(self, side: str, texts: Sequence[str], shares: tuple[float, float]) -> np.ndarray:
@@ -247,7 +236,7 @@ _WORD_BEGINS = ("▁", "Ġ")
 _ROUTES = {"question": "query", "passage": "document"}
 
 
-class SparseTextEncoder(SourcedModel):
+class SparseTextEncoder(CutModel):
     """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
 
     The texts are kept a block at a time: what was interrupted goes on with the next block, and a corpus that grew
@@ -279,13 +268,11 @@ class SparseTextEncoder(SourcedModel):
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read."""
-        return kept_lengths(self, texts, self._cutter).cut_off
+        return self.lengths_of(texts).cut_off
 
-    def _cutter(self) -> Cutter | None:
-        from mrc_workbench.models.inference import takes_rows
-
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
         model = self._sides["passage"]
-        return Cutter(model.tokenizer, WindowOptions()) if takes_rows(model) and model.tokenizer.is_fast else None
+        return Cutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
         """Encode texts now, all as one block, and keep nothing: `(n_texts, n_terms)` float32.
@@ -293,8 +280,6 @@ class SparseTextEncoder(SourcedModel):
         Of a model that scores by cosine each row is of length 1, so that every score is a dot product. Raises
         `ModelError` (`not_finite`) where the model has no numbers for them.
         """
-        from mrc_workbench.models.inference import fast_passes, takes_rows
-
         model = self._sides[side]
         encode = model.encode_query if side == "question" else model.encode_document
         settings: dict[str, Any] = {"convert_to_sparse_tensor": False, "save_to_cpu": True, "show_progress_bar": False}

@@ -17,7 +17,7 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.models.files import ModelError, loading
-from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.inference import Precision, in_precision, passes_on
 from mrc_workbench.models.loading import (
     WEIGHTS,
     most_tokens,
@@ -253,8 +253,6 @@ class SpanReader(SourcedModel):
     def _passes(self, windows: Sequence[SpanWindow], most: int) -> Any:
         """Yield the places of windows read together, and of each its best spans; long windows first."""
         import torch
-
-        from mrc_workbench.models.inference import in_precision, passes_on
 
         model = self.model
         device, segments = model.device, model.has_segments

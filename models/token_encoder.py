@@ -19,9 +19,9 @@ from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.inference import LOWER, Precision, TokenLayers, in_precision, share_weights
 from mrc_workbench.models.loading import load_token_encoder
-from mrc_workbench.models.sources import ModelSource, SourcedModel
+from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.models.vectors import BLOCK, Meter, TokenVectors, reading_costs
-from mrc_workbench.models.windows import Cutter, Window, WindowOptions, Windows, kept_lengths
+from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder
@@ -74,7 +74,7 @@ class TokenWeights:
         return np.asarray(weights / weights.mean(), dtype=np.float32)
 
 
-class TokenEncoder(SourcedModel):
+class TokenEncoder(CutModel):
     """A late-interaction model, or any other transformer, loaded when a text is encoded that is not on disk.
 
     `dimensions` are those that are kept, 0 for all: the others are left out by the directions in which the tokens of
@@ -241,9 +241,7 @@ class TokenEncoder(SourcedModel):
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read; of none where they are read by windows."""
-        if self._windows:
-            return 0
-        return kept_lengths(self, texts, lambda: self._cutter(WindowOptions())).cut_off
+        return 0 if self._windows else self.lengths_of(texts).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
         """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.
@@ -255,7 +253,7 @@ class TokenEncoder(SourcedModel):
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         windows = [Window(0, 0, len(text))]
         if head is not None and self._windows:
-            windows = self.windows_of([text], np.array([head], dtype=np.int64), self._windows).of(0) or windows
+            windows = self.cut([text], np.array([head], dtype=np.int64), self._windows).of(0) or windows
         vectors, spans = [], list[Span]()
         for window in windows:
             with in_precision(self.model[0], self._precision):
@@ -280,11 +278,6 @@ class TokenEncoder(SourcedModel):
         letters = [(max(0, start - before), max(0, end - before)) for start, end in told["offset_mapping"]]
         same = [*told["input_ids"], *[-1] * len(ids)]
         return [letters[place] if same[place] == one else (0, 0) for place, one in enumerate(ids)]
-
-    def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
-        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles."""
-        cutter = self._cutter(options)
-        return cutter.windows(list(texts), heads) if cutter else Windows.none()
 
     def _cutter(self, options: WindowOptions) -> Cutter | None:
         if not self.model.tokenizer.is_fast:
@@ -368,7 +361,7 @@ class TokenEncoder(SourcedModel):
         """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
         if heads is None or not self._windows:
             return texts, [1] * len(texts)
-        windows = self.windows_of(texts, heads, self._windows)
+        windows = self.cut(texts, heads, self._windows)
         parts = [[window.text(text) for window in windows.of(row)] or [text] for row, text in enumerate(texts)]
         return [*chain.from_iterable(parts)], [*map(len, parts)]
 

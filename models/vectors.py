@@ -56,44 +56,36 @@ class TokenVectors:
         return TokenVectors.of([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
 
 
-class Encoder(Protocol):
-    """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32."""
+class Computing(Protocol):
+    """Computes something of texts."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever the vectors would."""
+        """Changes whenever a result would."""
 
-    def encode_questions(self, texts: Sequence[str]) -> np.ndarray:
-        """Vectors of questions; a text nothing is known of has a vector of zeros."""
+
+class Encoder(Computing, Protocol):
+    """Turns texts into vectors of length 1, `(n_texts, dimensions)` float32; zeros if nothing is known of a text."""
+
+    def encode_questions(self, texts: Sequence[str]) -> np.ndarray: ...
 
     def encode_passages(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
-class TermEncoder(Protocol):
+class TermEncoder(Computing, Protocol):
     """Turns texts into weights of the terms of one vocabulary, `(n_texts, n_terms)` float32, few of them not 0."""
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the weights would."""
-
-    def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        """Term weights of questions; a text nothing is known of has none."""
+    def encode_questions(self, texts: Sequence[str]) -> csr_array: ...
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array: ...
 
 
-class TokenVectorEncoder(Protocol):
-    """Turns texts into vectors of length 1 of their tokens."""
+class TokenVectorEncoder(Computing, Protocol):
+    """Turns texts into vectors of their tokens, passages first; `heads` are the lengths of the passages' titles."""
 
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the vectors would."""
+    def encode_questions(self, texts: Sequence[str]) -> TokenVectors: ...
 
-    def encode_questions(self, texts: Sequence[str]) -> TokenVectors:
-        """Vectors of the tokens of questions; a text nothing is known of has none."""
-
-    def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors:
-        """Vectors of the tokens of passages, before any question's; `heads` are the lengths of their titles."""
+    def encode_passages(self, texts: Sequence[str], heads: np.ndarray) -> TokenVectors: ...
 
     def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
@@ -128,7 +120,7 @@ class LimitedEncoder(Protocol):
     """Reads only the beginning of passages that are too long for it."""
 
     def cut_off(self, texts: Sequence[str]) -> int:
-        """Of how many of these passages that is so."""
+        """Return how many of these passages are too long."""
 
 
 @runtime_checkable
@@ -147,12 +139,8 @@ class ForeseeingScorer(Protocol):
         """Hear what will be asked, of passages of its corpus; scores are the same without."""
 
 
-class PairScorer(Protocol):
+class PairScorer(Computing, Protocol):
     """Scores question-passage pairs together; higher is more relevant."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever the scores would."""
 
     def load(self) -> None:
         """Make ready to score, which counts as building an index; called again it does nothing."""
@@ -208,6 +196,7 @@ def reading_costs(lengths: np.ndarray) -> np.ndarray:
 
 logger = logging.getLogger(__name__)
 Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
+_in_memory = partial(np.zeros, dtype=np.float32)
 BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
 
 
@@ -230,7 +219,7 @@ class Share:
 
     @classmethod
     def of_environment(cls) -> "Share":
-        """As `torchrun` says."""
+        """Return the share that `torchrun` assigns to this process."""
         return cls(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
@@ -269,7 +258,7 @@ class VectorBlocks:
 
     def computed(self) -> StoredVectors:
         """Compute all, and keep nothing."""
-        vectors, seconds = self._fill(self._block, _in_memory)
+        vectors, seconds = self._fill(self._block)
         self._on_progress(1.0)
         return StoredVectors(vectors, self._load_seconds, seconds)
 
@@ -310,10 +299,9 @@ class VectorBlocks:
         return self._block(number)
 
     def _of(self, share: Share) -> list[int]:
-        """Blocks in the order in which a process sees to them: its own, then, for the first, those of the others.
+        """Return the blocks in the order of a process: its own, then, for the first, those of the others from the end.
 
-        So it waits for nobody, and what another left undone is done. It takes theirs from the end, where they come
-        last.
+        So the first waits for nobody and completes what another has left undone.
         """
         numbers = range(len(self._rows))
         own = [number for number in numbers if number % share.of == share.rank]
@@ -338,15 +326,15 @@ class VectorBlocks:
             if (whole := read_vectors(path)) is not None:  # another process was first, and took the parts away
                 return whole
             logger.warning("vectors %s cannot be written: %s", path, error)
-            vectors, seconds = self._fill(partial(self._read, parts), _in_memory)
+            vectors, seconds = self._fill(partial(self._read, parts))
             return StoredVectors(vectors, self._load_seconds, seconds)
         shutil.rmtree(parts, ignore_errors=True)
         return read_vectors(path) or self.computed()
 
     def _fill(
-        self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray]
+        self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray] = _in_memory
     ) -> tuple[np.ndarray, float]:
-        """Put the blocks' rows where their texts stand, and add up their seconds."""
+        """Put the rows of all blocks in the order of their texts, and add up the seconds of the blocks."""
         whole, total = np.zeros((0, 0), dtype=np.float32), 0.0
         for number, rows in enumerate(self._rows):
             vectors, seconds = block_of(number)
@@ -355,10 +343,6 @@ class VectorBlocks:
             whole[rows] = vectors
             total += seconds
         return whole, total
-
-
-def _in_memory(shape: tuple[int, int]) -> np.ndarray:
-    return np.zeros(shape, dtype=np.float32)
 
 
 def read_vectors(path: Path) -> StoredVectors | None:

@@ -203,30 +203,29 @@ class Lengths(NamedTuple):
         return int(np.count_nonzero(self.tokens > self.room))
 
 
-def kept_lengths(model: SourcedModel, texts: Sequence[str], cutter: Callable[[], Cutter | None]) -> Lengths:
-    """Return the lengths of texts, which loads the model where they are not known; 0 where its tokenizer is a slow one.
+class CutModel(SourcedModel):
+    """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown."""
 
-    `cutter` makes what cuts texts for the model, None where it cannot.
-    """
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
+        raise NotImplementedError
 
-    def count() -> dict[str, np.ndarray]:
-        model.load()
-        cuts = cutter()
-        tokens = cuts.lengths(texts) if cuts else np.zeros(len(texts), dtype=np.int64)
-        return {"tokens": tokens, "rooms": np.array([cuts.room, cuts.pair_room] if cuts else [0, 0])}
+    def cut(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
+        """Cut passages now and store nothing; a model that reads texts in its own way has no windows."""
+        cutter = self._cutter(options)
+        return cutter.windows(texts, heads) if cutter else Windows.none()
 
-    key = key_of(_LENGTHS_VERSION, type(model).__name__, model.fingerprint, fingerprint_of(texts))
-    kept = cached_arrays("lengths", key, count, keep=len(texts) > 1)
-    room, pair_room = kept["rooms"].tolist()
-    return Lengths(kept["tokens"], room, pair_room)
+    def lengths_of(self, texts: Sequence[str]) -> Lengths:
+        """Return the lengths of texts, 0 of a slow tokenizer. Loads the model unless they are stored."""
 
+        def count() -> dict[str, np.ndarray]:
+            self.load()
+            cutter = self._cutter(WindowOptions())
+            tokens = cutter.lengths(texts) if cutter else np.zeros(len(texts), dtype=np.int64)
+            return {"tokens": tokens, "rooms": np.array([cutter.room, cutter.pair_room] if cutter else [0, 0])}
 
-def best_of(scores: np.ndarray, counts: Sequence[int]) -> np.ndarray:
-    """The highest score of each text, `(n_texts,)`, of scores of its windows, one text's after the other's."""
-    if not len(counts):
-        return scores
-    best: np.ndarray = np.maximum.reduceat(scores, np.concatenate([[0], np.cumsum(counts)[:-1]]))
-    return best
+        key = key_of(_LENGTHS_VERSION, type(self).__name__, self.fingerprint, fingerprint_of(texts))
+        stored = cached_arrays("lengths", key, count, keep=len(texts) > 1)
+        return Lengths(stored["tokens"], *stored["rooms"].tolist())
 
 
 def score_windows(
@@ -237,7 +236,8 @@ def score_windows(
     """Score pairs, `(n_pairs,)`: each by the best of its windows, or as it is where there are none."""
     read = [[window.text(text) for window in windows] or [text] for (_, text), windows in zip(pairs, cuts, strict=True)]
     scores = score([(question, part) for (question, _), parts in zip(pairs, read, strict=True) for part in parts])
-    return best_of(scores, [len(parts) for parts in read])
+    starts = np.cumsum([0, *map(len, read)])[:-1]
+    return np.asarray(np.maximum.reduceat(scores, starts)) if len(pairs) else scores
 
 
 def _bounds(words: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:

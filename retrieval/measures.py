@@ -11,10 +11,14 @@ of trec_eval. Where a grade is above 1, nDCG(dcg='exp-log2'), so named by ir-mea
 (2^grade - 1) / log2(rank + 1) (Burges et al. 2005). Where a question needs one passage of each of several groups,
 Recall@K is the share of its groups that have one among the first K.
 
-Where it is known which passages were judged, relevant or not, Judged@K is the share of the first K found that were: a
-retriever is not credited for what nobody looked at. Bpref (Buckley & Voorhees 2004) leaves that out: of R relevant and
-N judged non-relevant passages it is 1 / R times the sum, over relevant passages found, of 1 - min(n, R) / min(R, N), n
-being how many judged non-relevant ones stand above. It is told within the deepest K, as far as the rankings go.
+If it is known which passages were judged, relevant or not, Judged@K is the fraction of the first K results that were.
+Bpref (Buckley & Voorhees 2004) leaves unjudged results out: of R relevant and N judged non-relevant passages it is 1/R
+times the sum, over relevant results, of 1 - min(n, R) / min(R, N), with n judged non-relevant results above. It is
+computed within the deepest K that the rankings reach.
+
+Metrics have the names of ir_measures (MacAvaney, Macdonald & Ounis 2022): `nDCG@10`, `AP`, `P@5`, `RBP(rel=1)`. Names
+of the measures above are computed by `evaluate`, which equals ir_measures and knows groups of passages, every other
+name by ir_measures. All scores are per question; higher is better for all but counts.
 """
 
 import re
@@ -40,7 +44,7 @@ _NAMES = {
 
 
 class Measure(NamedTuple):
-    """What is measured and within how many passages. As a text, in files and as a key of scores, it is "recall@10"."""
+    """A measure and its K. As text, in files and as a key of scores, it is "recall@10"."""
 
     name: str
     cut: int
@@ -58,7 +62,6 @@ class Measure(NamedTuple):
 
     @property
     def long(self) -> str:
-        """As a person reads it: Recall@10."""
         return f"{_NAMES[self.name]}@{self.cut}"
 
     @property
@@ -75,7 +78,6 @@ class Scores:
     per_question: dict[str, np.ndarray]
 
     def means(self) -> dict[str, float]:
-        """Mean of every measure over the questions, 0 to 1."""
         return {measure: float(values.mean()) for measure, values in self.per_question.items()}
 
 
@@ -200,34 +202,17 @@ def _first(hits: np.ndarray) -> np.ndarray:
 
 # names without parameters that the project computes itself, in any spelling of the field
 _OWN_NAMES = {
-    "recall": "recall",
-    "r": "recall",
-    "hit": "hit",
-    "success": "hit",
-    "mrr": "mrr",
-    "rr": "mrr",
-    "ndcg": "ndcg",
-    "ndcg_exp": "ndcg_exp",
-    "ndcg(dcg='exp-log2')": "ndcg_exp",
-    "judged": "judged",
-    "bpref": "bpref",
+    **dict.fromkeys(("recall", "r"), "recall"),
+    **dict.fromkeys(("hit", "success"), "hit"),
+    **dict.fromkeys(("mrr", "rr"), "mrr"),
+    **dict.fromkeys(("ndcg_exp", "ndcg(dcg='exp-log2')"), "ndcg_exp"),
+    **{name: name for name in ("ndcg", "judged", "bpref")},
 }
 _WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
 _WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
 _EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
-_SUGGESTED = (
-    "nDCG@10",
-    "R@10",
-    "Success@10",
-    "RR@10",
-    "AP",
-    "P@5",
-    "RBP(rel=1)",
-    "ERR@10",
-    "Rprec",
-    "Bpref",
-    "Judged@10",
-)
+_SUGGESTED = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)")
+_SUGGESTED += ("ERR@10", "Rprec", "Bpref", "Judged@10")
 
 
 class MetricError(Failure, ValueError):
@@ -252,9 +237,8 @@ def check_metric(name: str) -> None:
 
 def cutoff_of(name: str) -> int | None:
     """Return how many results a metric looks at; None if it looks at all of them. Raises `MetricError`."""
-    if own := own_measure(name):
-        return own.cut
-    cutoff: int | None = _parsed(name).params.get("cutoff")
+    own = own_measure(name)
+    cutoff: int | None = own.cut if own else _parsed(name).params.get("cutoff")
     return cutoff
 
 
@@ -265,31 +249,16 @@ def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence
     `ValueError` if a question has no relevant passage.
     """
     own = {name: measure for name in names if (measure := own_measure(name))}
-    values = _own_values(rankings, question_set, own)
-    others = [name for name in names if name not in values]
-    if others:
+    values = {}
+    if own:
+        ks = tuple(sorted({measure.cut for measure in own.values()}))
+        rankings_to_k = rankings.padded(min(max(ks), len(question_set.passages)))
+        scores = evaluate(rankings_to_k, question_set, ks).per_question
+        # of sets without graded judgements, ir_measures computes the measures of these
+        values = {name: scores[str(measure)] for name, measure in own.items() if str(measure) in scores}
+    if others := [name for name in names if name not in values]:
         values |= _values_of_ir_measures(rankings, question_set, others)
     return {name: values[name] for name in names}
-
-
-def _own_values(rankings: Rankings, question_set: QuestionSet, own: dict[str, Measure]) -> dict[str, np.ndarray]:
-    """Return the values of the project's own measures; those of graded judgements are left out where none are known."""
-    if not own:
-        return {}
-    ks = tuple(sorted({measure.cut for measure in own.values()}))
-    depth = min(max(ks), len(question_set.passages))
-    per_question = evaluate(_padded(rankings, depth), question_set, ks).per_question
-    return {name: per_question[str(measure)] for name, measure in own.items() if str(measure) in per_question}
-
-
-def _padded(rankings: Rankings, depth: int) -> Rankings:
-    """Return rankings of at least so many columns: what is missing was not retrieved."""
-    missing = max(0, depth - rankings.indices.shape[1])
-    columns = ((0, 0), (0, missing))
-    return Rankings(
-        np.pad(rankings.indices, columns, constant_values=NOT_FOUND),
-        np.pad(rankings.scores, columns, constant_values=-np.inf),
-    )
 
 
 def _values_of_ir_measures(
@@ -305,11 +274,10 @@ def _values_of_ir_measures(
         try:
             for metric in ir_measures.iter_calc([measure], judgements, run):
                 values[name][int(metric.query_id)] = metric.value
-        except ZeroDivisionError as error:
-            reason = "it divides by zero for the ranking of a question"
-            raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
-        except (ValueError, AssertionError, TypeError, KeyError, RuntimeError, OverflowError) as error:
+        except (ValueError, AssertionError, TypeError, KeyError, RuntimeError, ArithmeticError) as error:
             reason = str(error) or type(error).__name__
+            if isinstance(error, ZeroDivisionError):
+                reason = "it divides by zero for the ranking of a question"
             raise MetricError("unsupported_metric", f"ir_measures cannot compute {name}: {reason}", name) from error
         except (CalledProcessError, OSError) as error:
             message = f"{name} cannot be computed: ir_measures runs gdeval for it, which needs perl ({error})"
@@ -332,18 +300,15 @@ def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
 
 
 def _judgements_of(question_set: QuestionSet) -> dict[str, dict[str, int]]:
-    """Return the judgements by rows; passages of a grade that does not count as relevant here have grade 0."""
+    """Return the grades by rows; of passages whose grade does not count as relevant here it is 0."""
     row_of = question_set.row_of_passage
-    judgements: dict[str, dict[str, int]] = {}
-    for row, question in enumerate(question_set.questions):
-        relevant = set(question.relevant)
-        grades = question.grade_of
-        judgements[str(row)] = {str(row_of[id_]): grade if id_ in relevant else 0 for id_, grade in grades.items()}
-    return judgements
+    return {
+        str(row): {str(row_of[id_]): grade * (id_ in question.relevant) for id_, grade in question.grade_of.items()}
+        for row, question in enumerate(question_set.questions)
+    }
 
 
 def _parsed(name: str) -> Any:
-    """Return the measure of ir_measures. Raises `MetricError`."""
     import ir_measures
 
     try:
@@ -363,8 +328,7 @@ def _check_parameters(name: str, measure: Any) -> None:
     """Raise `MetricError` for parameters that ir_measures does not check; some of them end the process."""
     missing = [key for key, of in measure.SUPPORTED_PARAMS.items() if of.required and key not in measure.params]
     if missing:
-        example = _example(measure, missing)
-        message = f"{name} needs a value of {' and '.join(missing)}: write for example {example}"
+        message = f"{name} needs a value of {' and '.join(missing)}: write for example {_example(measure, missing)}"
         raise MetricError("wrong_parameter", message, name)
     if unknown := [key for key in measure.params if key not in measure.SUPPORTED_PARAMS]:
         raise MetricError("wrong_parameter", f"{measure.NAME} takes no {' or '.join(unknown)}: {name}", name)

@@ -1,6 +1,7 @@
-"""Milvus as a retriever: one vector field alone, or several fused by Milvus itself.
+"""Milvus as a retriever, from a file of this workspace to a cluster: one vector field, or several fused by Milvus.
 
-A field is a vector of every passage, and what asks for it: terms with BM25 weights, or an encoder's vectors.
+Passages lie in one collection, their rows in the corpus as ids. A field is a vector of every passage: an encoder's
+vector, or BM25 weights by term, whose inner product with the term counts of a question is the BM25 score.
 """
 
 import hashlib
@@ -104,15 +105,8 @@ class Milvus:
         field, k = self._fields[0], rankings.indices.shape[1]
         deepest = min(self._n_passages, field.most)
         depth = min(depth or k + 1, deepest)
-        hits = client.search(
-            self.collection,
-            data=vectors,
-            anns_field=field.name,
-            limit=depth,
-            search_params=field.search,
-            output_fields=[ROW],
-            **PATIENCE,
-        )
+        how = {"anns_field": field.name, "limit": depth, "search_params": field.search, "output_fields": [ROW]}
+        hits = client.search(self.collection, data=vectors, **how, **PATIENCE)
         indices, scores = _arrays(hits, depth)
         best = ranked(indices, scores, k)
         rankings.indices[rows], rankings.scores[rows] = best.indices, best.scores
@@ -262,13 +256,10 @@ def by_term(vectors: csr_array) -> list[dict[int, float]]:
 def index_of(kind: IndexKind, n_passages: int) -> tuple[str, dict[str, int], dict[str, Any]]:
     """Return Milvus's name of the index, how it is built and how it is searched: as the local one of that kind."""
     count, looked_into = cells(n_passages)
+    graph = {"M": HNSW_NEIGHBOURS, "efConstruction": HNSW_CANDIDATES_TO_BUILD}
     built: dict[IndexKind, tuple[str, dict[str, int], dict[str, int]]] = {
         IndexKind.EXACT: ("FLAT", {}, {}),
-        IndexKind.HNSW: (
-            "HNSW",
-            {"M": HNSW_NEIGHBOURS, "efConstruction": HNSW_CANDIDATES_TO_BUILD},
-            {"ef": HNSW_CANDIDATES},
-        ),
+        IndexKind.HNSW: ("HNSW", graph, {"ef": HNSW_CANDIDATES}),
         IndexKind.IVF: ("IVF_FLAT", {"nlist": count}, {"nprobe": looked_into}),
         IndexKind.INT8: ("IVF_SQ8", {"nlist": 1}, {"nprobe": 1}),  # one cell: every vector is compared
     }

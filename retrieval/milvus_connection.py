@@ -1,7 +1,7 @@
-"""Where Milvus is, a connection for as long as it is used, and a corpus loaded into it once.
+"""Where Milvus is, connections that are open as long as they are used, and loading of a corpus into a collection.
 
-A file is one process's at a time, so it is opened, used and closed. What is not whole has another name, as with files:
-a collection is filled as `<name>_loading`, in batches, going on where it was interrupted, and renamed when it is.
+Milvus Lite's file belongs to one process at a time, so it is opened, used and closed. A collection is filled as
+`<name>_loading` in batches, continues where it was interrupted, and is renamed when it is complete.
 """
 
 import dataclasses
@@ -38,11 +38,11 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """What a person may read of it, and what tells it from other places."""
+        """Name of the place without its token."""
         return "/".join(filter(None, (self.address, self.database))) or FILES
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of somebody else's with this place's token and password blotted out."""
+        """Return a text of Milvus without this place's token and password."""
         password = self.token.partition(":")[2]
         for secret in filter(None, (self.token, password)):
             for spelled in {secret, quote(secret), quote(secret, safe="")}:
@@ -160,7 +160,7 @@ def _client(address: str, place: Place) -> Any:
 
 
 def _told(error: Any, place: Place) -> MilvusError:
-    """Return what a `MilvusException` or an `RpcError` means; the client hides the latter behind the former."""
+    """Return what a `MilvusException` means, or the `RpcError` that it hides."""
     from grpc import RpcError
     from pymilvus.client.types import Status
 
@@ -168,13 +168,12 @@ def _told(error: Any, place: Place) -> MilvusError:
     status = cause.code() if cause else error.code
     said = place.without_secrets(str(cause.details() if cause else error.message))
     name = getattr(status, "name", "")
+    code, what = "milvus_failed", f"failed: {said}"
     if name in ("UNAUTHENTICATED", "PERMISSION_DENIED") or "auth check failure" in said:
-        message = f"Milvus at {place.shown} does not take the token of MILVUS_TOKEN: {said}"
-        return MilvusError("milvus_refused", message, milvus=place.shown)
-    if name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
-        message = f"Milvus at {place.shown} does not answer; is it running, and is MILVUS_URI right? {said}"
-        return MilvusError("milvus_unreachable", message, milvus=place.shown)
-    return MilvusError("milvus_failed", f"Milvus at {place.shown} failed: {said}", milvus=place.shown)
+        code, what = "milvus_refused", f"does not take the token of MILVUS_TOKEN: {said}"
+    elif name in ("UNAVAILABLE", "DEADLINE_EXCEEDED") or status == Status.CONNECT_FAILED:
+        code, what = "milvus_unreachable", f"does not answer; is it running, and is MILVUS_URI right? {said}"
+    return MilvusError(code, f"Milvus at {place.shown} {what}", milvus=place.shown)
 
 
 MOST = 16_384  # hits that Milvus gives for a question

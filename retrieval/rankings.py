@@ -32,7 +32,6 @@ class Rankings:
 
     @classmethod
     def of_nothing(cls, n_questions: int, k: int) -> "Rankings":
-        """Return rankings in which nothing is found, to be filled."""
         shape = (n_questions, k)
         return cls(np.full(shape, NOT_FOUND, dtype=np.int32), np.full(shape, -np.inf, dtype=np.float32))
 
@@ -59,13 +58,10 @@ class Retriever(Protocol):
     """Anything that finds passages for questions. BM25 and dense are leaves; hybrid and reranked wrap others."""
 
     @property
-    def name(self) -> str:
-        """What the table and the charts call it."""
-        ...
+    def name(self) -> str: ...
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question, `(n_questions, k)`, or as many columns as there are passages."""
-        ...
 
 
 def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:

@@ -46,7 +46,6 @@ class PairTest:
 
     @property
     def sure(self) -> bool:
-        """Whether the two can be told apart, all pairs considered."""
         return self.p_family < 1 - LEVEL
 
 
@@ -144,12 +143,9 @@ def intervals_of(scores: Scores, groups: np.ndarray | None = None) -> dict[str, 
 
 
 def mean_interval(values: np.ndarray, groups: np.ndarray | None = None) -> tuple[float, float]:
-    """95% interval of the mean of per-question values `(n_questions,)`; see `mean_intervals`.
-
-    Given the differences of two retrievers it is the interval of their difference.
-    """
-    ((low, high),) = mean_intervals(values[:, None], groups)
-    return float(low), float(high)
+    """95% interval of the mean of per-question values or differences `(n_questions,)`; see `mean_intervals`."""
+    ((low, high),) = mean_intervals(values[:, None], groups).tolist()
+    return low, high
 
 
 def pair_tests(
@@ -177,23 +173,14 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
         return []
     differences = np.stack([pair.of_a - pair.of_b for pair in pairs], axis=1)
     measures = [*dict.fromkeys(pair.measure for pair in pairs)]
-    found = family_tests(*_by_group(differences, groups), np.array([measures.index(pair.measure) for pair in pairs]))
-    wins, losses = (differences > 0).sum(axis=0), (differences < 0).sum(axis=0)
+    families = np.array([measures.index(pair.measure) for pair in pairs])
+    tests = family_tests(*_by_group(differences, groups), families)
+    signs = [sign(differences, 0).sum(axis=0) for sign in (np.greater, np.equal, np.less)]
+    means = np.array([column.mean() for column in differences.T])
+    columns = (means, tests.low, tests.high, tests.p, tests.p_family, *signs)
     return [
-        PairTest(
-            pair.a,
-            pair.b,
-            pair.measure,
-            difference=float(differences[:, place].mean()),
-            low=float(found.low[place]),
-            high=float(found.high[place]),
-            p=float(found.p[place]),
-            p_family=float(found.p_family[place]),
-            wins=int(wins[place]),
-            ties=int(len(differences) - wins[place] - losses[place]),
-            losses=int(losses[place]),
-        )
-        for place, pair in enumerate(pairs)
+        PairTest(pair.a, pair.b, pair.measure, *numbers)
+        for pair, *numbers in zip(pairs, *(column.tolist() for column in columns), strict=True)
     ]
 
 
