@@ -35,12 +35,12 @@ class EndpointError(Failure):
 
 
 def broken_off() -> EndpointError:
-    """Return the failure of an answer that did not come to its end."""
+    """Return the error of an incomplete answer."""
     return EndpointError("broken_off", "the answer broke off before its end", ends=False)
 
 
 def hung_up() -> EndpointError:
-    """Return the failure of a call that somebody ended."""
+    """Return the error of a stopped call."""
     return EndpointError("hung_up", "the call was stopped")
 
 
@@ -95,7 +95,6 @@ class KeptAnswers(Generic[A]):
                 self._answers[str(entry[asked])] = read(entry)
 
     def get(self, key: str) -> A | None:
-        """Return what was answered, None where it was not yet."""
         return self._answers.get(key)
 
     def add(self, key: str, answer: A, entry: Mapping[str, Any]) -> None:
@@ -311,7 +310,6 @@ class Chat:
         self._connection.stop()
 
     def answer(self, instruction: str, text: str) -> str:
-        """Return all that the model answers. Raises `EndpointError`."""
         told = self._asked(instruction, text)
         try:
             return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
@@ -351,7 +349,6 @@ class Chat:
         return Answer(answer, Usage(prompt, completion, first or seconds, seconds))
 
     def _asked(self, instruction: str, text: str, **how: Any) -> Any:
-        """Return what the library makes of the answer."""
         import httpx2
         import openai
 

@@ -47,12 +47,10 @@ class Connection(httpx2.BaseTransport):
             self._forget(call)
             raise
         headers = {name: value for name, value in response.headers.items() if name != "content-encoding"}
-        return httpx2.Response(
-            response.status_code, headers=headers, stream=_Body(response, call, lambda: self._forget(call))
-        )
+        body = _Body(response, call, lambda: self._forget(call))
+        return httpx2.Response(response.status_code, headers=headers, stream=body)
 
     def stop(self) -> None:
-        """End all calls, and let none begin."""
         self._stopped = True
         for call in [*self._calls]:
             call.end(hung_up())
@@ -60,17 +58,11 @@ class Connection(httpx2.BaseTransport):
     def _addressed(self, request: httpx2.Request, call: "_Call") -> httpx2.Request:
         headers = request.headers
         if self._only_key is not None:
-            headers = httpx2.Headers(
-                {
-                    "authorization": f"Bearer {self._only_key}",
-                    "content-type": "application/json",
-                    "user-agent": self._client.headers["user-agent"],
-                }
-            )
-        extensions = {**request.extensions, "trace": call.note}
-        return httpx2.Request(
-            request.method, request.url, headers=headers, content=request.read(), extensions=extensions
-        )
+            agent = self._client.headers["user-agent"]
+            own = {"authorization": f"Bearer {self._only_key}", "content-type": "application/json", "user-agent": agent}
+            headers = httpx2.Headers(own)
+        how = {"headers": headers, "content": request.read(), "extensions": {**request.extensions, "trace": call.note}}
+        return httpx2.Request(request.method, request.url, **how)
 
     def _sent(self, request: httpx2.Request, call: "_Call") -> httpx2.Response:
         for taken in range(RETRIES + 1):
@@ -133,7 +125,6 @@ class _Call:
         self.check()
 
     def check(self) -> None:
-        """Raise `EndpointError` where the call was ended."""
         if self.over:
             raise self.over
 

@@ -1,9 +1,8 @@
-"""How a model is loaded: safely, from safetensors, and only when something must be computed; and what is asked of it.
+"""How a model is loaded: safely, from safetensors, and only when something must be computed.
 
-Before it is loaded: whether it fits into memory, and whether its files can be a model. After it: whether these fit each
-other. A library makes every layer that a configuration asks for, draws at random what the files do not hold, and passes
-over what they hold too much; a table in its log says so, and nothing else. No figure is made of weights that nobody
-trained.
+Before it is loaded, its size is compared with the memory, and its files are checked; after it, whether they fit each
+other. A library makes every layer that a configuration asks for, draws at random what the files do not hold, and
+ignores what they hold too much; only its log says so. No metric is computed with weights that nobody trained.
 """
 
 import json
@@ -22,7 +21,6 @@ from mrc_workbench.data.cache import is_sound, sealing
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.files import (
-    HubRevision,
     ModelError,
     hub_file,
     hub_revision,
@@ -97,10 +95,9 @@ def load_cross_encoder(
         return CrossEncoder(modules=[module])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # a base model has no scoring head: one is drawn while loading, the same every time
-        where = where_of(source)
-        told = {"num_labels": labels, "model_kwargs": WEIGHTS | {"ignore_mismatched_sizes": resized}}
+        options = {"num_labels": labels, "model_kwargs": WEIGHTS | {"ignore_mismatched_sizes": resized}}
         try:
-            model = _loaded(CrossEncoder, source, where, new_head=new_head, **told)
+            model = _loaded(CrossEncoder, source, where_of(source), new_head=new_head, **options)
         except ModelError as error:
             if not isinstance(error.__cause__, RuntimeError):
                 raise
@@ -153,11 +150,8 @@ def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVecto
     of_layers = layer_modules(bi_encoder[0], [one.of_passages for one in layers])
     normalize = Normalize(module_input_name="token_embeddings")
     modules: list[Any] = [bi_encoder[0], *of_layers, MultiVectorMask(), normalize]
-    model = MultiVectorEncoder(
-        modules=modules,
-        prompts={"query": question, "document": passage},
-        similarity_fn_name="meanmaxsim",
-    )
+    prompts = {"query": question, "document": passage}
+    model = MultiVectorEncoder(modules=modules, prompts=prompts, similarity_fn_name="meanmaxsim")
     model.token_layers = layers
     return model
 
@@ -203,7 +197,7 @@ def where_of(source: ModelSource) -> dict[str, Any]:
         require_possible(source.reference, source.folder)
         return {"model_name_or_path": str(source.folder)}
     revision = hub_revision(str(source.hub_id))
-    require_fitting_download(str(source.hub_id), revision)
+    require_memory(str(source.hub_id), revision.size)
     where = {
         "model_name_or_path": source.hub_id,
         "revision": revision.commit,
@@ -264,12 +258,7 @@ def require_fitting_folder(reference: str, folder: Path) -> None:
     if held and claimed > _MUCH_MORE * held and "quantization_config" not in configuration:
         message = f"{reference!r} describes {claimed:,} parameters or more, and its files hold {held:,} of them"
         raise ModelError("weights_missing", message, model=reference, claimed=claimed, held=held)
-    _require_memory(reference, max(held, claimed) * _BYTES)
-
-
-def require_fitting_download(hub_id: str, revision: HubRevision) -> None:
-    """Raise `ModelError` (`too_large`) where the weights of a hub's model alone are larger than memory."""
-    _require_memory(hub_id, revision.size)
+    require_memory(reference, max(held, claimed) * _BYTES)
 
 
 def claimed_parameters(configuration: dict[str, Any]) -> int:
@@ -287,12 +276,13 @@ def claimed_parameters(configuration: dict[str, Any]) -> int:
     return counts["vocabulary"] * counts["embedding"] + counts["layers"] * (2 * hidden**2 + 2 * hidden * wide)
 
 
-def _require_memory(reference: str, needed: int) -> None:
+def require_memory(reference: str, needed: int) -> None:
+    """Raise `ModelError` (`too_large`) if weights of so many bytes do not fit into memory."""
     available = int(psutil.virtual_memory().available)
     if needed > available:
-        told = {"needed": f"{needed / 1e9:,.1f} GB", "available": f"{available / 1e9:,.1f} GB"}
-        message = f"the weights of {reference!r} take {told['needed']} and {told['available']} of memory are free"
-        raise ModelError("too_large", message, model=reference, **told)
+        sizes = {"needed": f"{needed / 1e9:,.1f} GB", "available": f"{available / 1e9:,.1f} GB"}
+        message = f"the weights of {reference!r} take {sizes['needed']} and {sizes['available']} of memory are free"
+        raise ModelError("too_large", message, model=reference, **sizes)
 
 
 def _places_of(folder: Path) -> set[Path]:
@@ -344,10 +334,10 @@ def require_possible(reference: str, folder: Path) -> None:
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
-    """Raise `ModelError` where weights of a transformer are none of its files: the library has drawn them.
+    """Raise `ModelError` if weights of a transformer are not in its files: the library has drawn them.
 
-    `weights_missing` where these are layers, and `no_head` where they are what stands on top of them, unless a head is
-    meant to be new, as it is where it will be trained. What pools for a head is a part of it.
+    The code is `weights_missing` for layers and `no_head` for what stands on top of them, with its pooling. A head that
+    will be trained may be new.
     """
     prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
     # the library's own mark of what it read
@@ -384,6 +374,6 @@ def _is_a_length(value: object) -> bool:
 
 
 def _impossible(reference: str, name: str, value: object) -> ModelError:
-    told = str(value)[:80]
-    message = f"{reference!r} cannot be a model: its files say that {name} is {told}"
-    return ModelError("impossible", message, model=reference, name=name, value=told)
+    value = str(value)[:80]
+    message = f"{reference!r} cannot be a model: its files say that {name} is {value}"
+    return ModelError("impossible", message, model=reference, name=name, value=value)

@@ -75,7 +75,8 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
             finished = folder / "model"  # a training's run folder stands for the model in it
             place = finished if finished.is_dir() else folder
             if not any((place / name).is_file() for name in ("modules.json", "config.json")):
-                raise _not_found(reference, f"the folder {reference!r} holds no model, or not yet")
+                message = f"the folder {reference!r} holds no model, or not yet"
+                raise ModelError("model_not_found", message, model=reference)
             require_regular_files(reference, place)
             return ModelSource(reference, folder=place.resolve())
     if _HUB_ID.fullmatch(reference):
@@ -83,7 +84,8 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
     if user() and not limits().paths:
         message = f"{reference[:200]!r} is no finished run and no hub id; folders of the server are not open to users"
         raise ModelError("server_path", message, model=reference)
-    raise _not_found(reference, f"{reference[:200]!r} is no folder, no finished run and no hub id")
+    message = f"{reference[:200]!r} is no folder, no finished run and no hub id"
+    raise ModelError("model_not_found", message, model=reference)
 
 
 def _places(reference: str, base: Path | None) -> list[Path]:
@@ -181,10 +183,6 @@ def starter_module(folder: Path) -> tuple[str, str] | None:
     return name.rpartition(".")[2], path
 
 
-def _not_found(reference: str, message: str) -> ModelError:
-    return ModelError("model_not_found", message, model=reference)
-
-
 class StoredWork(Protocol):
     """What a model computed before and need not compute again: states of layers that it shares with another model."""
 
@@ -192,7 +190,7 @@ class StoredWork(Protocol):
         """Let a loaded model use what is stored; called again, it changes nothing."""
 
     def clock(self) -> float:
-        """Return the seconds that pass, and those that the work would have taken that was not done again."""
+        """Return the seconds that pass, and those of the work that was not done again."""
 
 
 class SourcedModel:
@@ -209,7 +207,6 @@ class SourcedModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes whenever what the model computes would."""
         return self._content_and_precision
 
     @cached_property

@@ -105,7 +105,6 @@ class AnalyzedEmbedding(StaticEmbedding):
         self._vocabulary = Vocabulary(Analyzer(analyzer), sorted(numbers, key=numbers.__getitem__))
 
     def load_analyzer(self) -> None:
-        """Load the analyzer, which takes seconds for Korean."""
         analyze(self._vocabulary.analyzer, ["가"])
 
     def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -118,7 +117,6 @@ class AnalyzedEmbedding(StaticEmbedding):
         }
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Save weights (safetensors), vocabulary and the analyzer's name."""
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
         self.save_config(output_path)
 

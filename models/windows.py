@@ -1,9 +1,8 @@
 """How long texts are for a model, windows of tokens for those it does not read whole; how a tokenizer joins two texts.
 
-A passage that is cut into windows is as relevant as its best one: Callan 1994, "Passage-level evidence in document
-retrieval"; Dai & Callan 2019, "Deeper text understanding for IR with contextual neural language modeling", call it
-MaxP. As with theirs, windows overlap by half unless told otherwise: what one cuts off stands in the middle of the
-next. The title, which says what a window alone no longer does, stands before each.
+A passage that is cut into windows is as relevant as its best one (Callan 1994, "Passage-level evidence in document
+retrieval"; Dai & Callan 2019 call it MaxP). Windows overlap by half by default: what one cuts off stands in the middle
+of the next. The title stands before each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,9 @@ _ROOMS = 16  # of which a window's room beside a question is a multiple: windows
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """`tokens` a window holds at most, what stands before it not counted; 0: as many as the model reads.
+    """Most `tokens` of a window without its title (0: as many as the model reads), and from a window to the next.
 
-    `stride` are the tokens from the beginning of a window to that of the next; 0: half a window. Raises `ValueError`
-    where windows would leave out what lies between them.
+    A `stride` of 0 is half a window. Raises `ValueError` if windows would leave out what lies between them.
     """
 
     tokens: int = 0
@@ -50,7 +48,6 @@ class Window(NamedTuple):
     end: int
 
     def text(self, whole: str) -> str:
-        """What the model reads."""
         return whole[: self.head] + whole[self.start : self.end]
 
 
@@ -58,8 +55,8 @@ class Window(NamedTuple):
 class Windows:
     """The windows of those of some texts that a model does not read whole.
 
-    `rows` `(n_windows,)` int64, ascending, say whose they are; `windows` `(n_windows, 3)` int64 are `Window`s. Where
-    they are `as_read`, the first window of a text is what the model reads of the text as it is.
+    `rows` `(n_windows,)` int64, ascending, are their texts; `windows` `(n_windows, 3)` int64 are `Window`s. If they are
+    `as_read`, the first window of a text is what the model reads of the text as it is.
     """
 
     rows: np.ndarray
@@ -85,12 +82,12 @@ class Windows:
         return rows if self.as_read else np.setdiff1d(rows, self.rows)
 
     def beside(self) -> Iterator[tuple[int, Window]]:
-        """Each that is `added`, and the row of its text."""
-        owned = zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True)
-        return ((row, Window(*window)) for row, window in owned)
+        """Yield each `added` window with the row of its text."""
+        for row, window in zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True):
+            yield row, Window(*window)
 
     def texts(self, texts: Sequence[str]) -> list[str]:
-        """What the model reads of each that is `added`."""
+        """Return what the model reads of each `added` window."""
         return [window.text(texts[row]) for row, window in self.beside()]
 
     def of(self, row: int) -> list[Window]:
@@ -100,10 +97,10 @@ class Windows:
 
 
 class Cutter:
-    """Cuts texts for a model with this tokenizer, a fast one, which reads `model_max_length` tokens.
+    """Cuts texts for a model with this tokenizer, a fast one, and this `prompt` before every text.
 
-    `prompt` is what the model puts before every text. Of a text of which `head` letters are the title, a window holds
-    the title too, unless that takes more than half of what the model reads: then it is a part of the text.
+    Of a text whose first `head` letters are the title, a window holds the title too, unless that takes more than half
+    of what the model reads: then it is a part of the text.
     """
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pandas as pd
 import tomli_w
@@ -77,7 +77,12 @@ def compare_command(
         origin = provenance(comparison, found, base)
         tell(table(comparison))  # first: a full disk takes no figures away
         tell_split(comparison)
-        _store(comparison, found, origin, asked.data)
+        try:
+            job = store_comparison(comparison, found, origin, asked.data)
+        except OSError as error:  # a read-only workspace
+            tell(f"not stored in the workspace: {error_message(error)}", error=True)
+        else:
+            tell(f"stored as {job.id}")
         status = report_failures(comparison, gate)
         if out:
             # draws with a library that a page's job does not wait for
@@ -87,25 +92,15 @@ def compare_command(
     return status
 
 
-def _store(comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str) -> None:
-    """Store a comparison in the workspace as the page does, and print its key; say so if the workspace is read-only."""
-    try:
-        job = store_comparison(comparison, question_set, origin, source)
-    except OSError as error:
-        tell(f"not stored in the workspace: {error_message(error)}", error=True)
-    else:
-        tell(f"stored as {job.id}")
-
-
 def report_failures(comparison: Comparison, gate: Gate | None = None) -> int:
     """Print which retrievers failed, and what a gate says; returns the exit status."""
     for result in comparison.results:
         if result.error:
             tell(f"{result.name} failed: {result.error_message}", error=True)
-    verdicts = [*gate.verdicts(comparison)] if gate else []
-    for verdict in verdicts:
+    has_failed = any(result.error for result in comparison.results)
+    for verdict in gate.verdicts(comparison) if gate else ():
         tell(verdict.said, error=not verdict.holds)
-    has_failed = any(result.error for result in comparison.results) or not all(verdict.holds for verdict in verdicts)
+        has_failed = has_failed or not verdict.holds
     return ExitStatus.FAILED if has_failed else ExitStatus.DONE
 
 
@@ -152,14 +147,18 @@ def list_command(*, as_json: AsJson = False) -> int:
 
 def show_command(key: Key, /, *, as_json: AsJson = False) -> int:
     """Show the metrics of a stored comparison."""
-    kept = find_comparison(key)
-    comparison = load(kept.folder, find(kept.reference, kept.folder))
+    _, comparison = _opened(key)
     if as_json:
         tell(json.dumps(scores_content(comparison), ensure_ascii=False, indent=2))
         return 0
     tell(table(comparison))
     tell_split(comparison)
     return 0
+
+
+def _opened(key: str) -> tuple[Path, Comparison]:
+    stored = find_comparison(key)
+    return stored.folder, load(stored.folder, find(stored.reference, stored.folder))
 
 
 def report_command(
@@ -172,9 +171,8 @@ def report_command(
     """Write a report with metrics, tests and TREC files."""
     from mrc_workbench.retrieval.report.exports import save
 
-    kept = find_comparison(key)
-    comparison = load(kept.folder, find(kept.reference, kept.folder))
-    save(comparison, out, origin_of(kept.folder), language)
+    folder, comparison = _opened(key)
+    save(comparison, out, origin_of(folder), language)
     tell(f"written to {out}")
     return 0
 
@@ -223,6 +221,7 @@ def delete_command(key: Key, /) -> int:
     return 0
 
 
+_SETTING_COLUMNS = ("name", "analyzer", "k1", "b", "layers", "value", "low", "high")
 _SHOWN = 10  # settings of the table that is printed
 _CONTINUES_tune = "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
 
@@ -267,16 +266,25 @@ def tune_command(
     leader = best(figures)
     spec = chosen(lab, leader)
     if as_json:
-        tell(json.dumps(_as_json(comparison, figures, fit, spec, metric), ensure_ascii=False, indent=2))
+        columns = [name for name in _SETTING_COLUMNS if name in figures]
+        content = {
+            "measure": metric,
+            "questions": len(comparison.question_set.questions),
+            "settings": figures[columns].to_dict("records"),
+            "best": leader,
+            "cross_validated": None if fit is None else {**asdict(fit.test), "selections": dict(fit.selections)},
+            "retriever": spec.model_dump(mode="json", exclude_none=True),
+        }
+        tell(json.dumps(content, ensure_ascii=False, indent=2))
     else:
-        tell(
-            "\n".join(
-                [*_table(comparison.question_set, figures, metric), "", *_verdict(fit, leader, retriever, metric)]
-            )
-        )
-        tell(f"\n{_toml(spec)}".rstrip())
+        settings = _settings_table(comparison.question_set, figures, metric)
+        tell("\n".join([*settings, "", *_verdict(fit, leader, retriever, metric), "", _toml(spec)]).rstrip())
     if add:
-        _add(compared, experiment, spec)
+        if spec.name in compared.specs:
+            raise ExperimentError(f"{experiment.name} has a retriever named {spec.name!r} already")
+        with experiment.open("a", encoding="utf-8") as file:
+            file.write(f"\n{_toml(spec)}")
+        tell(f"added to {experiment}")
     return 0
 
 
@@ -289,24 +297,19 @@ def _lab(
 ) -> Experiment:
     """Return the laboratory of the page for these values. Raises `ValueError` if it cannot be made."""
     spec = compared.specs.get(retriever)
-    if isinstance(spec, LateSpec):
-        _require_measure(compared, by)
-        return layers_lab(compared, retriever)
-    if not isinstance(spec, BM25Spec | WindowedBM25Spec):
+    if not isinstance(spec, BM25Spec | WindowedBM25Spec | LateSpec):
         names = [one.name for one in compared.retriever if isinstance(one, BM25Spec | WindowedBM25Spec)]
         raise ExperimentError(f"{retriever!r} is no BM25 of the experiment, whose BM25s are {names}")
-    _require_measure(compared, by)
+    if by not in measures(compared.ks):
+        raise ValueError(f"--metric {by!r} is no metric of the experiment: {', '.join(measures(compared.ks))}")
+    if isinstance(spec, LateSpec):
+        return layers_lab(compared, retriever)
     k1s, bs = (numbers(" ".join(map(repr, given)), most=most) for given, most in zip(values, (10.0, 1.0), strict=True))
     analyzers = analyzers or [spec.analyzer]
     return bm25_lab(compared, retriever, analyzers, sentences=[spec.sentences], k1s=k1s, bs=bs)
 
 
-def _require_measure(compared: Experiment, by: str) -> None:
-    if by not in measures(compared.ks):
-        raise ValueError(f"--metric {by!r} is no metric of the experiment: {', '.join(measures(compared.ks))}")
-
-
-def _table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:
+def _settings_table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:
     """Return the best settings as lines of text, in percent with 95% intervals."""
     rows = figures.sort_values("value", ascending=False, kind="stable").head(_SHOWN)
     cells = [
@@ -330,30 +333,6 @@ def _verdict(fit: CrossFit | None, leader: str, present: str, by: str) -> list[s
     ]
 
 
-def _as_json(
-    comparison: Comparison, figures: pd.DataFrame, fit: CrossFit | None, spec: Spec, by: str
-) -> dict[str, Any]:
-    names = ["name", "analyzer", "k1", "b", "layers", "value", "low", "high"]
-    columns = [name for name in names if name in figures]
-    return {
-        "measure": by,
-        "questions": len(comparison.question_set.questions),
-        "settings": figures[columns].to_dict("records"),
-        "best": best(figures),
-        "cross_validated": None if fit is None else {**asdict(fit.test), "selections": dict(fit.selections)},
-        "retriever": spec.model_dump(mode="json", exclude_none=True),
-    }
-
-
 def _toml(spec: Spec) -> str:
     """Return a retriever as the lines of an experiment file."""
     return tomli_w.dumps({"retriever": [spec.model_dump(mode="json", exclude_none=True)]}, multiline_strings=False)
-
-
-def _add(compared: Experiment, path: Path, spec: Spec) -> None:
-    """Append a retriever to an experiment file, whose other lines stay as they are. Raises `ExperimentError`."""
-    if spec.name in compared.specs:
-        raise ExperimentError(f"{path.name} has a retriever named {spec.name!r} already")
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"\n{_toml(spec)}")
-    tell(f"added to {path}")

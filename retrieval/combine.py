@@ -1,4 +1,4 @@
-"""Hybrid retrieval: several retrievers are asked, and their rankings fused into one.
+"""Combined retrievers: rankings of several fused into one, and the first passages of one reranked by a cross-encoder.
 
 A passage's fused score is the sum over the retrievers of weight * value, higher is better. With ranks and scores of one
 retriever's list for one question, its values are
@@ -106,14 +106,11 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
 
 
 class Hybrid:
-    """The first `depth` passages of each retriever, all of them fused; see `fused`.
+    """The first `depth` passages of each retriever, all of them fused, whatever k is; see `fused`.
 
     `depths` are how many of each retriever's first passages have scores of their own, if fewer than `depth`: a reranker
     leaves those that it did not read below, with scores that only keep their order. Where scores are fused, these
     passages are left out of its list; where ranks are, they keep their ranks.
-
-    What is fused does not depend on how many are asked for: past the passages that the retrievers brought, nothing is
-    found.
     """
 
     def __init__(
@@ -145,19 +142,17 @@ _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ende
 
 
 class KnownPairs:
-    """Numbers by pair, `width` of them, and what they cost; kept on disk as `kind` where there is a `key`.
+    """Numbers by pair, `width` of them, and what they cost; stored on disk as `kind` if there is a `key`.
 
     A pair's code is `question row * n_passages + passage row`; codes ascend.
     """
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
-        kept = read_arrays(kind, key) if key else None
         self._n_passages, self._key, self._kind = n_passages, key, kind
-        self._codes = kept["codes"] if kept else np.zeros(0, dtype=np.int64)
-        kept_scores = kept["scores"] if kept else np.zeros(0, dtype=np.float32)
-        self._scores = kept_scores.reshape(-1, width)
-        self.load_seconds = float(kept["seconds"][0]) if kept else 0.0
-        self._seconds = float(kept["seconds"][1]) if kept else 0.0
+        nothing = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32), "seconds": np.zeros(2)}
+        stored = (read_arrays(kind, key) if key else None) or nothing
+        self._codes, self._scores = stored["codes"], stored["scores"].reshape(-1, width)
+        self.load_seconds, self._seconds = stored["seconds"].tolist()
         self._new: list[tuple[np.ndarray, np.ndarray]] = []
         self._count, self._written = len(self._codes), time.perf_counter()
 
@@ -178,7 +173,7 @@ class KnownPairs:
     def add(
         self, rows: np.ndarray, passages: np.ndarray, scores: np.ndarray, *, load_seconds: float, seconds: float
     ) -> None:
-        """Take in numbers `(n_pairs, width)` and the seconds they took; write them where the last time is long ago."""
+        """Add numbers `(n_pairs, width)` and the seconds they took; write them if the last time is long ago."""
         self._new.append((self._codes_of(rows, passages), scores))
         self.load_seconds = max(self.load_seconds, load_seconds)
         self._seconds += seconds
@@ -206,11 +201,10 @@ _BLOCK = 64  # questions between two words of progress
 class PairScores:
     """Scores of pairs of a question and a passage of the corpus `texts`.
 
-    With a `meter` they are kept on disk by what the scorer, the corpus and the questions are, whoever brought the
-    candidates: another weight, a smaller depth or another first stage scores only pairs that are new. The meter is told
-    what scoring the pairs takes. `on_progress` is told the share of the questions done.
-    With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads` are
-    the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
+    With a `meter`, which notes what scoring takes, they are stored by scorer, corpus and questions: another weight, a
+    smaller depth or another first stage scores only pairs that are new. `on_progress` gets the fraction of questions
+    done. With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads`
+    are the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
     """
 
     def __init__(
@@ -259,8 +253,9 @@ class PairScores:
     def _known(self, questions: Sequence[str]) -> KnownPairs:
         if self._meter is None or len(questions) == 1 or not is_keeping():  # one typed by a person is not worth a file
             return KnownPairs(len(self._texts))
-        told = [self._scorer.fingerprint, fingerprint_of(self._texts), list(questions)]
-        return KnownPairs(len(self._texts), key_of(*told, *([astuple(self._windows)] if self._windows else [])))
+        windows = [astuple(self._windows)] if self._windows else []
+        key = key_of(self._scorer.fingerprint, fingerprint_of(self._texts), list(questions), *windows)
+        return KnownPairs(len(self._texts), key)
 
     def _score(self, questions: Sequence[str], rows: np.ndarray, passages: np.ndarray, known: KnownPairs) -> np.ndarray:
         began = time.perf_counter()
@@ -268,8 +263,8 @@ class PairScores:
         if len(questions) > 1 and is_keeping() and isinstance(self._scorer, ForeseeingScorer):
             self._scorer.foresee(questions)
         loaded = time.perf_counter()
-        drawn = zip(rows.tolist(), passages.tolist(), strict=True)
-        pairs = [(questions[row], self._texts[passage]) for row, passage in drawn]
+        numbers = zip(rows.tolist(), passages.tolist(), strict=True)
+        pairs = [(questions[row], self._texts[passage]) for row, passage in numbers]
         if self._windows and isinstance(self._scorer, WindowScorer):
             scores = self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
         else:
@@ -285,8 +280,7 @@ def recommended_weight(source: ModelSource) -> float:
     """Return the weight saved in a cross-encoder's folder, 1.0 (the reranker alone) where there is none."""
     if source.folder is None and source.hub_id is None:  # a starter that has learned nothing yet decides half
         return 0.5
-    path = source.folder / _FILE if source.folder else None
-    if path is None or not path.is_file():
+    if source.folder is None or not (path := source.folder / _FILE).is_file():
         return 1.0
     return float(json.loads(path.read_text(encoding="utf-8"))["weight"])
 
@@ -300,9 +294,8 @@ class Reranked:
     """The first `depth` passages of `first` in a new order, the others below them as they were.
 
     Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
-    retriever's scores, each brought to 0..1 within the question (min-max). Those below score
-    under 0, in their order. With a `meter` the scores of pairs are kept on disk, and with `windows` a passage that the
-    reranker does not read whole has the score of its best window; see `PairScores`.
+    retriever's scores, each brought to 0..1 within the question (min-max). Those below score under 0, in their order.
+    `windows` and `meter` are those of `PairScores`.
     """
 
     def __init__(

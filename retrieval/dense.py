@@ -1,4 +1,4 @@
-"""Dense retrieval: the passages whose vectors lie nearest to the question's.
+"""Dense retrieval, by a vector of each passage, and late interaction, by a vector of each token.
 
 FAISS indexes of vectors of length 1 compare by inner product, so that scores are cosines. `exact` compares a question
 with every vector; `int8` too, with 8 bits a dimension in place of 32. `hnsw` walks a graph of near neighbours (Malkov &
@@ -9,10 +9,14 @@ Memory for n vectors of d dimensions, in bytes: `exact` adds nothing to the vect
 mapped from a file, the pages are the system's to share and to drop); `hnsw` holds a copy and the graph, n(4d + 272);
 `ivf` a copy by cells, n(4d + 8); `int8` n * d. One million of 384: 1.5, 1.8, 1.5 and 0.4 GB. All search a batch of
 questions, and build, on all cores; but for the graph of few vectors, see `HNSW_IN_ORDER`.
+
+In late interaction (ColBERT: Khattab & Zaharia 2020) a passage's score is the mean over the question's tokens of the
+best cosine among its own tokens: MaxSim divided by the number of question tokens, which can be read as a cosine.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,17 +86,16 @@ def cells(n_vectors: int) -> tuple[int, int]:
     return count, min(count, max(8, math.ceil(math.sqrt(count))))
 
 
+@dataclass(frozen=True)
 class _Exact:
     """What `IndexFlatIP` does, without a copy of the vectors."""
 
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.vectors = vectors
+    vectors: np.ndarray
 
-    def search(self, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def search(self, vectors: np.ndarray, k: int) -> Any:
         import faiss
 
-        found = faiss.knn(np.ascontiguousarray(vectors), self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
-        return found[0], found[1]
+        return faiss.knn(np.ascontiguousarray(vectors), self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
 
 
 def _index_of(vectors: np.ndarray, kind: IndexKind) -> Any:
@@ -245,11 +248,9 @@ def _alike(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.nda
 class Late:
     """Search by late interaction, every question compared with every passage; scores lie between -1 and 1.
 
-    With `first`, only the first `depth` passages of that retriever are compared and ordered anew; those below stay
-    below, in their order. The heads of passages, their titles, stand before each window of a long one.
-
-    With an `index` of centroids, tokens are mapped from a file, in half precision or in so many `bits` a dimension, and
-    without `first` the candidates are those that it finds. See `retrieval.centroids`.
+    With `first`, only the first `depth` passages of that retriever are compared and reranked; those below stay below,
+    in their order. With an `index` of centroids (see `retrieval.centroids`), tokens are mapped from a file, in half
+    precision or in so many `bits` a dimension, and without `first` the candidates are those that it finds.
     """
 
     def __init__(

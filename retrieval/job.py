@@ -1,7 +1,7 @@
-"""What the process of a comparison's job runs, and what comes with the sample.
+"""What processes beside the app run: the job of a comparison, `mrc encode`, and making the files of the sample.
 
-The sample, which a new workspace opens with, brings the tokens that BM25 searches and the vectors of the packaged base:
-nobody waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
+The sample, which a new workspace opens with, comes with the tokens that BM25 searches and the vectors of the packaged
+base: no user waits for an analyzer or an encoder before they have texts of their own; `make sample` makes both again.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,8 +95,8 @@ def ship(sample: QuestionSet) -> None:
     DEFAULT.write()  # where it cannot be had, what came before stays
     for kind in ("tokens", "vectors", "token-vectors", "rankings"):
         forget_shipped(kind)
-    for asked in (questions, texts):
-        ship(analysis, asked)
+    ship(analysis, questions)
+    ship(analysis, texts)
     encoder = BiEncoder(find_model(DEFAULT.reference), texts)
     encoder.ship("question", questions)
     encoder.ship("passage", texts)
@@ -166,8 +166,7 @@ def encode(
 ) -> list[str]:
     """Encode passages and questions, each process its blocks; the first assembles them and returns what it wrote.
 
-    It also keeps them in the workspace, where a comparison finds them. Raises `DataError`, `ModelError` and `OSError`
-    where data, model or folder cannot be used.
+    It also stores them in the workspace, where a comparison finds them. Raises `DataError`, `ModelError` and `OSError`.
     """
     question_set, share = find(data, Path()), Share.of_environment()
     corpus = question_set.passages.indexed_texts(title=title)

@@ -1,19 +1,24 @@
-"""Fit the weights of a learned mix: the average of fits that are pulled to the untrained mix by different strengths.
+"""A learned mix: how much each retriever counts is learned in seconds from queries whose relevant passages are known.
 
-A signal has `VALUES` values for a candidate passage of a query, so `n` signals have `VALUES * n` weights; a score is
-the weighted sum of all values, higher is better. One fit minimises
+A retriever is a signal of two values for a passage of a query: its z-score in the retriever's list (see `combine`), and
+how far its score lies below the best of that list, in usual deviations of this retriever's lists: the first compares
+within the query, the second tells a clear best from one among many. A passage's score is the weighted sum of all
+values, higher is better: `n` signals have `VALUES * n` weights. With few training queries the mix stays near the
+untrained mix, with many it learns more (Bruch, Gai & Ingber 2023 find that a mix of two needs few). One fit minimises
 
     sum over queries of the mean over relevant passages p of -log softmax(w . x)[p]  +  sum of s_j * (w_j - t * m_j)^2
 
 with the softmax over a query's candidates (a listwise loss, Cao et al. 2007), m the untrained mix, t the factor with
 which it alone explains the queries best, and s the strength: one number of `STRENGTHS` for the retrievers that are
-mixed, `EXTRA` times as much for the signals that count only as far as that is learned. The loss is convex.
+mixed, `EXTRA` times as much for the signals that count only as far as that is learned. The loss is convex. A few
+queries do not tell which strength is right, so the weights are the average of the fits of all strengths, chosen on
+development sets with all their queries and with samples of 60. Trees over the same values (LambdaMART, Burges 2010) and
+fits weighted by their held-out nDCG@10 ranked no better.
 
-Which strength is right depends on how many queries there are, and a few do not tell which, so the weights are the
-average of the fits of all strengths. An average of linear weights is linear. The strengths were chosen on development
-sets, with all their queries and with samples of 60. Components that are weighed by their nDCG@10 on queries that they
-did not see (each retriever alone, the untrained mix and the fits) ranked no better than this average: on few queries,
-which of them is best is mostly chance.
+A model that was trained on some of these queries would be trusted too much for them: these queries teach how the other
+signals count, and the remaining queries alone how far to go from there with all of them, in the same way. No query is
+ranked by weights fitted to it: the training queries are in folds by groups of their passages, and those of a fold are
+ranked by weights learned from the other folds.
 """
 
 from collections import Counter
@@ -60,10 +65,8 @@ class TrainingLists:
 
         `start` `(n_values,)` is the untrained mix; weights that are not `free` `(n_values,)` bool are 0.
         """
-        folds = self.lessons.folds
-        return np.stack(
-            [np.mean(self.fits(folds != fold, start, free, STRENGTHS), axis=0) for fold in range(FOLDS + 1)]
-        )
+        others = (self.lessons.folds != fold for fold in range(FOLDS + 1))
+        return np.stack([np.mean(self.fits(rows, start, free, STRENGTHS), axis=0) for rows in others])
 
     def fits(
         self, rows: np.ndarray, start: np.ndarray, free: np.ndarray, strengths: Sequence[float] = (USUAL_STRENGTH,)
@@ -112,33 +115,25 @@ class _Queries:
         self._values, self._exists, self._shape = values, exists, exists.shape
         self._targets = relevant / np.maximum(relevant.sum(axis=1, keepdims=True), 1)
 
-    def scaled(self, weights: np.ndarray) -> np.ndarray:
-        """Return weights `(n_values,)` times the factor, 0 to `_STEEPEST`, of the least loss."""
-        if not len(self._values):
-            return weights
-        scores = self._values @ weights
-
-        def loss_at(factor: float) -> float:
-            return self._loss(factor * scores)[0]
-
-        return np.asarray(weights * minimize_scalar(loss_at, bounds=(0.0, _STEEPEST), method="bounded").x)
-
     def least(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of the least penalised loss for each of the `pulls` `(n_values,)`.
 
-        They are pulled to the scaled `start` `(n_values,)`; weights that are not `free` `(n_values,)` bool are 0.
+        They are pulled to `start` `(n_values,)`, scaled by the factor of the least loss; weights that are not `free`
+        `(n_values,)` bool are 0.
         """
         if not len(self._values):
             return [start] * len(pulls)
-        centre = self.scaled(np.where(free, start, 0.0))[free]
+        start = np.where(free, start, 0.0)
+        scores = self._values @ start
+        factor = minimize_scalar(lambda by: self._loss(by * scores)[0], bounds=(0.0, _STEEPEST), method="bounded").x
+        centre = (factor * start)[free]
         values = self._values[:, :, free].reshape(-1, len(centre))  # a row a candidate: products of matrices
-        results = []
+        results = np.zeros((len(pulls), len(start)))
         weights = centre
-        for pull in pulls:
+        for row, pull in enumerate(pulls):
             weights = self._minimised(values, centre, pull[free], weights)
-            results.append(np.zeros(len(start)))
-            results[-1][free] = weights
-        return results
+            results[row, free] = weights
+        return [*results]
 
     def _minimised(self, values: np.ndarray, centre: np.ndarray, pull: np.ndarray, first: np.ndarray) -> np.ndarray:
         """Minimise the penalised loss from `first` on, all `(n_free,)`; `values` are `(n_candidates, n_free)`."""
@@ -169,7 +164,7 @@ _EXPLAINING = 1000  # questions on which it is looked up what each signal brings
 
 
 class SignalTold(TypedDict):
-    """What is told of a signal, see `explained`."""
+    """Notes about a signal, see `explained`."""
 
     share: FiniteFloat
     brings: FiniteFloat
@@ -177,11 +172,10 @@ class SignalTold(TypedDict):
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned; `n` signals have `VALUES * n` weights, one signal's after the other's.
+    """The fitted weights `(FOLDS + 1, VALUES * n)`: for each fold from the others, and last from all queries.
 
-    `weights` `(FOLDS + 1, VALUES * n)` are those of each fold, taught by the others, and last those that all questions
-    taught. `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps;
-    `trained` `(n,)` bool are the signals of models that know the answers to some questions of the lessons.
+    `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps; `trained` `(n,)` bool
+    are the signals of models that were trained on some of the training queries.
     """
 
     weights: np.ndarray
@@ -191,13 +185,13 @@ class Learned:
 
 
 class LearnedMix:
-    """The first `depth` passages of each retriever, ordered by the mix that `lessons` taught; see the module.
+    """The first `depth` passages of each retriever, ordered by the mix fitted to the `lessons`; see the module.
 
-    `halves` name for each retriever the part of the untrained mix that it belongs to: parts count the same, and so do
-    the retrievers of a part. One that belongs to none, None, counts only where that was learned. The untrained mix
-    picks the candidates, and is the mix itself where nothing taught. `trained` are those whose models know the answers
-    to the lessons' `known` questions. `depths` are how many of each retriever's first passages its scores tell of,
-    where that are fewer than `depth`: of a reranker, those it read. `notes` tell what was learned, see `explained`.
+    `halves` name for each retriever its component of the untrained mix: components count the same, and so do the
+    retrievers of one. A retriever without a component (None) counts only as far as that is learned. The untrained mix
+    selects the candidates, and is the mix itself without lessons. `trained` are the retrievers whose models were
+    trained on the lessons' `known` queries. `depths` are how many of each retriever's first passages have scores of
+    their own, if fewer than `depth`: of a reranker, those it read. `notes` are those of `explained`.
     """
 
     def __init__(
@@ -223,7 +217,6 @@ class LearnedMix:
         self.notes: dict[str, Any] = {}
 
     def make_ready(self, questions: Sequence[str]) -> None:
-        """Learn, the first time, whatever is to be asked."""
         del questions
         _ = self.learned
 
@@ -235,7 +228,6 @@ class LearnedMix:
 
     @property
     def learned(self) -> Learned:
-        """What the lessons teach, learned when it is first asked for."""
         if self._learned is None:
             asked = zip(self._parts, self._trained, self._depths, strict=True)
             rankings = [self._taught_by(part, is_trained).first(depth) for part, is_trained, depth in asked]
@@ -289,11 +281,10 @@ def _untrained_shares(halves: Sequence[str | None], originals: np.ndarray) -> np
 
     Parts count the same, and so do the signals of a part. If no signal but a copy belongs to a part, its original does.
     """
-    own = [
-        half if original == row else None for row, (half, original) in enumerate(zip(halves, originals, strict=True))
-    ]
+    pairs = [*zip(halves, originals.tolist(), strict=True)]
+    own = [half if original == row else None for row, (half, original) in enumerate(pairs)]
     if not any(own):
-        for half, original in zip(halves, originals.tolist(), strict=True):
+        for half, original in pairs:
             own[original] = own[original] or half
     sizes = Counter(half for half in own if half)
     return np.array([1.0 / (len(sizes) * sizes[half]) if half else 0.0 for half in own])
@@ -304,7 +295,8 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 
     The candidates are the best of the untrained mix, as many as the longest list of a signal has, or k.
     """
-    candidates = _candidates(rankings, learned.shares, n_passages, max(k, *(one.indices.shape[1] for one in rankings)))
+    longest = max(k, *(signal.indices.shape[1] for signal in rankings))
+    candidates = fused(rankings, n_passages, Fusion.Z_SCORE, learned.shares.tolist(), longest).indices
     scores = np.full(candidates.shape, -np.inf)
     for first in range(0, len(candidates), _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
@@ -317,12 +309,11 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 def explained(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
     """Describe a mix, JSON-able: the number of training `questions`, and of the `signals`, by name, `share`, `brings`.
 
-    `leaks`, if any, are the queries that share a relevant passage with a query of another fold.
-
-    A share is that of what the scores of a query's candidates differ by, 0 to 1, all together 1; of queries that no
-    model was trained on, if there are some. `brings` is by how much nDCG@10 of the training queries falls if the signal
-    is left out and the others are fitted anew, each query ranked by weights that did not see it. It compares single
-    fits of the usual strength. Of many queries some are drawn for that.
+    `leaks`, if any, are the queries that share a relevant passage with a query of another fold. A share is the fraction
+    of the spread of scores among a query's candidates, all together 1; of queries that no model was trained on, if
+    there are some. `brings` is by how much nDCG@10 of the training queries falls if the signal is left out and the
+    others are fitted again, for single fits of the usual strength, each query ranked by weights that did not see it. Of
+    many queries some are sampled for that.
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
     some = [Rankings(signal.indices[drawn], signal.scores[drawn]) for signal in rankings]
@@ -355,14 +346,10 @@ def _held_out_ndcg(lists: TrainingLists, start: np.ndarray, free: np.ndarray) ->
 
 def training_lists(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, n_passages: int) -> TrainingLists:
     """Return the candidates of the training queries, those that the untrained mix ranks first."""
-    indices = _candidates(rankings, learned.shares, n_passages, _CANDIDATES)
+    indices = fused(rankings, n_passages, Fusion.Z_SCORE, learned.shares.tolist(), _CANDIDATES).indices
     values = _values(rankings, indices, learned.deviations, n_passages)
     relevant = hits_of(Rankings(indices, np.zeros(indices.shape)), lessons.question_set)
     return TrainingLists(lessons, indices, values, relevant, np.repeat(learned.trained, VALUES))
-
-
-def _candidates(rankings: Sequence[Rankings], shares: np.ndarray, n_passages: int, n: int) -> np.ndarray:
-    return fused(rankings, n_passages, Fusion.Z_SCORE, shares.tolist(), n).indices
 
 
 def _values(
@@ -372,7 +359,7 @@ def _values(
 
     Of a passage that is not in its list a signal says what it says of the last in it.
     """
-    told = np.zeros((*candidates.shape, len(rankings), VALUES))
+    values = np.zeros((*candidates.shape, len(rankings), VALUES))
     rows = np.arange(len(candidates), dtype=np.int64)[:, None] * n_passages
     wanted = rows + candidates
     for signal, (one, deviation) in enumerate(zip(rankings, deviations, strict=True)):
@@ -385,9 +372,9 @@ def _values(
         places = np.minimum(np.searchsorted(codes, wanted, sorter=order), len(codes) - 1)
         there = (codes[order[places]] == wanted) if len(codes) else np.zeros(candidates.shape, dtype=bool)
         for value, (of_list, of_none) in enumerate(((scores, absent), (gaps, furthest))):
-            told[:, :, signal, value] = of_none[:, None]
-            told[there, signal, value] = of_list[found][order[places[there]]]
-    return told.reshape(*candidates.shape, -1)
+            values[:, :, signal, value] = of_none[:, None]
+            values[there, signal, value] = of_list[found][order[places[there]]]
+    return values.reshape(*candidates.shape, -1)
 
 
 def _gaps(rankings: Rankings) -> np.ndarray:
@@ -410,8 +397,8 @@ def _originals(rankings: Sequence[Rankings]) -> np.ndarray:
     def is_same(row: int, other: int) -> bool:
         if row == other:
             return True
-        if not np.array_equal(rankings[row].indices, rankings[other].indices) or not len(rankings[row].indices):
-            return False
-        return np.allclose(scores[row], scores[other], atol=1e-4, equal_nan=True)
+        indices = rankings[row].indices
+        are_alike = len(indices) > 0 and np.array_equal(indices, rankings[other].indices)
+        return are_alike and np.allclose(scores[row], scores[other], atol=1e-4, equal_nan=True)
 
     return np.array([next(other for other in range(row + 1) if is_same(row, other)) for row in range(len(rankings))])

@@ -1,14 +1,13 @@
-"""TREC files, which every evaluation tool reads: judgements and runs written, and runs made elsewhere read.
+"""TREC files, which every evaluation tool reads: judgements and runs are written, and imported runs are read.
 
-A search that knows no ids of ours gives its run as JSON lines, by texts or by ids:
-`{"question": "...", "passages": ["...", "..."]}`, the best first.
+A run may also be JSON lines, by texts or by ids: `{"question": "...", "passages": ["...", "..."]}`, the best first.
 """
 
 import codecs
 import csv
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -96,16 +95,17 @@ def _without_space(ids: list[str], reserved: Iterable[str] = ()) -> list[str]:
     if not any(map(_SPACE.search, ids)):
         return ids
     taken = {id_ for id_ in chain(ids, reserved) if not _SPACE.search(id_)}
-    mended = []
+    written = []
     for id_ in ids:
-        written = id_
         if _SPACE.search(id_):
-            stem = _SPACE.sub("_", id_)
-            choices = chain([stem], (f"{stem}-{number}" for number in count(2)))
-            written = next(choice for choice in choices if choice not in taken)
-            taken.add(written)
-        mended.append(written)
-    return mended
+            id_ = next(choice for choice in _choices(_SPACE.sub("_", id_)) if choice not in taken)  # noqa: PLW2901
+            taken.add(id_)
+        written.append(id_)
+    return written
+
+
+def _choices(stem: str) -> Iterator[str]:
+    return chain([stem], (f"{stem}-{number}" for number in count(2)))
 
 
 def file_names(names: list[str]) -> list[str]:
@@ -113,9 +113,8 @@ def file_names(names: list[str]) -> list[str]:
     stems = {_QRELS: _QRELS}  # by the form that a file system without letter case sees
     for name in names:
         stem = _UNSAFE.sub("_", name).strip(".")[:_LONGEST_STEM] or "retriever"
-        choices = chain([stem], (f"{stem}-{number}" for number in count(2)))
-        chosen = next(choice for choice in choices if choice.casefold() not in stems)
-        stems[chosen.casefold()] = chosen
+        free = next(choice for choice in _choices(stem) if choice.casefold() not in stems)
+        stems[free.casefold()] = free
     return list(stems.values())[1:]
 
 
@@ -148,11 +147,11 @@ class Notes:
 class ImportedRun:
     """The rankings of a TREC run: `question Q0 passage rank score name` in lines of any order.
 
-    As trec_eval does, passages are ordered by score (float32), ties by descending id, and the ranks are not looked at;
-    a score that ties is one float32 step lower than the one before, so that this order stays. A question that the run
-    lacks, or the set, finds nothing. Rankings have no more columns than the run goes deep, unless that is the corpus:
-    `depth` is how many passages a question were searched for when it was made, if that is known to be more.
-    `measured_seconds` are those of the last search, by `seconds_per_query`, which were measured when it was made.
+    As in trec_eval, passages are ordered by score (float32), ties by descending id, and the ranks are ignored; a score
+    that ties is one float32 step lower than the one before, so that this order stays. A question that is not in the run
+    and the set has no results. Rankings have no more columns than the run goes deep; `depth` is how many passages were
+    searched for when it was made, if that is known to be more. `measured_seconds` are those of the last search, by
+    `seconds_per_query`, measured when the run was made.
     """
 
     def __init__(
@@ -195,14 +194,13 @@ def find_run(reference: str, base: Path | None) -> Path:
 
 def fingerprint(path: Path) -> str:
     """Key of a run's content: its size and time, as for models."""
-    told = path.stat()
-    return key_of(told.st_size, told.st_mtime_ns)
+    status = path.stat()
+    return key_of(status.st_size, status.st_mtime_ns)
 
 
 def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
-    """Read a run over the set's questions, matched by the ids of our own runs (see `trec_ids`), or by texts.
+    """Read a run over the set's questions, matched by `trec_ids`, ids of merged copies or texts.
 
-    The id of a merged copy counts as that of the stored passage.
     Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
     """
     reference = reference or path.name
@@ -212,7 +210,11 @@ def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tupl
 
 def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
     """Read a run as a table for `run_of_rows`; return also whether it is of JSON lines. Raises `RunError`."""
-    is_of_texts = _begins_with_a_brace(path, reference)
+    try:
+        with path.open("rb") as file:
+            is_of_texts = file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
+    except OSError as error:
+        raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
     return (_of_lines(path, reference) if is_of_texts else _table(path, reference)), is_of_texts
 
 
@@ -256,9 +258,8 @@ def run_of_rows(
 
 def _rows_of_aliases(question_set: QuestionSet) -> dict[str, int]:
     """Map each alias to the row of its passage, also as TREC files write it; without ambiguous ones."""
-    rows = dict(
-        zip(question_set.aliases, question_set.row_of_passage.rows([*question_set.aliases.values()]), strict=True)
-    )
+    stored = question_set.row_of_passage.rows([*question_set.aliases.values()])
+    rows = dict(zip(question_set.aliases, stored, strict=True))
     written: dict[str, int] = {}
     for alias, row in rows.items():
         if _SPACE.search(alias):
@@ -280,14 +281,6 @@ class _Line(BaseModel):
 
     question: str
     passages: list[str]
-
-
-def _begins_with_a_brace(path: Path, reference: str) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(64).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"{")
-    except OSError as error:
-        raise RunError("run_unreadable", f"{reference} cannot be read: {error}", reference) from error
 
 
 def _of_lines(path: Path, reference: str) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND
 
 
 class LocatedTerm(Protocol):
-    """A term, what it adds to the score, and the letters of the composed texts where it stands."""
+    """A term, what it adds to the score, and its spans in the composed texts."""
 
     @property
     def value(self) -> float: ...
@@ -90,9 +90,9 @@ Standings = Mapping[str, Standing]  # by token, in the order of the text
 class TermContribution:
     """A term of the question as a person reads it, its counts, and `value`, what it adds to the score.
 
-    `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are letters of
-    the composed question and of the passage as it is indexed. `weight` is how much it counts in the question: as often
-    as it stands there, but for feedback. What feedback added stands in `sources`, rows of the passages found first.
+    `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are those in
+    the composed question and in the passage as it is indexed. `weight` is its count in the question, unless feedback
+    changed it; `sources` are the rows of the passages that feedback took it from.
     """
 
     text: str
@@ -114,7 +114,6 @@ class TermContribution:
 
     @property
     def added(self) -> bool:
-        """Whether feedback added it, so that it stands in no question."""
         return not self.in_question
 
 
@@ -135,10 +134,9 @@ class BM25Explanation(TermExplanation[TermContribution]):
 class BM25Explainer:
     """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
 
-    It counts the same tokens and follows the written formula, so it needs no index: what it holds is how many passages
-    hold each term (kept on disk), and a passage is analyzed again when it is asked about. Build it once and ask often.
-    With feedback it searches for what a question finds first, and does need one. `read` says which tokens a composed
-    text holds; without it, an analyzer is loaded.
+    It counts the same tokens and follows the written formula, so it needs no index, except with feedback: it stores how
+    many passages hold each term, and analyzes a passage again to explain its score. Build it once and ask often. `read`
+    returns the tokens of a composed text; without it, an analyzer is loaded.
     """
 
     def __init__(
@@ -172,17 +170,13 @@ class BM25Explainer:
         question = unicodedata.normalize("NFC", question)
         passage = indexed_text(self._passages[row], title=self.options.title)
         standing = self._read(question)
-        asked = (
-            self._asked_again(self._feedback, question, standing)
-            if self._feedback
-            else {token: _Asked(float(of.times), of) for token, of in standing.items()}
-        )
+        asked = {token: _Asked(float(of.times), of) for token, of in standing.items()}
+        if self._feedback:
+            asked = self._asked_again(self._feedback, question, standing)
         fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
-        terms = [
-            self._term(token, place, of, fields, _Texts(question, passage))
-            for (token, of), place in zip(asked.items(), places, strict=True)
-        ]
+        pairs = zip(asked.items(), places, strict=True)
+        terms = [self._term(token, place, of, fields, _Texts(question, passage)) for (token, of), place in pairs]
         terms.sort(key=lambda term: -term.value)
         text, *title = fields
         of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
@@ -245,20 +239,19 @@ class BM25Explainer:
 def counting_explainer(
     passages: Sequence[Passage], options: BM25Options, questions: Sequence[str]
 ) -> BM25Explainer | None:
-    """Return one that knows the tokens of these questions and all passages from the disk, and not where they stand.
+    """Return an explainer that reads the tokens of these questions and all passages from the disk, without their spans.
 
-    It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None where they are not
-    kept, or where the options ask for more than these tokens. Any other question is a `KeyError`.
+    It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None if tokens are not
+    stored, or if the options need more than these tokens. Any other question is a `KeyError`.
     """
     texts = Passages.of(passages).indexed_texts(title=options.title)
     analysis = options.analysis(texts)
     if options.title_weight or options.feedback or not all(are_kept(analysis, some) for some in (texts, questions)):
         return None
-    places = {
-        unicodedata.normalize("NFC", text): (tokens, row)
-        for some, tokens in ((some, tokens_of(analysis, some)) for some in (texts, questions))
-        for row, text in enumerate(some)
-    }
+    places = {}
+    for some in (texts, questions):
+        tokens = tokens_of(analysis, some)
+        places |= {unicodedata.normalize("NFC", text): (tokens, row) for row, text in enumerate(some)}
 
     def read(text: str) -> Standings:
         tokens, row = places[text]

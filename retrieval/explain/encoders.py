@@ -1,5 +1,4 @@
-"""Why a model gives a passage its score: tokens of a starter, terms of a sparse encoder, tokens matched by late
-interaction, sentences, windows of tokens.
+"""Why a model gives a passage its score: by tokens, terms, matched tokens, sentences, or windows of tokens.
 
 Nothing here imports torch before a model is read.
 """
@@ -58,11 +57,10 @@ class StaticExplanation(Explanation):
 
     @property
     def weights(self) -> tuple[Weights, Weights]:
-        question, passage = (
-            [(span, token.value) for token in tokens for span in token.spans]
-            for tokens in (self.question_tokens, self.passage_tokens)
+        return (
+            [(span, token.value) for token in self.question_tokens for span in token.spans],
+            [(span, token.value) for token in self.passage_tokens for span in token.spans],
         )
-        return question, passage
 
 
 class StaticExplainer:
@@ -113,28 +111,25 @@ class StaticExplainer:
     def _contributions(
         self, text: str, tokens: Mapping[str, tuple[Span, ...]], values: np.ndarray
     ) -> tuple[TokenContribution, ...]:
-        contributions = [
-            TokenContribution(
-                *reading(self.analyzer, token, text[slice(*spans[0])].lower()), token in self._number, value, spans
-            )
-            for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True)
-        ]
+        contributions = []
+        for (token, spans), value in zip(tokens.items(), values.tolist(), strict=True):
+            named = reading(self.analyzer, token, text[slice(*spans[0])].lower())
+            contributions.append(TokenContribution(*named, token in self._number, value, spans))
         return tuple(sorted(contributions, key=lambda token: -token.value))
 
 
 def static_explainer(
     model: str, passages: Sequence[Passage], *, title: bool = True, base: Path | None = None
 ) -> StaticExplainer | None:
-    """Return an explainer of a dense retriever's model over passages, None where the model is no starter.
+    """Return an explainer of a dense retriever's model, None if that is no starter.
 
-    Raises `ModelError` where there is no such model, `FileNotFoundError` where the starter was never built.
+    Raises `ModelError` if there is no such model, `FileNotFoundError` if the starter was never built.
     """
     source = find_model(model, base)
     if not is_starter(source):
         return None
-    return StaticExplainer(
-        starter_bi_encoder_folder(source, Passages.of(passages).indexed_texts(title=title)), passages, title=title
-    )
+    folder = starter_bi_encoder_folder(source, Passages.of(passages).indexed_texts(title=title))
+    return StaticExplainer(folder, passages, title=title)
 
 
 @dataclass(frozen=True)
@@ -172,9 +167,9 @@ class SparseExplanation(TermExplanation[WeighedTerm]):
 def term_contributions(
     encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
 ) -> SparseExplanation:
-    """Explain the score of a passage for a question by reading both anew, which loads the model. Raises `ModelError`.
+    """Explain the score of a passage for a question by encoding both again, which loads the model. Raises `ModelError`.
 
-    In bfloat16 texts that are read alone have weights that differ in the last digits from those of the ranking.
+    In bfloat16, texts encoded alone have weights that differ from those of the ranking in the last digits.
     """
     held_text = Passages.of([passage]).indexed_texts(title=title)[0]
     asked, held = encoder.encode("question", [question]), encoder.encode("passage", [held_text])
@@ -226,17 +221,17 @@ class LateExplanation:
         return tuple(match for match in self.matches if match.asked[0] < match.asked[1])
 
     def asked_matches(self) -> list[NumberedPiece]:
-        """Cut the question by the matches, those of `told`, of its letters."""
+        """Cut the question by the matches of `told`."""
         return _numbered(self.question, [match.asked for match in self.told], 0, len(self.question))
 
     def title_matches(self) -> list[NumberedPiece]:
-        """Cut the title by the matches that it answered; empty where it is not indexed."""
-        answered = [match.answered for match in self.told]
-        return _numbered(self.passage.text, answered, 0, max(0, self.passage.start - 1))
+        return self._answered(0, max(0, self.passage.start - 1))  # empty if no title is indexed
 
     def text_matches(self) -> list[NumberedPiece]:
-        answered = [match.answered for match in self.told]
-        return _numbered(self.passage.text, answered, self.passage.start, len(self.passage.text))
+        return self._answered(self.passage.start, len(self.passage.text))
+
+    def _answered(self, start: int, end: int) -> list[NumberedPiece]:
+        return _numbered(self.passage.text, [match.answered for match in self.told], start, end)
 
 
 def _numbered(text: str, spans: Sequence[Span], start: int, end: int) -> list[NumberedPiece]:
@@ -279,8 +274,8 @@ class SentenceScore:
 class SentenceExplanation:
     """The cosine of the whole passage, and those of its sentences in their order.
 
-    They do not add up: a model that reads words in their context scores a whole that is no sum or mean of its parts,
-    and a sentence read alone has lost its context. Compare them with each other, not with the score.
+    They do not add up: a model reads words in their context, which a sentence read alone has lost. Compare them with
+    each other, not with the score.
     """
 
     passage: IndexedText

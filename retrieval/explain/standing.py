@@ -1,7 +1,6 @@
-"""Why a passage stands where it does: below or above another one, and where a hybrid or a reranker puts it.
+"""Why a passage has its rank: compared with another passage, and in a hybrid or reranked list.
 
-Of two passages the parts of both scores stand side by side, with the few facts that a sentence needs; of a hybrid and a
-reranker it is told what each of their parts adds to the score.
+Two passages are compared by the parts of both scores; for a hybrid and a reranker, by what each component adds.
 """
 
 import math
@@ -28,10 +27,9 @@ TOKENS = ("term", "kind", "known", "right", "wrong", "difference")
 
 @dataclass(frozen=True)
 class Duel:
-    """The question's own passage (`right`) that a retriever ranks best, and the best ranked that is not relevant.
+    """Rows of the relevant passage (`right`) that a retriever ranks best and of the best one that is not relevant.
 
-    Rows of the corpus; ranks are None where the ranking does not hold the passage, `wrong` is None where nothing wrong
-    was found.
+    A rank is None if the ranking does not hold the passage, `wrong` is None if there is no such passage.
     """
 
     right: int
@@ -46,10 +44,9 @@ class Duel:
 
 @dataclass(frozen=True)
 class WordReason:
-    """What BM25 saw: of how many of the question's words the right passage and the wrong one hold some.
+    """How many of the question's words (`asked`) each passage holds; `nowhere` are words that no passage holds.
 
-    `nowhere` are words that no passage holds. `telling` is the word that adds most to the lead of whoever is ahead,
-    empty where none does, with its counts in both passages.
+    `telling` is the word that adds most to the lead of the passage that is ahead, with its counts in both, or empty.
     """
 
     asked: int
@@ -122,14 +119,12 @@ def _in_order(of: BM25Explanation, table: pd.DataFrame) -> list[TermContribution
 def _surfaces(
     pair: tuple[TermContribution, ...], of: tuple[BM25Explanation, ...], dictionary: Dictionary
 ) -> Iterator[str]:
-    """What stands in the question and in both passages where the term is read, and is another word: a synonym."""
+    """Yield the other words of the question and both passages that are read as the term: synonyms."""
     if pair[0].kind is TokenKind.LETTERS or pair[0].text not in dictionary.names.values():
         return
     question = [of[0].question[slice(*span)] for span in pair[0].question_spans]
     held = [one.passage.text[slice(*span)] for one, term in zip(of, pair, strict=True) for span in term.passage_spans]
-    for surface in dict.fromkeys([*question, *held]):
-        if name_of(surface) != pair[0].text:
-            yield surface
+    yield from (surface for surface in dict.fromkeys([*question, *held]) if name_of(surface) != pair[0].text)
 
 
 def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFrame:
@@ -155,10 +150,8 @@ def weighed_table(right: SparseExplanation, wrong: SparseExplanation) -> pd.Data
         known = next(term for term in sides if term)
         stands = [bool(term and term.passage_spans) for term in sides]
         kind = "question" if known.question_spans else "passage" if any(stands) else "expansion"
-        held, values = (
-            [term.passage if term else 0.0 for term in sides],
-            [term.value if term else 0.0 for term in sides],
-        )
+        held = [term.passage if term else 0.0 for term in sides]
+        values = [term.value if term else 0.0 for term in sides]
         right_cells, wrong_cells = zip(stands, held, values, strict=True)
         rows.append((text, kind, known.question, *right_cells, *wrong_cells, values[0] - values[1]))
     return _by_difference(pd.DataFrame(rows, columns=list(WEIGHED)))
@@ -170,15 +163,12 @@ def word_reason(table: pd.DataFrame, *, lost: bool) -> WordReason:
     words = words if len(words) else table
     ahead = -words["difference"] if lost else words["difference"]
     telling = words.iloc[int(ahead.to_numpy().argmax())] if len(words) and ahead.max() > 0 else None
-    return WordReason(
-        asked=len(words),
-        in_right=int((words["in_right"] > 0).sum()),
-        in_wrong=int((words["in_wrong"] > 0).sum()),
-        nowhere=tuple(words["term"][words["passages"] == 0]),
-        telling="" if telling is None else str(telling["term"]),
-        telling_in_right=0 if telling is None else int(telling["in_right"]),
-        telling_in_wrong=0 if telling is None else int(telling["in_wrong"]),
-    )
+    in_right, in_wrong = (int((words[column] > 0).sum()) for column in ("in_right", "in_wrong"))
+    nowhere = tuple(words["term"][words["passages"] == 0])
+    if telling is None:
+        return WordReason(len(words), in_right, in_wrong, nowhere, "", 0, 0)
+    counts = (int(telling["in_right"]), int(telling["in_wrong"]))
+    return WordReason(len(words), in_right, in_wrong, nowhere, str(telling["term"]), *counts)
 
 
 def telling_token(table: pd.DataFrame, *, lost: bool) -> str:
@@ -285,13 +275,9 @@ def rerank_contributions(
     normal = float(min_max(before.first(depth).scores)[0, rank - 1])
     first_value = (1 - weight) * normal
     value = score - first_value if weight else 0.0
-    return RerankExplanation(
-        rank,
-        new_rank,
-        score,
-        PartContribution(rank, first_score, normal, 1 - weight, first_value),
-        PartContribution(None, None, value / weight if weight else None, weight, value),
-    )
+    first = PartContribution(rank, first_score, normal, 1 - weight, first_value)
+    reranker = PartContribution(None, None, value / weight if weight else None, weight, value)
+    return RerankExplanation(rank, new_rank, score, first, reranker)
 
 
 def _of_question(rankings: Rankings, question: int) -> Rankings:

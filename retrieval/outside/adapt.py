@@ -1,23 +1,24 @@
-"""Retrievers of this project made of Python objects from outside.
+"""Retrievers of this project made of Python objects from outside, and those that are registered by name.
 
     as_retriever(item, question_set, name="", batched=None, id_key="", order="score", concurrency=1) -> OutsideRetriever
     measure(item, question_set, k=100, **how) -> Measured
 
 `question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
-`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured
-as an imported run with its latency.
+`mrc_workbench.retrieval.comparison.recorded.store_measured(measured, whole_set) -> RunSpec` stores what was measured as
+an imported run with its latency. `item` may be
 
-`item` may be
-
-- an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `calls`;
+- an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `results`;
 - a retriever of LangChain (`invoke`; the library passes k on only if the retriever takes it) or LlamaIndex (`retrieve`;
   set `similarity_top_k` yourself);
-- a retriever of this project, whose `search` returns `Rankings`.
+- a retriever of this project, whose `search` returns `Rankings`;
+- a class of one of these: its object is made with the passages if it needs an argument, else with none.
 
-- a class of one of these: its object is made with the passages of the question set if it needs an argument, else with
-  none.
-
-`results` says in which forms it may name passages.
+The operator of an installation registers retrievers: a package by an entry point of the group
+`mrc_workbench.retrievers` (`mine = "my_package.search:MySearch"`), code that is not packaged by the variable
+`MRC_RETRIEVERS` (`mine=my_module:MySearch,my_module:other`). Experiment files name a registered retriever (`mine`),
+never a module: a file of another person runs no code. A class or a function is a factory,
+`factory(passages, **options)`, which gets a sequence of passages with `id`, `text` and `title` and returns an `item`.
+Any other object is the retriever itself.
 """
 
 import hashlib
@@ -30,7 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,10 @@ class OutsideRetriever:
             return Rankings.of_nothing(len(questions), k)
         results, seconds = self._caller.results(questions, k)
         self.measured_seconds = sum(seconds)
-        latency = {"latency": _latency(seconds)}
+        milliseconds = np.array(seconds) * 1000
+        p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
+        mean = round(float(milliseconds.mean()), 3)
+        latency = {"latency": {"mean": mean, "p50": round(p50, 3), "p95": round(p95, 3)}}
         if isinstance(results, Rankings):
             self.notes = latency
             return _checked(results, len(questions), n_passages, k)
@@ -94,8 +98,7 @@ class OutsideRetriever:
         """Return the first results of one question as they came, known or not, and the seconds that it took."""
         results, seconds = self._caller.results([question], k)
         if isinstance(results, Rankings):
-            rows, scores = results.indices[0].tolist(), results.scores[0].tolist()
-            pairs = zip(rows, scores, strict=True)
+            pairs = zip(results.indices[0].tolist(), results.scores[0].tolist(), strict=True)
             ids = self._question_set.passages.ids
             return [Hit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
         return self._reader.hits(results[0])[:k], seconds[0]
@@ -156,17 +159,18 @@ def measure(item: object, question_set: QuestionSet, k: int = 100, **how: Any) -
 
 
 def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
-    search = getattr(item, "search", None)
-    if callable(search):
-        return _python_caller(search, item, name, batched, concurrency)
-    if callable(getattr(item, "invoke", None)):
+    has = {method for method in ("search", "invoke", "retrieve") if callable(getattr(item, method, None))}
+    if "search" not in has and "invoke" in has:
         return QueryCaller(_langchain(item), concurrency)
-    if callable(getattr(item, "retrieve", None)):
+    if "search" not in has and "retrieve" in has:
         return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
-    if callable(item):
-        return _python_caller(item, item, name, batched, concurrency)
-    message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
-    raise OutsideError("outside_kind", message, name=name)
+    if not has and not callable(item):
+        message = f"{name} cannot be searched: it needs a method search, invoke or retrieve, or must be a function"
+        raise OutsideError("outside_kind", message, name=name)
+    search = item.search if has else item
+    if is_batched(search, item, name) if batched is None else batched:
+        return BatchCaller(with_k(search))
+    return QueryCaller(with_k(search), concurrency)
 
 
 def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
@@ -183,13 +187,6 @@ def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
         raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
 
 
-def _python_caller(
-    search: Callable[..., object], holder: object, name: str, batched: bool | None, concurrency: int
-) -> Caller:
-    several = is_batched(search, holder, name) if batched is None else batched
-    return BatchCaller(with_k(search)) if several else QueryCaller(with_k(search), concurrency)
-
-
 def _langchain(retriever: Any) -> Callable[[str, int], object]:
     """Return a search by a LangChain retriever, which gets k if it takes any such argument."""
     inner = getattr(retriever, "_get_relevant_documents", None)
@@ -202,9 +199,7 @@ def _name_of(item: object) -> str:
     name = getattr(item, "name", None)
     if isinstance(name, str) and name:
         return name
-    if name := getattr(item, "__name__", None):
-        return str(name)
-    return type(item).__name__
+    return str(getattr(item, "__name__", None) or type(item).__name__)
 
 
 def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
@@ -214,13 +209,6 @@ def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> R
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
         raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages - 1)
     return ranked(indices, np.asarray(rankings.scores), k)
-
-
-def _latency(seconds: Sequence[float]) -> dict[str, float]:
-    """Return milliseconds a query."""
-    milliseconds = np.array(seconds) * 1000
-    p50, p95 = np.percentile(milliseconds, [50, 95]).tolist()
-    return {"mean": round(float(milliseconds.mean()), 3), "p50": round(p50, 3), "p95": round(p95, 3)}
 
 
 GROUP, VARIABLE = "mrc_workbench.retrievers", "MRC_RETRIEVERS"
@@ -300,13 +288,9 @@ def _references() -> list[str]:
 @lru_cache(maxsize=1)
 def _installed() -> tuple[Plugin, ...]:
     """Return the retrievers of installed packages; packages do not change while a process runs."""
-    return tuple(plugin for entry in entry_points(group=GROUP) if (plugin := _of_entry(entry)))
-
-
-def _of_entry(entry: EntryPoint) -> Plugin | None:
-    found = _REFERENCE.fullmatch(entry.value.strip())
-    if not found:
-        return None
-    distribution = entry.dist
-    name, version = (distribution.name, distribution.version) if distribution else ("", "")
-    return Plugin(entry.name, found["module"], found["attribute"], name, version)
+    found = []
+    for entry in entry_points(group=GROUP):
+        if reference := _REFERENCE.fullmatch(entry.value.strip()):
+            package = (entry.dist.name, entry.dist.version) if entry.dist else ("", "")
+            found.append(Plugin(entry.name, reference["module"], reference["attribute"], *package))
+    return tuple(found)

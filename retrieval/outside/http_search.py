@@ -1,4 +1,4 @@
-"""The request that an HTTP endpoint is sent for a query, and where its answer holds ids and scores.
+"""A search engine behind an HTTP endpoint: one request a query, several at a time, each measured.
 
 `{query}` and `{k}` in the address are replaced in percent-encoding, in the JSON body as JSON: a query cannot break out
 of its string, and `"{k}"` or a bare `{k}` becomes a number.
@@ -109,11 +109,9 @@ class Request:
     secret_headers: Mapping[str, str] = field(default_factory=dict)
 
     def url_for(self, query: str, k: int) -> str:
-        """Return the address with a query and k in it."""
         return self.url.replace("{query}", quote(query, safe="", errors="replace")).replace("{k}", str(k))
 
     def content_for(self, query: str, k: int) -> bytes | None:
-        """Return the JSON body for a query and k, None without one."""
         if not self.body.strip():
             return None
         return json.dumps(_filled(_template(self.body), query, k)).encode()
@@ -138,7 +136,6 @@ class Request:
         return {"accept": "application/json", **self.headers, **secrets}
 
     def without_secrets(self, text: str) -> str:
-        """Return text of the endpoint without the values of secret headers."""
         for variable in self.secret_headers.values():
             for secret in os.environ.get(variable, "").split():  # also without the word before it, such as Bearer
                 text = text.replace(secret, "…") if len(secret) > 6 else text
@@ -265,7 +262,7 @@ class HttpCaller:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError) as error:
-            begin = self.request.without_secrets(shortened(content[:400].decode(errors="replace")))
+            begin = self._beginning(content)
             message = f"the answer is not JSON; it begins with {begin!r}"
             raise OutsideError("outside_not_json", message, begin=begin) from error
         return self._read(answer), seconds
@@ -298,12 +295,11 @@ class HttpCaller:
             message = "the endpoint redirects to another address: give that address instead"
             raise OutsideError("outside_redirected", message, status=status)
         if status != 200:
-            reason = self.request.without_secrets(shortened(content[:400].decode(errors="replace")))
+            reason = self._beginning(content)
             raise OutsideError("outside_status", f"status {status}: {reason}", status=status, reason=reason)
         return content, seconds
 
     def _sent(self, client: "httpx.Client", query: str, k: int) -> tuple[int, Mapping[str, str], bytes]:
-        """Send a request and read its answer within the time and the size allowed."""
         content = self.request.content_for(query, k)
         headers = {"content-type": "application/json"} if content is not None else {}
         until = time.perf_counter() + self.timeout
@@ -346,6 +342,9 @@ class HttpCaller:
             message = f"{field}: {path!r} gives no list; the answer has {has}"
             raise OutsideError("outside_path", message, path=path, has=has)
         return values
+
+    def _beginning(self, content: bytes) -> str:
+        return self.request.without_secrets(shortened(content[:400].decode(errors="replace")))
 
     def _timeout(self) -> OutsideError:
         seconds = f"{self.timeout:g}"

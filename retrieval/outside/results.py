@@ -1,4 +1,18 @@
-"""Why a retriever from outside cannot be used or has failed."""
+"""How other search libraries are called, and what they return, as rows of the corpus and scores.
+
+A search takes one query or several, by the first of these that decides: the argument `batched`, then an attribute
+`batched` of the object; the annotation of the first parameter (`str` or a sequence of `str`); its name (`_SINGLE` or
+`_SEVERAL`). Anything else raises `OutsideError` (`outside_signature`): nothing is called to find out. The number of
+results goes to a parameter named as in `K_NAMES`, else to the second parameter if that has no default, else nowhere.
+
+A result names a passage by its id, by the id of a merged copy, or by its exact text. These forms are read:
+
+- `"p1"`, or the number `7` for the passage `"7"`;
+- `("p1", 0.83)`, also with a document in place of the id; a mapping `{"p1": 0.83, ...}` as the whole answer;
+- a mapping with one of `ID_KEYS` or `TEXT_KEYS`, and perhaps one of `SCORE_KEYS`; nested mappings such as `metadata`;
+- an object with such attributes: a LangChain `Document`, a LlamaIndex `NodeWithScore`, a hit of Pyserini;
+- two lists of equal length as a tuple, ids and scores; a table (`pandas.DataFrame`) with such columns.
+"""
 
 import inspect
 import time
@@ -7,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Parameter, Signature
+from inspect import Parameter
 from numbers import Integral, Real
 from typing import Any, Literal, Protocol
 
@@ -58,14 +72,8 @@ class Reading:
     rising_scores: int  # queries whose results came with the lowest score first, as distances do
 
     def notes(self) -> dict[str, Any]:
-        """Return what differs from zero."""
-        noticed = {
-            "unknown_passages": self.unknown_passages,
-            "unknown_example": self.unknown_example,
-            "repeated": self.repeated,
-            "rising_scores": self.rising_scores,
-        }
-        return {"depth": self.depth, **{name: value for name, value in noticed.items() if value}}
+        names = ("unknown_passages", "unknown_example", "repeated", "rising_scores")
+        return {"depth": self.depth, **{name: value for name in names if (value := getattr(self, name))}}
 
 
 class ResultReader:
@@ -90,7 +98,7 @@ class ResultReader:
     def read(self, results: Iterable[object], k: int) -> Reading:
         """Return the rankings of the results of each query, with k columns. Raises what `hits` raises."""
         answers = [self.hits(of_query) for of_query in results]
-        known: list[dict[int, float]] = [self._best_scores(hits) for hits in answers]
+        known = [self._best_scores(hits) for hits in answers]
         width = max((len(scores) for scores in known), default=0)
         indices = np.full((len(known), width), NOT_FOUND, dtype=np.int64)
         scores = np.full((len(known), width), -np.inf)
@@ -98,18 +106,16 @@ class ResultReader:
             indices[query, : len(best)] = [*best]
             scores[query, : len(best)] = [*best.values()]
         unknown = [hit.reference for hits in answers for hit in hits if hit.row < 0]
-        n_results = sum(map(len, answers))
         return Reading(
             ranked(indices, scores, k),
             depth=max(map(len, answers), default=0),
             unknown_passages=len(unknown),
             unknown_example=unknown[0] if unknown else "",
-            repeated=n_results - len(unknown) - sum(map(len, known)),
+            repeated=sum(map(len, answers)) - len(unknown) - sum(map(len, known)),
             rising_scores=sum(map(self._rises, answers)),
         )
 
     def _best_scores(self, hits: Sequence[Hit]) -> dict[int, float]:
-        """Return the best score of each known row."""
         by_rank = self._order == "rank" or any(hit.score is None for hit in hits)
         best: dict[int, float] = {}
         for rank, hit in enumerate(hits):
@@ -132,7 +138,8 @@ class ResultReader:
         if score is None and not isinstance(item, str):
             score = _number(_first(item, SCORE_KEYS))
         for reference in ids:
-            if (row := self._row(reference)) >= 0:
+            stored = self._question_set.aliases.get(reference, reference)
+            if (row := self._question_set.row_of_passage.get(stored, NOT_FOUND)) >= 0:
                 return Hit(reference, row, score)
         for text in texts:
             if (row := self._row_of_text.get(composed(text), NOT_FOUND)) >= 0:
@@ -155,30 +162,26 @@ class ResultReader:
             raise OutsideError("outside_results", message, result=shortened(repr(item)))
         return ids, texts
 
-    def _row(self, reference: str) -> int:
-        stored = self._question_set.aliases.get(reference, reference)
-        return self._question_set.row_of_passage.get(stored, NOT_FOUND)
-
     @cached_property
     def _row_of_text(self) -> dict[str, int]:
-        texts = list(self._question_set.passages.texts)
-        return {composed(text): row for row, text in reversed(list(enumerate(texts)))}
+        texts = enumerate(self._question_set.passages.texts)
+        return {composed(text): row for row, text in reversed([*texts])}
 
 
 def _items(results: Any) -> Iterator[object]:
     """Yield the results of one query, whatever holds them."""
     if hasattr(results, "columns") and hasattr(results, "to_dict"):
         yield from results.to_dict("records")
-    elif isinstance(results, Mapping):
-        if not all(isinstance(value, Real) for value in results.values()):
-            raise _unknown_form(results)
-        yield from ((key, value) for key, value in results.items())
+    elif isinstance(results, Mapping) and all(isinstance(value, Real) for value in results.values()):
+        yield from results.items()
     elif _are_columns(results):
         yield from zip(*results, strict=True)
-    elif isinstance(results, str | bytes) or not isinstance(results, Iterable):
-        raise _unknown_form(results)
-    else:
+    elif isinstance(results, Iterable) and not isinstance(results, str | bytes | Mapping):
         yield from results
+    else:
+        given = shortened(repr(results))
+        message = f"expected a list of results for each query (ids, pairs of id and score, documents), not {given}"
+        raise OutsideError("outside_results", message, result=given)
 
 
 def _are_columns(results: Any) -> bool:
@@ -189,12 +192,6 @@ def _are_columns(results: Any) -> bool:
     if not all(isinstance(column, list | np.ndarray) for column in results) or len(ids) != len(scores):
         return False
     return all(isinstance(score, Real) for score in scores) and all(isinstance(id_, str | Integral) for id_ in ids)
-
-
-def _unknown_form(results: object) -> OutsideError:
-    shown = shortened(repr(results))
-    message = f"expected a list of results for each query (ids, pairs of id and score, documents), not {shown}"
-    return OutsideError("outside_results", message, result=shown)
 
 
 def _nested(item: object) -> Iterator[object]:
@@ -229,7 +226,7 @@ def _number(value: Any) -> float | None:
     """Return a score as float32 holds it; None stays None."""
     if value is None:
         return None
-    if not isinstance(value, bool) and isinstance(value, Real):
+    if isinstance(value, Real) and not isinstance(value, bool):
         with np.errstate(over="ignore"):
             score = float(np.float32(value))
         if np.isfinite(score):
@@ -260,7 +257,6 @@ class QueryCaller:
     concurrency: int = 1
 
     def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        """Return the results of each query, and its seconds. Raises `OutsideError` (`outside_raised`)."""
         if self.concurrency == 1:
             answered = [self._timed(query, k) for query in queries]
         else:
@@ -272,16 +268,7 @@ class QueryCaller:
         return [results for results, _ in answered], [seconds for _, seconds in answered]
 
     def _timed(self, query: str, k: int) -> tuple[object, float]:
-        start = time.perf_counter()
-        try:
-            results = self.search(query, k)
-        except Failure:
-            raise
-        except Exception as error:
-            raise raised(error, query) from error
-        seconds = time.perf_counter() - start
-        _reject_awaitable(results)
-        return results, seconds
+        return timed(lambda: self.search(query, k), query)
 
 
 @dataclass(frozen=True)
@@ -291,38 +278,33 @@ class BatchCaller:
     search: Callable[[list[str], int], object]
 
     def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        """Return the results of each query, and its seconds. Raises `OutsideError`."""
-        start = time.perf_counter()
-        try:
-            results: Any = self.search(list(queries), k)
-        except Failure:
-            raise
-        except Exception as error:
-            raise raised(error, queries[0]) from error
-        seconds = time.perf_counter() - start
-        _reject_awaitable(results)
-        if not hasattr(results, "indices"):
-            results = list(results) if isinstance(results, list | tuple) else results
-            if not isinstance(results, list) or len(results) != len(queries):
-                message = f"expected a list with the results of each of {len(queries)} queries"
-                raise OutsideError("outside_batch", message, queries=len(queries))
-        return results, [seconds / len(queries)] * len(queries)
+        results, seconds = timed(lambda: self.search(list(queries), k), queries[0])
+        is_list = isinstance(results, list | tuple) and not hasattr(results, "indices")
+        if not hasattr(results, "indices") and not (is_list and len(results) == len(queries)):
+            message = f"expected a list with the results of each of {len(queries)} queries"
+            raise OutsideError("outside_batch", message, queries=len(queries))
+        return list(results) if is_list else results, [seconds / len(queries)] * len(queries)
 
 
-def _reject_awaitable(results: object) -> None:
-    """Raise `OutsideError` (`outside_async`) for what an asynchronous search returns."""
+def timed(search: Callable[[], object], query: str) -> tuple[Any, float]:
+    """Return what a search returns, and its seconds. Raises `OutsideError`: `outside_raised`, `outside_async`."""
+    start = time.perf_counter()
+    try:
+        results = search()
+    except Failure:
+        raise
+    except Exception as error:
+        reason, query = shortened(f"{type(error).__name__}: {error}"), shortened(query)
+        message = f"the search for {query!r} raised {reason}"
+        raise OutsideError("outside_raised", message, reason=reason, query=query) from error
+    seconds = time.perf_counter() - start
     if inspect.isawaitable(results) or inspect.isasyncgen(results):
         if inspect.iscoroutine(results):
             results.close()  # else Python warns that it was never awaited
         function = "lambda query, k: asyncio.run(search(query, k))"
         message = f"async functions are not supported: give a function that returns results, such as `{function}`"
         raise OutsideError("outside_async", message)
-
-
-def raised(error: Exception, query: str) -> OutsideError:
-    """Return the failure of a search that raised an error."""
-    reason, asked = shortened(f"{type(error).__name__}: {error}"), shortened(query)
-    return OutsideError("outside_raised", f"the search for {asked!r} raised {reason}", reason=reason, query=asked)
+    return results, seconds
 
 
 def is_batched(search: Callable[..., object], holder: object, name: str) -> bool:
@@ -330,9 +312,7 @@ def is_batched(search: Callable[..., object], holder: object, name: str) -> bool
     declared = getattr(holder, "batched", None)
     if isinstance(declared, bool):
         return declared
-    parameters = _parameters(search)
-    if parameters:
-        first = parameters[0]
+    for first in _parameters(search)[:1]:
         annotation = _annotation(search, first)
         if annotation is str:
             return False
@@ -361,17 +341,15 @@ def with_k(search: Callable[..., object]) -> Callable[[Any, int], object]:
 
 def takes(function: Callable[..., object], name: str) -> bool:
     """Whether a function has a parameter of this name, or takes any."""
-    parameters = _parameters(function)
-    return any(one.name == name or one.kind is Parameter.VAR_KEYWORD for one in parameters)
+    return any(one.name == name or one.kind is Parameter.VAR_KEYWORD for one in _parameters(function))
 
 
 def _parameters(function: Callable[..., object]) -> list[Parameter]:
     """Return the parameters of a function, without `self`; none if it has no readable signature."""
     try:
-        signature: Signature = inspect.signature(function)
+        return [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
         return []
-    return list(signature.parameters.values())
 
 
 def _annotation(function: Callable[..., object], parameter: Parameter) -> Any:

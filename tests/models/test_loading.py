@@ -13,14 +13,14 @@ from safetensors.numpy import load_file, save_file
 
 from mrc_workbench.labs.language.network import load_encoder
 from mrc_workbench.models import loading
-from mrc_workbench.models.files import HubRevision, ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.loading import (
     claimed_parameters,
     load_bi_encoder,
     load_cross_encoder,
     load_sparse_encoder,
-    require_fitting_download,
     require_fitting_folder,
+    require_memory,
     require_possible,
 )
 from mrc_workbench.models.reader import load_reader
@@ -289,6 +289,6 @@ def test_files_that_cannot_be_read_are_left_to_who_loads_them(content: bytes, tm
 
 def test_a_download_larger_than_the_free_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory(monkeypatch, 10**9)
-    require_fitting_download("a/b", HubRevision("c", online=True, downloaded=False, size=10**9))
+    require_memory("a/b", 10**9)
     with pytest.raises(ModelError, match=r"take 30\.0 GB and 1\.0 GB of memory are free"):
-        require_fitting_download("a/b", HubRevision("c", online=True, downloaded=False, size=30 * 10**9))
+        require_memory("a/b", 30 * 10**9)
