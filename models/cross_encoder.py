@@ -10,7 +10,7 @@ import numpy as np
 from mrc_workbench.models.inference import Precision, fast_passes, replaced, takes_rows
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import ModelSource, is_starter
-from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions, joint_of, score_windows
+from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions, joint_of, padded, score_windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -135,21 +135,13 @@ class PairTokens:
         if prompt or kwargs or joint is None:
             return self._plain(inputs, prompt=prompt, **kwargs)
         self._tokenize({text for pair in inputs for text in pair})
-        pieces = []
+        rows = []
+        room = self._tokenizer.model_max_length - joint.length
         for asked, read in ((self._rows[question], self._rows[passage]) for question, passage in inputs):
-            room = self._tokenizer.model_max_length - joint.length
             first, second = longest_first(len(asked), len(read), room)
-            pieces.append((joint.first, asked[:first], joint.between, read[:second], joint.last))
-        width = max(sum(map(len, row)) for row in pieces)
-        features = {name: np.zeros((len(pieces), width), dtype=np.int64) for name in self._names}
-        features["input_ids"][:] = self._tokenizer.pad_token_id or 0
-        for row, parts in enumerate(pieces):
-            ids = np.concatenate(parts)
-            features["input_ids"][row, : len(ids)] = ids
-            features["attention_mask"][row, : len(ids)] = 1
-            if "token_type_ids" in features:
-                features["token_type_ids"][row, : len(ids)] = np.repeat(joint.segments, [*map(len, parts)])
-        return {name: torch.from_numpy(value) for name, value in features.items()} | {"modality": "text"}
+            rows.append(joint.joined(asked[:first], read[:second]))
+        features = padded(rows, self._tokenizer.pad_token_id or 0)
+        return {name: torch.from_numpy(features[name]) for name in self._names} | {"modality": "text"}
 
     def _tokenize(self, texts: set[str]) -> None:
         if self._held > _REMEMBERED:

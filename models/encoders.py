@@ -44,8 +44,8 @@ _PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passage
 class BiEncoder(CutModel):
     """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
 
-    In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts it is
-    encoded with: the same texts have the same vectors, one of them alone nearly the same.
+    In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts that
+    it is encoded with.
     """
 
     @cached_property
@@ -65,7 +65,7 @@ class BiEncoder(CutModel):
         passages_share: float = _PASSAGES_SHARE,
         at_hand: "SentenceTransformer | None" = None,
     ) -> None:
-        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept."""
+        """A model `at_hand`, such as one in training, is not loaded, and its vectors are not stored."""
         super().__init__(source, corpus, precision)
         self._is_at_hand = at_hand is not None
         if at_hand is not None:
@@ -96,7 +96,7 @@ class BiEncoder(CutModel):
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
         """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles.
 
-        Found out once on this machine, so that the model is loaded only where something must be encoded.
+        They are stored, so that the model is loaded only to encode.
         """
         if self._is_at_hand:
             return self.cut(texts, heads, options)
@@ -108,8 +108,9 @@ class BiEncoder(CutModel):
             windows, seconds = self._timed(lambda: self.cut(texts, heads, options))
             return {"rows": windows.rows, "windows": windows.windows, "seconds": seconds}
 
-        told = (self.fingerprint, fingerprint_of(texts), sha256(heads.tobytes()).hexdigest(), astuple(options))
-        kept = cached_arrays("windows", key_of(_VERSION, *told), cut, keep=len(texts) > 1)
+        of_heads = sha256(heads.tobytes()).hexdigest()
+        key = key_of(_VERSION, self.fingerprint, fingerprint_of(texts), of_heads, astuple(options))
+        kept = cached_arrays("windows", key, cut, keep=len(texts) > 1)
         self.meter.note(time.perf_counter() - began, *kept["seconds"].tolist())
         return Windows(kept["rows"], kept["windows"], not options.tokens)
 
@@ -125,11 +126,7 @@ class BiEncoder(CutModel):
         return Cutter(self.model.tokenizer, options, prompts_of(self.model)[1])
 
     def encode_windows(self, texts: Sequence[str], windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of passages and of windows, and the row of the passage of each, `(n_vectors,)` int64.
-
-        Those of passages are the ones that `encode_passages` gives, so what is read whole has the same vector, and a
-        search that cuts passages off shares it.
-        """
+        """Vectors of passages (those of `encode_passages`) and windows, and the row of each passage `(n_vectors,)`."""
         added = windows.texts(texts)
         if not added:
             return self.encode_passages(texts), np.arange(len(texts))
@@ -150,10 +147,10 @@ class BiEncoder(CutModel):
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
-        """Encode texts now, all as one block, and keep nothing: `(n_texts, dimensions)` float32, of length 1.
+        """Encode texts now, as one block, and store nothing: `(n_texts, dimensions)` float32, of length 1.
 
-        `on_progress` is told the share that is done, where the model is one whose passes are known. Raises
-        `ModelError` (`not_finite`) where the model has no numbers for them.
+        `on_progress` gets the fraction that is done, if the model's passes are known. Raises `ModelError`
+        (`not_finite`).
         """
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
@@ -275,10 +272,9 @@ class SparseTextEncoder(CutModel):
         return Cutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
-        """Encode texts now, all as one block, and keep nothing: `(n_texts, n_terms)` float32.
+        """Encode texts now, as one block, and store nothing: `(n_texts, n_terms)` float32.
 
-        Of a model that scores by cosine each row is of length 1, so that every score is a dot product. Raises
-        `ModelError` (`not_finite`) where the model has no numbers for them.
+        Rows of a model that scores by cosine have length 1. Raises `ModelError` (`not_finite`).
         """
         model = self._sides[side]
         encode = model.encode_query if side == "question" else model.encode_document

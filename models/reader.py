@@ -27,7 +27,7 @@ from mrc_workbench.models.loading import (
     where_of,
 )
 from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
-from mrc_workbench.models.windows import joint_of
+from mrc_workbench.models.windows import joint_of, padded
 
 if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
@@ -42,9 +42,7 @@ _SILENT_ABOVE = "no_answer_above"
 
 @dataclass(frozen=True)
 class SpanOptions:
-    """How passages are cut: tokens that the reader takes at once (0: as many as it can), those in two windows, and how
-    many an answer has at most. Raises `ValueError` where windows would not move on.
-    """
+    """Tokens that the reader takes at once (0: as many as it can), that windows share, and of the longest answer."""
 
     length: int = 384
     overlap: int = 128
@@ -84,10 +82,7 @@ class SpanWindow:
 
 
 class SpanTokens:
-    """Remembers the tokens of texts, and joins them to windows. Raises `ModelError` `no_letters`.
-
-    That is where the tokenizer cannot tell which letters a token stands for.
-    """
+    """Remembers the tokens of texts, and joins them to windows. Raises `ModelError` `no_letters` without spans."""
 
     def __init__(self, tokenizer: Any, most: int, options: SpanOptions, reference: str) -> None:
         if (joint := joint_of(tokenizer)) is None:
@@ -109,15 +104,13 @@ class SpanTokens:
             self._known.clear()
             self._held = 0
             new = [*wanted]
-        told = self._tokenizer(
-            new, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
-        )
-        for text, ids, letters in zip(new, told["input_ids"], told["offset_mapping"], strict=True):
+        options = {"add_special_tokens": False, "truncation": False, "verbose": False}
+        tokens = self._tokenizer(new, return_offsets_mapping=True, **options)
+        for text, ids, letters in zip(new, tokens["input_ids"], tokens["offset_mapping"], strict=True):
             self._known[text] = Tokens(np.array(ids, np.int32), np.array(letters, np.int32).reshape(-1, 2))
             self._held += len(ids)
 
     def of(self, text: str) -> Tokens:
-        """The tokens of a text."""
         if text not in self._known:
             self.remember([text])
         return self._known[text]
@@ -131,28 +124,19 @@ class SpanTokens:
         start = len(joint.first) + len(asked) + len(joint.between)
         for first in range(0, max(1, len(read) - room + step), step):
             part = read[first : first + room]
-            pieces = (joint.first, asked, joint.between, part, joint.last)
-            segments = np.repeat(np.array(joint.segments, dtype=np.int32), [*map(len, pieces)])
-            yield SpanWindow(np.concatenate(pieces), segments, start, first, first + len(part))
+            yield SpanWindow(*joint.joined(asked, part), start, first, first + len(part))
 
 
 def batch(windows: Sequence[SpanWindow], pad: int, *, segments: bool) -> dict[str, np.ndarray]:
-    """Windows as rows of one width: `input_ids`, `attention_mask`, the `allowed` places of an answer or of none, and
-    `token_type_ids` where there are `segments`; `(n_windows, width)` int64, the allowed ones bool.
-    """
-    shape = (len(windows), max(window.width for window in windows))
-    made = {name: np.zeros(shape, dtype=np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
-    made["input_ids"][:] = pad
-    allowed = np.zeros(shape, dtype=bool)
+    """Return windows as `padded` rows, `token_type_ids` only with `segments`, and the `allowed` positions, bool."""
+    features = padded([(window.ids, window.segments) for window in windows], pad)
+    allowed = np.zeros(features["input_ids"].shape, dtype=bool)
     allowed[:, 0] = True
     for row, window in enumerate(windows):
-        made["input_ids"][row, : window.width] = window.ids
-        made["attention_mask"][row, : window.width] = 1
-        made["token_type_ids"][row, : window.width] = window.segments
         allowed[row, window.start : window.start + window.last - window.first] = True
     if not segments:
-        del made["token_type_ids"]
-    return made | {"allowed": allowed}
+        del features["token_type_ids"]
+    return features | {"allowed": allowed}
 
 
 @dataclass(frozen=True)
@@ -202,7 +186,6 @@ class SpanReader(SourcedModel):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Key of what decides the spans."""
         return key_of(super().fingerprint, asdict(self._options))
 
     def read(self, pairs: Sequence[Pair], *, spans: int = 1) -> Spans:
@@ -216,7 +199,6 @@ class SpanReader(SourcedModel):
 
     @cached_property
     def tokens(self) -> SpanTokens:
-        """Tokens of texts read before."""
         return SpanTokens(self.model.tokenizer, self.model.max_seq_length, self._options, self._source.reference)
 
     def _read(self, pairs: Sequence[Pair], spans: int) -> Spans:

@@ -77,14 +77,14 @@ class TokenWeights:
 class TokenEncoder(CutModel):
     """A late-interaction model, or any other transformer, loaded when a text is encoded that is not on disk.
 
-    `dimensions` are those that are kept, 0 for all: the others are left out by the directions in which the tokens of
-    the corpus differ most (singular value decomposition). With `windows` a passage that the model does not read whole
-    has the tokens of all its windows; without, those of its beginning. `heads` are the lengths of passages' titles.
-    `projection` `(all, kept)` brings vectors to the dimensions that are kept: None where all are, or before `fit`.
+    `projection` `(all, dimensions)` reduces vectors to so many `dimensions` (0: all), by the directions in which the
+    tokens of the corpus differ most (singular value decomposition); it is None before `fit`. With `windows` a passage
+    that the model does not read whole has the tokens of all its windows; without, those of its beginning. `heads` are
+    the lengths of passages' titles.
 
-    Vectors of passages have length 1. Where `layers` are weighted, those of a question have the lengths of its tokens'
+    Vectors of passages have length 1. If `layers` are weighted, those of a question have the lengths of its tokens'
     weights, with a mean of 1, so that a mean of dot products is a weighted mean of cosines. `also` are the layers of
-    other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are kept.
+    other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are used.
     """
 
     @cached_property
@@ -108,10 +108,10 @@ class TokenEncoder(CutModel):
         passages_share: float = 0.8,
         at_hand: "MultiVectorEncoder | None" = None,
     ) -> None:
-        """A model `at_hand`, as one that is being trained, is not loaded, and of what it makes nothing is kept.
+        """A model `at_hand`, such as one in training, is not loaded, and its vectors are not stored.
 
-        Without `weights` those of weighted `layers` are computed from `corpus`; texts encoded with other ones are not
-        to be kept.
+        Without `weights`, those of weighted `layers` are computed from `corpus`; texts encoded with others must not be
+        stored.
         """
         super().__init__(source, corpus, precision)
         self._is_at_hand, self._given_weights = at_hand is not None, weights
@@ -184,10 +184,9 @@ class TokenEncoder(CutModel):
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
     ) -> list[np.ndarray]:
-        """Encode texts now and keep nothing: `(n_tokens, all dimensions)` float16 of each, questions with weights.
+        """Encode texts now and store nothing: `(n_tokens, all dimensions)` float16 of each, questions with weights.
 
-        `on_progress` is told the share that is done. Raises `ModelError` (`not_finite`) where the model has no numbers
-        for them.
+        `on_progress` gets the fraction that is done. Raises `ModelError` (`not_finite`).
         """
         found = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
         return self._weighted(texts, found) if side == "question" else found
@@ -203,12 +202,8 @@ class TokenEncoder(CutModel):
         with in_precision(self.model[0], self._precision):
             for start in range(0, len(order), _AT_ONCE):
                 rows = order[start : start + _AT_ONCE].tolist()
-                vectors = encode(
-                    [texts[row] for row in rows],
-                    batch_size=_AT_ONCE,
-                    convert_to_numpy=True,
-                    show_progress_bar=False,
-                )
+                part = [texts[row] for row in rows]
+                vectors = encode(part, batch_size=_AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
                 for row, one in zip(rows, vectors, strict=True):
                     found[row] = self._by_layers(self._finite(one))
                 done += costs[rows].sum()
@@ -244,10 +239,9 @@ class TokenEncoder(CutModel):
         return 0 if self._windows else self.lengths_of(texts).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
-        """Return the vectors of one text, and of each the letters it stands for; none, (0, 0), of a token of its own.
+        """Return the vectors of one text, and the span of each; (0, 0) if a token stands for no letters.
 
-        `head` is the length of a passage's title; where it is given, a long passage is read by windows, as it is
-        searched.
+        With `head`, the length of a passage's title, a long passage is read by windows, as it is searched.
         """
         self.load()
         encode = self.model.encode_query if side == "question" else self.model.encode_document
@@ -262,7 +256,10 @@ class TokenEncoder(CutModel):
             of_tokens = told["token_embeddings"].float().cpu().numpy()[kept]
             vectors.append(self._by_layers(of_tokens)[0])
             letters = self._letters(side, window.text(text), told["input_ids"].tolist())
-            spans += [_in_whole(window, letters[place]) for place in np.flatnonzero(kept)]
+            shift = window.start - window.head
+            for place in np.flatnonzero(kept):
+                start, end = (edge if edge <= window.head else edge + shift for edge in letters[place])
+                spans.append((start, end))
         found = np.concatenate(vectors)
         if side == "question":
             (found,) = self._weighted([text], [found])
@@ -358,7 +355,7 @@ class TokenEncoder(CutModel):
         return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, told, *fitted, *weights)
 
     def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
-        """Return what the model reads of the texts, one's windows after the other's, and how many these are of each."""
+        """Return what the model reads of all texts, and the number of windows of each."""
         if heads is None or not self._windows:
             return texts, [1] * len(texts)
         windows = self.cut(texts, heads, self._windows)
@@ -366,10 +363,7 @@ class TokenEncoder(CutModel):
         return [*chain.from_iterable(parts)], [*map(len, parts)]
 
     def _projected(self, vectors: np.ndarray, *, fit: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return vectors of the dimensions wanted, of the same lengths, and the projection to them.
-
-        The projection is empty where all dimensions are kept.
-        """
+        """Return vectors of the same lengths in fewer dimensions, and their projection, empty if all are used."""
         if not 0 < self._dimensions < vectors.shape[1]:
             return vectors, np.zeros((0, 0), dtype=np.float32)
         wide = vectors.astype(np.float32)
@@ -398,9 +392,3 @@ def directions(vectors: np.ndarray, count: int) -> np.ndarray:
     drawn = vectors[np.random.default_rng(0).permutation(len(vectors))[:_FITTED_ON]]
     found = np.linalg.eigh(drawn.T @ drawn)[1]  # in rising order
     return np.ascontiguousarray(found[:, : -count - 1 : -1])
-
-
-def _in_whole(window: Window, span: Span) -> Span:
-    """Return where letters of a window stand in the text that it is cut from."""
-    start, end = (place if place <= window.head else window.start + place - window.head for place in span)
-    return start, end

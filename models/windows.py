@@ -272,6 +272,23 @@ class Joint:
     def length(self) -> int:
         return len(self.first) + len(self.between) + len(self.last)
 
+    def joined(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the token ids of two texts as one row, and its segments."""
+        pieces = (self.first, one, self.between, other, self.last)
+        return np.concatenate(pieces), np.repeat(np.array(self.segments, dtype=np.int32), [*map(len, pieces)])
+
+
+def padded(rows: Sequence[tuple[np.ndarray, np.ndarray]], pad: int) -> dict[str, np.ndarray]:
+    """Return `joined` rows as `input_ids`, `attention_mask` and `token_type_ids`, `(n_rows, width)` int64 each."""
+    shape = (len(rows), max(len(ids) for ids, _ in rows))
+    features = {name: np.zeros(shape, dtype=np.int64) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    features["input_ids"][:] = pad
+    for row, (ids, segments) in enumerate(rows):
+        features["input_ids"][row, : len(ids)] = ids
+        features["attention_mask"][row, : len(ids)] = 1
+        features["token_type_ids"][row, : len(ids)] = segments
+    return features
+
 
 def joint_of(tokenizer: Any) -> Joint | None:
     """Find out what a tokenizer joins with, by a pair it joined; None where it does not tell which text is whose."""

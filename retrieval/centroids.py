@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 from mrc_workbench.data.cache import kept_folder, key_of
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.vectors import TokenVectors
-from mrc_workbench.retrieval.lexical.postings import Array
+from mrc_workbench.retrieval.lexical.postings import Array, Write, in_files, in_memory
 from mrc_workbench.retrieval.lexical.postings.lists import compiled
 from mrc_workbench.retrieval.rankings import Rankings, ranked
 
@@ -77,9 +76,9 @@ class TokenIndex:
     @classmethod
     def of(cls, blocks: Iterable[Block], n_passages: int, bits: int = 0) -> "TokenIndex":
         """Make the index in memory."""
-        parts = {name: [np.zeros(0, dtype)] for name, dtype in _DTYPES.items()}
-        dimensions = _put_together(blocks, n_passages, bits, lambda name, part: parts[name].append(part.ravel()))
-        return cls({name: np.concatenate(of) for name, of in parts.items()}, dimensions, bits)
+        tree, blocks = _placed(iter(blocks), n_passages, bits)
+        arrays = in_memory(_DTYPES, lambda write: _put_together(tree, blocks, bits, write))
+        return cls(arrays, tree.centroids.shape[1], bits)
 
     @property
     def memory_bytes(self) -> int:
@@ -145,10 +144,9 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
     """
 
     def write(folder: Path) -> None:
-        with ExitStack() as stack:
-            files = {name: stack.enter_context((folder / name).open("wb")) for name in _DTYPES}
-            put = _put_together(blocks(), n_passages, bits, lambda name, part: part.tofile(files[name]))
-        (folder / _ABOUT).write_text(json.dumps({"dimensions": put}), encoding="utf-8")
+        tree, all_blocks = _placed(iter(blocks()), n_passages, bits)
+        in_files(folder, _DTYPES, lambda write_part: _put_together(tree, all_blocks, bits, write_part))
+        (folder / _ABOUT).write_text(json.dumps({"dimensions": tree.centroids.shape[1]}), encoding="utf-8")
 
     with kept_folder("token-index", key_of(_VERSION, key, n_passages, bits), write, _KEPT) as folder:
         if folder is None:
@@ -160,13 +158,8 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
         return TokenIndex(arrays, read_json(folder / _ABOUT)["dimensions"], bits)
 
 
-def _put_together(blocks: Iterable[Block], n_passages: int, bits: int, write: Callable[[str, Array], None]) -> int:
-    """Write the arrays, most of them a part a block; returns the dimensions. The first blocks place the centroids."""
-
-    def put(name: str, part: Array) -> None:
-        write(name, np.ascontiguousarray(part, dtype=_DTYPES[name]))
-
-    tree, blocks = _placed(iter(blocks), n_passages, bits)
+def _put_together(tree: "_Tree", blocks: Iterable[Block], bits: int, put: Write) -> None:
+    """Write the arrays, most of them a part a block."""
     put("centroids", tree.centroids)
     put("levels", tree.levels)
     for name in ("starts", "held_starts"):
@@ -188,7 +181,6 @@ def _put_together(blocks: Iterable[Block], n_passages: int, bits: int, write: Ca
             put("residuals", pack(vectors - tree.centroids[codes], tree.cuts, bits))
         else:
             put("vectors", tokens.vectors.astype(np.float16, copy=False).view(np.uint16))
-    return int(tree.centroids.shape[1])
 
 
 @dataclass(frozen=True)

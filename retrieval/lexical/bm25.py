@@ -8,10 +8,9 @@ A question is often answered by one sentence, whose words the rest of a long pas
 relevant as its best window (Callan 1994; Dai & Callan 2019 call it MaxP). A window alone has lost what its passage is
 about, so the title stands before it; fused with BM25 over whole passages it finds more than either does.
 
-With pseudo-relevance feedback (RM3) a question is asked again with the words of the passages that it finds first. These
-are taken to be relevant, whatever they are. Their language, a distribution over terms that counts a passage by its
-score, is a model of what was asked for; its best terms are mixed with the question's own. Lavrenko & Croft 2001,
-"Relevance-based language models"; Abdul-Jaleel et al. 2004, "UMass at TREC 2004", for the mixture.
+With pseudo-relevance feedback (RM3) a question is searched again with words of its first results, which are taken to
+be relevant: the best terms of their distribution, in which a passage counts by its score, are mixed with those of the
+question (Lavrenko & Croft 2001, "Relevance-based language models"; Abdul-Jaleel et al. 2004, "UMass at TREC 2004").
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,10 +39,7 @@ _MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in floa
 
 @dataclass(frozen=True)
 class FeedbackOptions:
-    """How many `passages` are taken to be relevant, how many of their `terms` are asked, and these terms' `share`.
-
-    The defaults are those of Anserini.
-    """
+    """The `passages` taken to be relevant, how many of their `terms` are added, and their `share`; as in Anserini."""
 
     passages: int = 10
     terms: int = 10
@@ -51,10 +47,9 @@ class FeedbackOptions:
 
     def __post_init__(self) -> None:
         if self.passages < 1 or self.terms < 1 or not 0 <= self.share <= 1:
-            raise ValueError(
-                "feedback is of 1 or more passages and 1 or more terms, with a share between 0 and 1, not "
-                f"{self.passages}, {self.terms} and {self.share}"
-            )
+            given = f"{self.passages}, {self.terms} and {self.share}"
+            wanted = "feedback is of 1 or more passages and 1 or more terms, with a share between 0 and 1"
+            raise ValueError(f"{wanted}, not {given}")
 
 
 @dataclass(frozen=True)
@@ -181,13 +176,12 @@ class Feedback:
     """Asks questions again over passages of these texts, whose terms `statistics` counts.
 
     A term weighs `(1 - share) * count + share * n * P(term | R)`, n being the question's tokens: RM3 times n, which
-    ranks the same and leaves scores as large as those of BM25. With the passages' weights `P(D)`, their scores parted
-    by the sum of these, `P(term | R)` is `sum over D of P(D) * count in D / length of D`, of the best terms alone,
-    divided by what these sum to; ties by term. Where there are none, a question stays as it is.
+    ranks the same and leaves scores as large as those of BM25. With `P(D)` the passages' scores over their sum,
+    `P(term | R)` is `sum over D of P(D) * count in D / length of D`, of the best terms alone and over their sum; ties
+    by term. A question without such terms stays as it is.
 
     Counts and lengths are of the terms that may be added: those of a tenth of the passages or fewer (or of one), as in
-    Anserini, and of morphemes where there are such, since two letters alone say nothing. Anserini also takes the best
-    terms of each passage only; the papers do not, and neither does this.
+    Anserini, and morphemes, if there are some. Unlike Anserini, the best terms of each passage are not selected first.
     """
 
     def __init__(

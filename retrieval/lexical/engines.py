@@ -50,10 +50,7 @@ class Index:
         self._n_passages, self._block = n_passages, max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
 
     def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
-        """Return the best k passages of each analyzed question, whose tokens weigh `factors` where they are given.
-
-        Only the engine `POSTINGS` takes factors.
-        """
+        """Return the best k passages of each analyzed question, with weights of its tokens (`POSTINGS` only)."""
         return best_of_blocks(self.score_blocks(questions, factors), (len(questions), self._n_passages), k)
 
     def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
@@ -64,10 +61,7 @@ class Index:
 
 
 def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int) -> Rankings:
-    """Return the best k columns of a score matrix of some shape that comes a few rows at a time.
-
-    Rows that do not come, because there is no passage to score, hold nothing.
-    """
+    """Return the best k columns of a score matrix of this shape that comes a few rows at a time, or never."""
     parts = [top_k(scores, k) for scores in blocks]
     return joined(parts or [top_k(np.full(shape, -np.inf, dtype=np.float32), k)])
 
@@ -128,7 +122,7 @@ class InOneSegment(Index):
 
 
 class RankBM25(Index):
-    """A reference: nobody asks what its dictionaries weigh."""
+    """A reference, whose memory is not known."""
 
     def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
         super().__init__(len(tokens))
@@ -152,7 +146,7 @@ def text_index(
 ) -> Index:
     """Return the index of passages as one text each, `on_progress` told the share of the work that is done."""
     texts = passages.indexed_texts(title=title)
-    analyzed = token_parts(analysis, texts, _analysis_told(on_progress))
+    analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
     held = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
     statistics = term_statistics(analysis, texts, held or analyzed)
 
@@ -166,14 +160,14 @@ def field_index(
     passages: Passages, analysis: Analysis, k1: float, b: float, *, title_weight: float, on_progress: Told | None = None
 ) -> Index:
     """Return the index of passages as a title and a text each; see `text_index`."""
-    statistics = field_statistics(analysis, passages, _analysis_told(on_progress))
+    statistics = field_statistics(analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
 
     def segments() -> Iterator[Segment]:
         both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
         return bm25f_segments(both, statistics, k1, b, title_weight)
 
-    told_by = passages.titles.fingerprint, passages.texts.fingerprint
-    key = key_of("bm25f", *analysis.key, *told_by, k1, b, title_weight)
+    texts = passages.titles.fingerprint, passages.texts.fingerprint
+    key = key_of("bm25f", *analysis.key, *texts, k1, b, title_weight)
     return _index(key, segments, statistics.terms, on_progress)
 
 
@@ -197,10 +191,6 @@ def _index(
     if n_passages <= PART:
         return InPostings(Postings.of(told(), n_passages, PART))
     return InPostings(mapped_postings(key, n_passages, told, PART))
-
-
-def _analysis_told(on_progress: Told | None) -> Told | None:
-    return on_progress and (lambda share: on_progress(_ANALYSIS * share))
 
 
 class LearnedSparse:

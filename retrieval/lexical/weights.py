@@ -1,7 +1,7 @@
 """What BM25 knows of a corpus beside each passage, and what a term weighs in a passage: BM25 and BM25F.
 
-Terms are told apart by 64-bit hashes: as strings, those of a million passages take gigabytes. That any two of ten
-million terms share a hash happens in one of 400,000 corpora.
+Terms are 64-bit hashes: as strings, those of a million passages take gigabytes. Two of ten million terms share a hash
+in one of 400,000 corpora.
 
 BM25F weighs a passage's title and its text as two fields, each with lengths of its own. A term adds `idf * c / (c +
 k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean length)`: f is its count in the field,
@@ -9,8 +9,8 @@ lengths are of the field, and the text weighs 1. So it is saturated once, howeve
 of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
 multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
 
-Few tokens are counted by numpy, many by what is compiled in `postings.index`, to the same last bit: reading and
-compiling the loops takes longer than a small corpus, and it is the first thing that a new user waits for.
+Few tokens are counted by numpy, many by compiled code in `postings.index`, to the same last bit: compiling the loops
+takes longer than counting a small corpus, and a new user waits for it first.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,10 +52,9 @@ class TermStatistics:
 def term_statistics(
     analysis: Analyzer | Analysis, texts: Sequence[str], parts: Iterable[Tokens] | None = None
 ) -> TermStatistics:
-    """Count the passages that hold each term, or read the counts that were kept.
+    """Count the passages that hold each term, or read the stored counts.
 
-    `parts` are the tokens of the texts, of some at a time, where they are at hand; else they are read from the disk
-    cache.
+    `parts` are the tokens of the texts, some at a time; without them they are read from the disk cache.
     """
 
     def count() -> dict[str, np.ndarray]:
@@ -111,9 +110,9 @@ class FieldStatistics:
 def field_statistics(
     analysis: Analysis, passages: Passages, on_progress: Callable[[float], None] | None = None
 ) -> FieldStatistics:
-    """Count the passages that hold each term in either field, or read the counts that were kept.
+    """Count the passages that hold each term in either field, or read the stored counts.
 
-    `on_progress` is told the share of the texts that are analyzed; titles are few letters beside them.
+    `on_progress` gets the fraction of the texts that are analyzed; titles are short beside them.
     """
 
     def count() -> dict[str, np.ndarray]:
@@ -213,6 +212,5 @@ def counted(
 
 
 def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return a number for each token's term and passage, by term and then by passage."""
     n_passages = len(offsets) - 1
     return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))

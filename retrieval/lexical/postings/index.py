@@ -1,18 +1,13 @@
 """An index of passages by weighed terms and its search, exact and on all cores; large ones are mapped into memory.
 
-What is mapped is read from the file where it is asked for, and belongs to the system's cache of files: an index may be
-larger than what is free.
+The system reads what is mapped from the file on demand, so an index may be larger than the free memory. It is built a
+segment at a time from what is known of its passages and of the collection's terms: only one segment is in memory while
+an index is written. What is put together at the end is where each term's lists are, never the lists themselves.
 
-It is made a segment at a time, of what is known of its passages and of the collection's terms; no segment needs
-another. So only one is held in memory while an index is written to a file. What is put together at the end is where
-each term's lists are, never the lists themselves.
-
-A process that reads a mapped place which its file has lost since is ended by the system; nothing can catch that, and
-no look at the file beforehand is in time. So nobody maps the files that are kept: a process that opens an index copies
-them into files without a name, which no other can reach, and which are gone with it. That takes the disk's space once
-more, and the time to copy, a second or two for the 2 GB of a million passages; a file system that shares what is copied
-(Btrfs, XFS) takes neither. Reading into memory instead would take as long and that much memory; a process of its own
-for every search would keep the pages shared, and make each question wait for it.
+The system ends a process that reads a mapped position which its file has lost since; nothing can catch that. So no
+process maps the stored files: it copies them into files without a name, which no other can reach, and which are gone
+with it. That takes the disk's space once more and a second or two for the 2 GB of a million passages; a file system
+that shares what is copied (Btrfs, XFS) takes neither. Reading into memory would take as long and that much memory.
 """
 
 import json
@@ -23,7 +18,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 from weakref import WeakValueDictionary
@@ -33,7 +27,7 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import is_sound, kept_folder, key_of
 from mrc_workbench.data.workspace import is_of_the_disk, read_json
-from mrc_workbench.retrieval.lexical.postings import Array, Segment, first_places, in_one
+from mrc_workbench.retrieval.lexical.postings import Array, Segment, Write, first_places, in_files, in_memory, in_one
 from mrc_workbench.retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
 from mrc_workbench.retrieval.lexical.postings.search import all_scores, search
 from mrc_workbench.retrieval.rankings import Rankings
@@ -65,13 +59,8 @@ class Postings:
     @classmethod
     def of(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
         """Put segments together in memory."""
-        parts = {name: [np.zeros(0, dtype)] for name, dtype in DTYPES.items()}
-
-        def write(name: str, part: Array) -> None:
-            parts[name].append(part.astype(DTYPES[name], copy=False))
-
-        _put_together(segments, write, segment)
-        return cls(Lists(**{name: np.concatenate(found) for name, found in parts.items()}), n_passages, segment)
+        arrays = in_memory(DTYPES, lambda write: _put_together(segments, write, segment))
+        return cls(Lists(**arrays), n_passages, segment)
 
     @property
     def memory_bytes(self) -> int:
@@ -141,7 +130,8 @@ def mapped_postings(
     """
 
     def write(folder: Path) -> None:
-        _write(folder, n_passages, segments(), size)
+        in_files(folder, DTYPES, lambda write_part: _put_together(segments(), write_part, size))
+        (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
     with kept_folder("postings", key_of(_VERSION, key, n_passages, size), write, _KEPT) as folder:
         if folder is not None:
@@ -150,17 +140,6 @@ def mapped_postings(
             except OSError as error:
                 logger.warning("the index %s cannot be opened: %s", folder, error)
     return Postings.of(segments(), n_passages, size)
-
-
-def _write(folder: Path, n_passages: int, segments: Iterable[Segment], size: int) -> None:
-    with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("wb")) for name in Lists._fields}
-
-        def write(name: str, part: Array) -> None:
-            np.ascontiguousarray(part, dtype=DTYPES[name]).tofile(files[name])
-
-        _put_together(segments, write, size)
-    (folder / _ABOUT).write_text(json.dumps({"passages": n_passages, "segment": size}), encoding="utf-8")
 
 
 def _opened(folder: Path) -> Postings:
@@ -210,7 +189,7 @@ def segments_of(weights: csr_array, size: int = SEGMENT) -> Iterator[Segment]:
         yield Segment(terms.astype(np.uint64), lengths[terms].astype(np.int32), rows, values)
 
 
-def _put_together(segments: Iterable[Segment], write: Callable[[str, Array], None], size: int = SEGMENT) -> None:
+def _put_together(segments: Iterable[Segment], write: Write, size: int = SEGMENT) -> None:
     """Write the arrays of `Lists`, some in parts: `write` is told an array's name and what comes next in it."""
     terms, found = [np.zeros(0, np.uint64)], [np.zeros(0, LIST)]
     n_postings = n_words = 0
