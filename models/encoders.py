@@ -4,38 +4,28 @@ Each text is encoded once on this machine, as fast as the machine computes.
 """
 
 import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arrays, save_arrays, shipped
-from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.data.texts import fingerprint_of, in_blocks
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.inference import Precision, fast_passes, share_weights, takes_rows
-from mrc_workbench.models.loading import load_bi_encoder, prompts_of
+from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder, prompts_of
 from mrc_workbench.models.sources import ModelSource, is_starter
-from mrc_workbench.models.vectors import Meter, StoredVectors, VectorBlocks, reading_costs
+from mrc_workbench.models.vectors import BLOCK, Meter, StoredVectors, VectorBlocks, reading_costs
 from mrc_workbench.models.windows import CutModel, Cutter, WindowOptions, Windows
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-from collections import OrderedDict, defaultdict
-from typing import TYPE_CHECKING, Any
-
-from scipy.sparse import csr_array, vstack
-
-from mrc_workbench.data.texts import in_blocks
-from mrc_workbench.models.loading import load_sparse_encoder
-from mrc_workbench.models.vectors import BLOCK
-
-if TYPE_CHECKING:
-    from sentence_transformers import SparseEncoder
-
+    from sentence_transformers import SentenceTransformer, SparseEncoder
 
 _VERSION = 4  # raise when what is kept of encoded texts changes
 _PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passages are longer than questions
@@ -225,8 +215,7 @@ class RecentVectors:
         return np.stack(vectors)
 
 
-_VERSION_sparse_encoder = 1  # raise when what is kept of encoded texts changes
-_PASSAGES_SHARE_sparse_encoder = 0.8  # of the progress of encoding: passages are longer than questions
+_SPARSE_VERSION = 1  # raise when what is stored of sparse texts changes
 _LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
 _NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
 _WORD_BEGINS = ("▁", "Ġ")
@@ -258,10 +247,10 @@ class SparseTextEncoder(CutModel):
         self.meter, self._on_progress = Meter(), on_progress
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("question", texts, (_PASSAGES_SHARE_sparse_encoder, 1.0))
+        return self._weights("question", texts, (_PASSAGES_SHARE, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("passage", texts, (0.0, _PASSAGES_SHARE_sparse_encoder))
+        return self._weights("passage", texts, (0.0, _PASSAGES_SHARE))
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read."""
@@ -360,5 +349,5 @@ class SparseTextEncoder(CutModel):
             of_rows = {"weights": found.data, "terms": found.indices, "offsets": found.indptr}
             return of_rows | {"n_terms": np.array(found.shape[1]), "seconds": seconds}
 
-        key = key_of(_VERSION_sparse_encoder, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
+        key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, returned
+from mrc_workbench.models.llm import Chat, Endpoint, returned
+from mrc_workbench.models.llm_answers import EndpointError
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
 MEGABYTE = 2**20
@@ -149,7 +150,7 @@ def measured() -> list[dict[str, Any]]:
     with chat_server(lambda kind: TOO_MUCH[kind]()) as server:
         ran = subprocess.run(
             [sys.executable, "-c", MEASURED, server.address, KEY, MODEL, *TOO_MUCH],
-            cwd=Path(__file__).parents[3],
+            cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
             timeout=500,

@@ -21,7 +21,8 @@ from mrc_workbench.data.generate.make import (
 from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, may_be_given
+from mrc_workbench.models.llm import MODEL, Endpoint, may_be_given
+from mrc_workbench.models.llm_answers import EndpointError
 from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
