@@ -34,8 +34,7 @@ _PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passage
 class BiEncoder(CutModel):
     """A sentence-transformers bi-encoder, loaded when a text is encoded whose vector is not on disk.
 
-    In bfloat16 a vector has a cosine above .999 with that of float32, and depends in the last digits on the texts that
-    it is encoded with.
+    In bfloat16 a vector has a cosine above .999 with that of float32, and depends a little on the texts beside it.
     """
 
     @cached_property
@@ -139,8 +138,7 @@ class BiEncoder(CutModel):
     def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
         """Encode texts now, as one block, and store nothing: `(n_texts, dimensions)` float32, of length 1.
 
-        `on_progress` gets the fraction that is done, if the model's passes are known. Raises `ModelError`
-        (`not_finite`).
+        `on_progress` gets the fraction that is done, if passes are known. Raises `ModelError` (`not_finite`).
         """
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
@@ -239,11 +237,9 @@ class SparseTextEncoder(CutModel):
         corpus: Sequence[str],
         *,
         precision: Precision = Precision.AUTO,
-        batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__(source, corpus, precision)
-        self._batch_size = batch_size  # of what reads no rows of tokens: an inference-free question side
         self.meter, self._on_progress = Meter(), on_progress
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
@@ -271,8 +267,8 @@ class SparseTextEncoder(CutModel):
         if takes_rows(model):
             with fast_passes(model, "sentence_embedding", self._precision, self._places):
                 found = encode(list(texts), batch_size=max(1, len(texts)), **settings)
-        else:
-            found = encode(list(texts), batch_size=self._batch_size, **settings)
+        else:  # an inference-free question side
+            found = encode(list(texts), batch_size=64, **settings)
         weights = self._finite(found.numpy().astype(np.float32, copy=False))
         if self.model.similarity_fn_name == "cosine":
             lengths = np.linalg.norm(weights, axis=1, keepdims=True)
@@ -282,10 +278,10 @@ class SparseTextEncoder(CutModel):
     def spans_by_term(self, text: str) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the terms that stand in a text, and their letters in it: none where the tokenizer cannot tell."""
         tokenizer = self.model.tokenizer
-        told = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast, verbose=False)
+        tokens = tokenizer(text, add_special_tokens=False, return_offsets_mapping=tokenizer.is_fast, verbose=False)
         found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        ids = told["input_ids"]
-        for term, span in zip(ids, told.get("offset_mapping") or [(0, 0)] * len(ids), strict=True):
+        ids = tokens["input_ids"]
+        for term, span in zip(ids, tokens.get("offset_mapping") or [(0, 0)] * len(ids), strict=True):
             found[term].append(tuple(span))
         return {term: tuple(spans) for term, spans in found.items()}
 

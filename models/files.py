@@ -230,8 +230,7 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 def loading(reference: str) -> Iterator[None]:
     """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
 
-    A full disk and a full memory are not the model's fault: those errors are raised as they are. A library that is not
-    installed raises `MissingExtraError`.
+    Errors of a full disk or memory are raised as they are, a missing library as `MissingExtraError`.
     """
     try:
         with naming_extras():

@@ -114,10 +114,7 @@ _ANY_TEXT = "어느 층의 벡터가 얼마나 긴지 이 문장으로 잰다. H
 
 
 def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
-    """Return the modules that follow a transformer to represent tokens by these layers, side by side if several.
-
-    The layers are those of passages.
-    """
+    """Return the modules after a transformer that represent tokens by these layers, side by side if several."""
     import torch
     from torch.nn.functional import normalize
 
@@ -188,11 +185,10 @@ def fast_passes(
     tokens: Mapping[str, int] = TOKENS_A_PASS,
     on_progress: Told | None = None,
 ) -> Iterator[None]:
-    """Within the block, the model computes in this precision and takes all at once, in batches of its own.
+    """Within the block, the model, which `takes_rows`, computes in this precision and batches all texts itself.
 
-    `output` is what is wanted of a pass, a row for each text or pair: `sentence_embedding` or `scores`; `tokens` says
-    for each device how many places a pass has, and `on_progress` is told the share of all places that is done. The
-    model is one that `takes_rows`.
+    `output` is `sentence_embedding` or `scores`; `tokens` are the most positions of a pass by device; `on_progress`
+    gets the fraction of positions that is done.
     """
     with in_precision(model[0], precision), passes_of_like_length(model, (output,), tokens, on_progress):
         yield
@@ -209,8 +205,7 @@ def passes_of_like_length(
 ) -> Iterator[None]:
     """Within the block, the model takes rows of like length together, so that a long text does not make others long.
 
-    A pass has at most as many places as `tokens` says for the device. Vectors, scores and gradients are those of one
-    pass.
+    A pass has at most so many `tokens` by device. Vectors, scores and gradients are those of one pass.
     """
     import torch
 

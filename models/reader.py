@@ -1,7 +1,7 @@
-"""The reader: a question and a passage into the spans of letters that answer it best, as fast as the machine can.
+"""The reader: a question and a passage into the spans that answer it best, each text tokenized once.
 
-A passage that does not fit beside its question is read in windows that overlap, as Devlin et al. 2019 did for SQuAD:
-each is as long as fits, and the next begins where the overlap does. Every question and passage is tokenized once.
+A passage that does not fit beside its question is read in overlapping windows (Devlin et al. 2019): each is as long as
+fits, and the next begins where the overlap does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -302,10 +302,9 @@ def _kept(source: ModelSource) -> dict[str, Any]:
 
 @without_collections()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
-    """Load a reader of spans in float32 from safetensors.
+    """Load a reader of spans in float32 from safetensors; with `new_head` a base gets one, always the same.
 
-    With `new_head` a base without its head is given one, always the same, to be trained.
-    Raises `ModelError` `starter_reader`: a starter knows words, not where they stand.
+    Raises `ModelError` `starter_reader`: a starter knows words, not their spans.
     """
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer

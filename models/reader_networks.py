@@ -1,13 +1,10 @@
-"""Transformers that are trained as models of sentence-transformers are, row by row: one that points, one that guesses.
+"""Transformers that are trained as models of sentence-transformers are, row by row: for reading, or for language.
 
-They have their transformer in the first module, so that what is done to those is done to it: precision, frozen layers,
-adapters, passes of like length.
-
-The one that points says of every token how well an answer begins there, and ends there; place 0, the token that stands
-for the whole, means that there is none (Devlin et al. 2019, 4.3). The other guesses hidden tokens and, of pairs,
-whether the second text is the one that followed. A base that is a sentence encoder stays one where it learns to guess:
-the small files that make one of a transformer (pooling, prompts, how much is read) are written beside the new weights,
-so that sentence-transformers pools and prompts as before. Plain transformers do not look at them.
+They have their transformer in the first module, so that what is done to those (precision, frozen layers, adapters,
+passes of like length) is done to it. A reader predicts for every token how well an answer begins and ends there;
+position 0 means that there is none (Devlin et al. 2019, 4.3). A masked language model predicts hidden tokens and, of
+pairs, whether the second text followed. A base that is a sentence encoder stays one: the small files that make one of a
+transformer (pooling, prompts, how much is read) are written beside the new weights. Plain transformers ignore them.
 """
 
 import json
@@ -56,11 +53,9 @@ class TransformerModule(torch.nn.Module):
 
     @property
     def auto_model(self) -> Any:
-        """The transformer, as sentence-transformers calls it."""
         return self.model
 
     def preprocess(self, texts: list[str], **_: Any) -> Features:
-        """Tokens of texts that stand alone."""
         return dict(self.tokenizer(texts, padding=True, truncation=True, return_tensors="pt"))
 
 
@@ -109,7 +104,6 @@ class SpanNetwork(TrainedNetwork):
 
     @property
     def has_segments(self) -> bool:
-        """Whether it is told which tokens are the question's."""
         return "token_type_ids" in self.tokenizer.model_input_names
 
     def forward(self, features: Features, **_: Any) -> Features:
@@ -242,10 +236,9 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
 
 
 def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
-    """Load a masked language model in float32 from safetensors; heads that it has not are drawn, always the same.
+    """Load a masked language model in float32 from safetensors; `new_heads` were missing and are drawn, always alike.
 
-    `new_heads` of the network says which. Raises `ModelError` `no_pairs`, its architecture has no head for pairs, and
-    as `masked_tokenizer`.
+    Raises `ModelError`: `no_pairs`, its architecture has no head for pairs, and as `masked_tokenizer`.
     """
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 

@@ -110,10 +110,9 @@ def is_starter(source: ModelSource) -> bool:
 
 
 def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | None = None) -> None:
-    """Raise `ModelError` `not_sparse` where a model is no sparse encoder and cannot become one.
+    """Raise `ModelError` `not_sparse` if a model is no sparse encoder and no masked language model with its head.
 
-    It can where it is a masked language model with the head that weighs all terms of its vocabulary. `find` returns a
-    file of a hub model by its name; without it, only what is on this machine is looked at.
+    `find` returns a file of a hub model by its name; without it, only files of this machine are read.
     """
     find = partial(own_file, source.folder) if source.folder else find
     bi_encoder = is_starter(source) or source.packaged

@@ -1,8 +1,7 @@
-"""Starter models: made of the user's own corpus, so that the first minute needs no download.
+"""Starter models, made of the user's own corpus without a download.
 
 The bi-encoder is a static embedding whose vectors are an LSA of the passages; the cross-encoder pools kernels over
-token vectors, and is small enough to train on a CPU in a minute. This file reads torch and sentence-transformers:
-import it inside functions only.
+token vectors and trains on a CPU in a minute. This module imports torch: import it inside functions only.
 """
 
 import json
@@ -128,10 +127,10 @@ class AnalyzedEmbedding(StaticEmbedding):
 
 
 def build_bi_encoder(texts: Sequence[str], dimensions: int = 512) -> SentenceTransformer:
-    """Make a bi-encoder of the indexed texts of a corpus.
+    """Make a bi-encoder of the indexed texts of a corpus. Raises `ValueError` for a corpus without a word.
 
     The vector of a token is its LSA vector times its idf, the vector of a text the mean over its distinct tokens: under
-    cosine similarity that is the text folded into the LSA space. Raises `ValueError` for a corpus without a word.
+    cosine similarity that is the text folded into the LSA space.
     """
     analyzer = choose(Analyzer.AUTO, texts)
     tokens, vectors, idf = latent_vectors(tokens_of_some(analyzer, texts), dimensions)
@@ -224,10 +223,7 @@ class KernelPooling(InputModule):
 
 
 def build_cross_encoder(texts: Sequence[str], dimensions: int = 128) -> CrossEncoder:
-    """Make an untrained cross-encoder of the indexed texts of a corpus. It already ranks: by weighted word overlap.
-
-    Raises `ValueError` for a corpus without a word.
-    """
+    """Make an untrained cross-encoder of a corpus, which ranks by weighted word overlap. Raises `ValueError`."""
     analyzer = choose(Analyzer.AUTO, texts)
     # morphemes alone, or bigrams: a third of the tokens, so ten times the pairs a second
     analyzer = PLAIN_PART.get(analyzer, analyzer)

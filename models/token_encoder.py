@@ -87,6 +87,8 @@ class TokenEncoder(CutModel):
     other encoders of the same passages: one forward pass stores the vectors of all, if all dimensions are used.
     """
 
+    windows_of = CutModel.cut  # as of a bi-encoder, but not stored
+
     @cached_property
     def model(self) -> "MultiVectorEncoder":
         model = load_token_encoder(self._source, *self._passes)
@@ -110,8 +112,7 @@ class TokenEncoder(CutModel):
     ) -> None:
         """A model `at_hand`, such as one in training, is not loaded, and its vectors are not stored.
 
-        Without `weights`, those of weighted `layers` are computed from `corpus`; texts encoded with others must not be
-        stored.
+        Without `weights`, those of weighted `layers` are computed from `corpus`; never store texts encoded with others.
         """
         super().__init__(source, corpus, precision)
         self._is_at_hand, self._given_weights = at_hand is not None, weights

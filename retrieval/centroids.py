@@ -1,14 +1,13 @@
 """Late interaction among many passages: candidates by the centroids of their tokens (PLAID: Santhanam et al. 2022).
 
-Every token of a passage is told by one of some thousands of centroids. A question's tokens are compared with the
-centroids alone; what that makes of a passage, the sum of the best cosines among its own centroids, says which passages
-are compared token by token. PLAID looks into the lists of a few centroids first; here every passage is scored, so that
-none is left out by its list: 300 tokens have about a hundred different centroids, which take a fraction of a
-microsecond.
+Every token of a passage is assigned to one of some thousands of centroids. A question's tokens are compared with the
+centroids alone: the sum of the best cosines among a passage's centroids selects the passages that are compared token by
+token. Unlike PLAID, which looks into the lists of a few centroids first, every passage is scored: 300 tokens have about
+a hundred different centroids, which take a fraction of a microsecond.
 
-Tokens are kept in half precision, 2d bytes each, or as their centroid and what is left of each dimension in one or two
-bits (ColBERTv2: Santhanam et al. 2022), 2 + d / 8 or 2 + d / 4 bytes. The centroids are a tree of two levels, so that a
-token is compared with few of them: with the heads, then with the centroids below the nearest head.
+Tokens are stored in half precision, 2d bytes each, or as their centroid and the residual of each dimension in one or
+two bits (ColBERTv2: Santhanam et al. 2022), 2 + d / 8 or 2 + d / 4 bytes. The centroids are a tree of two levels: a
+token is compared with the heads, then with the centroids below the nearest head.
 """
 
 import json
@@ -26,7 +25,7 @@ import numpy as np
 from mrc_workbench.data.cache import kept_folder, key_of
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.vectors import TokenVectors
-from mrc_workbench.retrieval.lexical.postings import Array, Write, in_files, in_memory
+from mrc_workbench.retrieval.lexical import Array, Write, in_files, in_memory
 from mrc_workbench.retrieval.lexical.postings.lists import compiled
 from mrc_workbench.retrieval.rankings import Rankings, ranked
 
@@ -93,10 +92,7 @@ class TokenIndex:
         return ranked(rows[None], self.scores(question, rows)[None], k)
 
     def candidates(self, question: np.ndarray, count: int) -> np.ndarray:
-        """Rows of so many passages whose centroids are the best for the tokens of a question `(n, dimensions)`.
-
-        Fewer where others have no tokens; ascending.
-        """
+        """Ascending rows of at most so many passages whose centroids are best for a question's tokens."""
         kept, scores = self._arrays, np.full(len(self), -np.inf, dtype=np.float32)
         # weighted vectors of a question are longer than 1, and products with them would not fit into 16 bits
         longest = max(1.0, float(np.linalg.norm(question.astype(np.float32), axis=1).max(initial=0.0)))
@@ -138,9 +134,9 @@ class TokenIndex:
 
 
 def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: int, bits: int = 0) -> TokenIndex:
-    """Return the index kept under a key that tells all it is made from, made where there is none that is sound.
+    """Return the index stored under a key of all it is made from, built if there is none that is sound.
 
-    Its files are mapped, which processes share. On a disk that cannot be written or is full, it is made in memory.
+    Its files are mapped, which processes share. If the disk cannot be written, it is built in memory.
     """
 
     def write(folder: Path) -> None:

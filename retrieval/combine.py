@@ -64,10 +64,9 @@ def fused(
 
 
 def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
-    """Add up what lists say of passages, and return the best k of each question; ties go to the lower row.
+    """Add up the values of lists by passage, and return the best k of each question; ties go to the lower row.
 
-    A list is its rankings, the values of what it found and of what it did not, as `normalised` returns them, and its
-    weight.
+    A list is its rankings, its values of found and of absent passages, as of `normalised`, and its weight.
     """
     rows, columns, values = [], [], []
     n_questions = len(lists[0][0].indices)
@@ -149,8 +148,8 @@ class KnownPairs:
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
         self._n_passages, self._key, self._kind = n_passages, key, kind
-        nothing = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32), "seconds": np.zeros(2)}
-        stored = (read_arrays(kind, key) if key else None) or nothing
+        nothing: dict[str, np.ndarray] = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32)}
+        stored = (read_arrays(kind, key) if key else None) or nothing | {"seconds": np.zeros(2)}
         self._codes, self._scores = stored["codes"], stored["scores"].reshape(-1, width)
         self.load_seconds, self._seconds = stored["seconds"].tolist()
         self._new: list[tuple[np.ndarray, np.ndarray]] = []

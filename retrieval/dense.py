@@ -52,8 +52,7 @@ class IndexKind(StrEnum):
 class VectorIndex:
     """An index over `vectors` `(n, dimensions)` float32.
 
-    The same vectors give the same index every time, but for a graph of more than `HNSW_IN_ORDER`: all cores link it,
-    in whatever order they come to it.
+    The same vectors give the same index, except for a graph of more than `HNSW_IN_ORDER`, which all cores link.
     """
 
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:

@@ -81,10 +81,9 @@ def ship_sample() -> int:
 
 
 def ship(sample: QuestionSet) -> None:
-    """Analyze the sample for BM25, encode and search it by the packaged base, and write what comes with it.
+    """Analyze the sample for BM25, encode and search it by the packaged base, and write these files. Raises `OSError`.
 
-    What the base finds is computed in float32 and found again in whatever numbers a machine is quicker in. Raises
-    `OSError`.
+    Results of the base are float32 and used for every precision.
     """
     from mrc_workbench.data.text.analysis import ship
     from mrc_workbench.retrieval.lexical.bm25 import BM25Options

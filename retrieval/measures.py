@@ -211,8 +211,10 @@ _OWN_NAMES = {
 _WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
 _WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
 _EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
-_SUGGESTED = ("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)")
-_SUGGESTED += ("ERR@10", "Rprec", "Bpref", "Judged@10")
+_SUGGESTED = (
+    *("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)"),
+    *("ERR@10", "Rprec", "Bpref", "Judged@10"),
+)
 
 
 class MetricError(Failure, ValueError):

@@ -22,8 +22,8 @@ from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.vectors import Encoder, LimitedEncoder
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind, cells
+from mrc_workbench.retrieval.lexical import counts_by_term, idf_of
 from mrc_workbench.retrieval.lexical.bm25 import BM25Options
-from mrc_workbench.retrieval.lexical.weights import counts_by_term, idf_of
 from mrc_workbench.retrieval.milvus_connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
@@ -194,7 +194,7 @@ class TermField:
 
 
 def term_weights(tokens: Tokens, k1: float, b: float, lengths: np.ndarray | None = None) -> csr_array:
-    """Return what `retrieval.lexical.weights` lists by term, by passage: `(n_passages, n_terms)` float32, none 0.
+    """Return what `retrieval.lexical` lists by term, by passage: `(n_passages, n_terms)` float32, none 0.
 
     `lengths` are those of the passages as an engine keeps them, where they are not the numbers of their tokens.
     """

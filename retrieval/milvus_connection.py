@@ -187,17 +187,15 @@ class Field(Protocol):
     name: str
     key: str  # changes whenever a vector of a passage would, or its index
     most: int  # passages that a search ever finds
-    search: dict[str, Any]  # what a search in this index asks for
+    search: dict[str, Any]  # parameters of a search in this index
 
-    def schema(self) -> dict[str, Any]: ...  # what `create_schema().add_field` is told
+    def schema(self) -> dict[str, Any]: ...  # arguments of `create_schema().add_field`
 
-    def index(self) -> dict[str, Any]: ...  # what `prepare_index_params().add_index` is told
+    def index(self) -> dict[str, Any]: ...  # arguments of `prepare_index_params().add_index`
 
     def of_passages(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
 
-    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]:
-        """Return the rows of the questions that something is known of, and their vectors."""
-        ...
+    def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]: ...  # rows of known ones, vectors
 
 
 ROW = "row"  # the id of a passage: its row in the corpus
@@ -208,10 +206,7 @@ _SECONDS_TO_INDEX = 600.0
 def load(
     client: Any, name: str, fields: Sequence[Field], n_passages: int, tell: Callable[[float], None] | None = None
 ) -> None:
-    """Fill the collection, unless it is whole. `tell` hears how much of it is loaded, 0 to 1.
-
-    Two that fill one collection at once write the same rows; who is done second finds it whole.
-    """
+    """Fill the collection, unless it is complete; two processes that do so at once write the same rows."""
     from pymilvus.exceptions import MilvusException
 
     if client.has_collection(name, **PATIENCE):

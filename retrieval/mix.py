@@ -118,8 +118,7 @@ class _Queries:
     def least(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of the least penalised loss for each of the `pulls` `(n_values,)`.
 
-        They are pulled to `start` `(n_values,)`, scaled by the factor of the least loss; weights that are not `free`
-        `(n_values,)` bool are 0.
+        They are pulled to `start` `(n_values,)`, scaled by the factor of the least loss; those not `free` are 0.
         """
         if not len(self._values):
             return [start] * len(pulls)

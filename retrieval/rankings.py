@@ -19,8 +19,7 @@ class Rankings:
     """For each question the rows of the corpus found, best first.
 
     `indices` is `(n_questions, k)` int32, -1 where fewer than k passages were found; `scores` is the same shape in
-    float32, descending along each row (ties by corpus row), -inf where nothing was found. Of a corpus of fewer than k
-    passages there are as many columns as it has.
+    float32, descending along each row (ties by corpus row), -inf where nothing was found. k is at most the corpus size.
     """
 
     indices: np.ndarray

@@ -48,10 +48,7 @@ class Searcher:
         return self.retriever.name
 
     def search(self, questions: Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """Return the best k passages of each question, best first, fewer where no more are found.
-
-        Not for several threads at once.
-        """
+        """Return at most k passages of each question, best first. Not for several threads at once."""
         with keeping_nothing():
             rankings = self.retriever.search(list(questions), k)
         hits = []
@@ -74,14 +71,13 @@ def open_searcher(
 def open_searchers(
     reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
 ) -> dict[str, Searcher]:
-    """Open retrievers of a kept comparison (its key) or of an experiment file, by name; all where none is named.
+    """Open retrievers of a stored comparison (its key) or of an experiment file, by name; all if none is named.
 
-    They are built, or what was built before is opened, models are loaded and shared. `on_progress` is told the name of
-    the one at work and how much of its work is done, 0 to 1. Raises `ValueError` where one is not there or knows only
-    the questions it was made for, and what building it raises.
+    They are built or opened from the cache, and models are shared. `on_progress` gets the name of a retriever and the
+    fraction of its work that is done. Raises `ValueError` if one is missing or knows only the questions that it was
+    made for, and what building it raises.
     """
-    # BM25, model and index have threads of their own, which spin for a while after each of their turns; on cores that
-    # are not theirs alone a question takes many times as long. Here they sleep, where nobody has said otherwise
+    # threads of BM25, model and index spin after each of their turns, which slows questions down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     experiment, base = find_experiment(reference)
     question_set, compared = find(experiment.data, base), origin_of(base).get("data", {}).get("corpus_fingerprint")
@@ -89,9 +85,8 @@ def open_searchers(
         raise ValueError(f"the passages of {experiment.data!r} are others than those compared: compare them again")
     known = searchable(experiment)
     if missing := [name for name in names if name not in known]:
-        raise ValueError(
-            f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {', '.join(known)}"
-        )
+        there = ", ".join(known)
+        raise ValueError(f"no retriever to be asked is called {missing[0]!r} in {reference}: there is {there}")
     return searchers_of(experiment, question_set, base, names, on_progress)
 
 

@@ -27,9 +27,9 @@ _ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
 class PairTest:
     """Two retrievers over the same questions, by one measure.
 
-    `difference` is the mean of a less that of b, a share. `p` is that of this pair alone. `p_family` and the interval
-    `low` to `high` allow for all pairs tested together, and agree: the interval leaves 0 out where `p_family` is below
-    .05. a `wins` where its value of a question is higher.
+    `difference` is the mean of a minus that of b, 0 to 1 each. `p` is that of this pair alone; `p_family` and the
+    interval allow for all pairs tested together: the interval excludes 0 where `p_family` is below .05. a `wins` where
+    its value of a question is higher.
     """
 
     a: str
@@ -62,9 +62,9 @@ class Pair(NamedTuple):
 def question_groups(question_set: QuestionSet) -> np.ndarray:
     """Number the groups of questions that depend on each other, `(n_questions,)` int32, from 0 without gaps.
 
-    A group is all questions that are linked by relevant passages. If such chains link more than half of all questions,
-    a group is the questions with exactly the same relevant passages: the judgements of a TREC collection link nearly
-    all topics, and the topic is the unit of tests there (Sakai 2006; Smucker, Allan & Carterette 2007).
+    A group is all questions that are linked by relevant passages. If that links more than half of all questions, as in
+    TREC collections, a group is the questions with the same relevant passages: the topic is the unit of tests there
+    (Sakai 2006; Smucker, Allan & Carterette 2007).
     """
     relevance = question_set.relevance
     linked = _linked(relevance)
@@ -204,10 +204,9 @@ def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray
 
 @dataclass(frozen=True)
 class FamilyTests:
-    """All `(m,)`: `p` of each difference alone, `p_family` for whoever looks at all, and the intervals' ends.
+    """All `(m,)`: `p` of each difference alone, `p_family` of all together, and the ends of the intervals.
 
-    An interval is that of the mean difference, for all means of the family at once at 95%. It holds 0 exactly where
-    `p_family` is .05 or more.
+    Intervals are those of all mean differences of the family at once; one holds 0 exactly where `p_family` >= .05.
     """
 
     p: np.ndarray

@@ -43,8 +43,7 @@ def write_qrels(path: Path, question_set: QuestionSet) -> None:
 def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
     """Write `question Q0 passage rank score name` for every passage found, ranks from 1.
 
-    Evaluation tools order by score alone and ties by id: a score that ties with the one before is written one float32
-    step lower, so that they see our order.
+    A score that ties is written one float32 step lower, since evaluation tools order ties by id.
     """
     questions, passages = (pa.array(ids, pa.large_string()) for ids in trec_ids(question_set))
     rows, places = np.nonzero(rankings.indices != NOT_FOUND)
@@ -343,7 +342,7 @@ def _table(path: Path, reference: str) -> pd.DataFrame:
 
 
 def _broken(path: Path, reference: str) -> RunError:
-    """Find the first line that is none of a run: slow and exact, after the fast reader has stumbled."""
+    """Find the first wrong line: slow and exact, after the fast reader has failed."""
     wanted = f"expected six columns: {' '.join(_COLUMNS)}"
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):

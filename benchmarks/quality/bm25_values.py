@@ -28,7 +28,7 @@ from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer, choose
 from mrc_workbench.retrieval.analysis.labs import cross_fit
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.lexical.weights import counts_by_term
+from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.significance import mean_interval, question_groups
 
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0, 3.0)

@@ -21,7 +21,7 @@ from benchmarks.clones import Clones
 from mrc_workbench.data.text.analysis import Tokens
 
 if TYPE_CHECKING:
-    from mrc_workbench.retrieval.lexical.postings import Segment
+    from mrc_workbench.retrieval.lexical import Segment
     from mrc_workbench.retrieval.lexical.postings.index import Postings
     from mrc_workbench.retrieval.rankings import Rankings
 
@@ -98,7 +98,7 @@ class Ours:
 
     def search(self, asked: Tokens, k: int, threads: int) -> "Rankings":
         """See `Engine`."""
-        from mrc_workbench.retrieval.lexical.weights import hashes_of
+        from mrc_workbench.retrieval.lexical import hashes_of
 
         return self._postings.search(hashes_of(asked.vocabulary)[asked.ids], asked.offsets, k, cores=threads)
 
@@ -118,7 +118,7 @@ def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Pos
 
 def _segments(clones: Clones | None) -> "Iterator[Segment]":
     """Count and weigh the passages, a part at a time."""
-    from mrc_workbench.retrieval.lexical.weights import TermStatistics, bm25_segments, counts_of
+    from mrc_workbench.retrieval.lexical import TermStatistics, bm25_segments, counts_of
 
     if clones is None:
         raise FileNotFoundError("there is no index to open")

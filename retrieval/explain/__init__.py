@@ -1,1 +1,320 @@
-"""Why a passage has its score: parts that add up to it, or an honest word that they do not."""
+"""Why BM25 gives a passage its score, as a whole or by its best window: what each term of the question adds to it."""
+
+import math
+import unicodedata
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.records import Passage
+from mrc_workbench.data.text.analysis import Tokens, analyze, are_kept, tokens_of
+from mrc_workbench.data.text.analyzers import Span
+from mrc_workbench.data.text.located import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token
+from mrc_workbench.retrieval.lexical import field_statistics, idf_of, term_statistics
+from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, options_for, windows_of
+from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.retrieval.rankings import NOT_FOUND
+
+
+class LocatedTerm(Protocol):
+    """A term, what it adds to the score, and its spans in the composed texts."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def question_spans(self) -> tuple[Span, ...]: ...
+
+    @property
+    def passage_spans(self) -> tuple[Span, ...]: ...
+
+
+T = TypeVar("T", bound=LocatedTerm)
+Weights = list[tuple[Span, float]]
+
+
+@dataclass(frozen=True)
+class Explanation(ABC):
+    """A score told by letters: each text cut into pieces by what its letters add."""
+
+    question: str
+    passage: IndexedText
+
+    @property
+    @abstractmethod
+    def weights(self) -> tuple[Weights, Weights]:
+        """What spans of the question add, and spans of the passage as it is indexed."""
+
+    def title_pieces(self) -> list[Piece]:
+        return self.passage.title_pieces(self.weights[1])
+
+    def text_pieces(self) -> list[Piece]:
+        return self.passage.text_pieces(self.weights[1])
+
+
+@dataclass(frozen=True)
+class TermExplanation(Explanation, Generic[T]):
+    """The terms of a question over one passage, those that add most first; their values sum to the score."""
+
+    terms: tuple[T, ...]
+
+    @property
+    def score(self) -> float:
+        """The sum of all values. A passage whose score is not above 0 is not found."""
+        return math.fsum(term.value for term in self.terms)
+
+    @property
+    def weights(self) -> tuple[Weights, Weights]:
+        return (
+            [(span, term.value) for term in self.terms for span in term.question_spans],
+            [(span, term.value) for term in self.terms for span in term.passage_spans],
+        )
+
+
+class Standing(NamedTuple):
+    """How often a token stands in a text, and where, if that was looked for."""
+
+    times: int = 0
+    spans: tuple[Span, ...] = ()
+
+
+Standings = Mapping[str, Standing]  # by token, in the order of the text
+
+
+@dataclass(frozen=True)
+class TermContribution:
+    """A term of the question as a person reads it, its counts, and `value`, what it adds to the score.
+
+    `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are those in
+    the composed question and in the passage as it is indexed. `weight` is its count in the question, unless feedback
+    changed it; `sources` are the rows of the passages that feedback took it from.
+    """
+
+    text: str
+    kind: TokenKind
+    in_question: int
+    in_passage: int
+    passages: int
+    idf: float
+    value: float
+    question_spans: tuple[Span, ...]
+    passage_spans: tuple[Span, ...]
+    in_title: int
+    weight: float
+    sources: tuple[int, ...] = ()
+
+    @property
+    def in_text(self) -> int:
+        return self.in_passage - self.in_title
+
+    @property
+    def added(self) -> bool:
+        return not self.in_question
+
+
+@dataclass(frozen=True)
+class BM25Explanation(TermExplanation[TermContribution]):
+    """The terms of a question over one passage.
+
+    `length` and `mean_length` count tokens, of this passage and of all on average: with its title where that is a part
+    of its text, without where it is a field of its own, which has `title_length` and `mean_title_length`.
+    """
+
+    length: int
+    mean_length: float
+    title_length: int = 0
+    mean_title_length: float = 0.0
+
+
+class BM25Explainer:
+    """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
+
+    It counts the same tokens and follows the written formula, so it needs no index, except with feedback: it stores how
+    many passages hold each term, and analyzes a passage again to explain its score. Build it once and ask often. `read`
+    returns the tokens of a composed text; without it, an analyzer is loaded.
+    """
+
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        options: BM25Options | None = None,
+        read: Callable[[str], Standings] | None = None,
+    ) -> None:
+        self.options = options or BM25Options()
+        self._passages = Passages.of(passages)
+        texts = self._passages.indexed_texts(title=self.options.title)
+        self.analysis = self.options.analysis(texts)
+        self._read = read or self._located
+        if read is None:
+            self._located("")  # loads what it needs now, not with the first question
+        self._feedback = None
+        if again := self.options.feedback:
+            self._feedback = Feedback(again, self.analysis, texts, term_statistics(self.analysis, texts))
+            self._first = BM25("first", self._passages, replace(self.options, feedback_passages=0))
+        if self.options.title_weight:
+            of_fields = field_statistics(self.analysis, self._passages)
+            self._corpus, self._mean_lengths = of_fields.terms, [of_fields.mean_text, of_fields.mean_title]
+        else:
+            self._corpus = term_statistics(self.analysis, texts)
+            self._mean_lengths = [self._corpus.mean_length]
+        okapi = self.options.engine is Engine.RANK_BM25
+        self._idf = (_floored_idf if okapi else idf_of)(self._corpus.holders, len(passages))
+        self._factor = self.options.k1 + 1 if okapi else 1.0
+
+    def explain(self, question: str, row: int) -> BM25Explanation:
+        question = unicodedata.normalize("NFC", question)
+        passage = indexed_text(self._passages[row], title=self.options.title)
+        standing = self._read(question)
+        asked = {token: _Asked(float(of.times), of) for token, of in standing.items()}
+        if self._feedback:
+            asked = self._asked_again(self._feedback, question, standing)
+        fields = self._fields(passage)
+        places = self._corpus.places_of(list(asked)).tolist()
+        pairs = zip(asked.items(), places, strict=True)
+        terms = [self._term(token, place, of, fields, _Texts(question, passage)) for (token, of), place in pairs]
+        terms.sort(key=lambda term: -term.value)
+        text, *title = fields
+        of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
+        return BM25Explanation(question, passage, tuple(terms), text.length, text.mean_length, *of_title)
+
+    def _located(self, text: str) -> Standings:
+        (found,) = spans_by_token(self.analysis, [text])
+        return {token: Standing(len(spans), spans) for token, spans in found.items()}
+
+    def _asked_again(self, feedback: Feedback, question: str, standing: Standings) -> dict[str, "_Asked"]:
+        first = self._first.search([question], feedback.options.passages)
+        again = feedback.asked_again(analyze(self.analysis, [question]), first)
+        weights = dict(zip(again.tokens.texts()[0], again.factors.tolist(), strict=True))
+        rows = [row for row in first.indices[0].tolist() if row != NOT_FOUND]
+        held = [(row, set(tokens)) for row, tokens in zip(rows, feedback.tokens(rows), strict=True)]
+        own = {token: _Asked(weights.get(token, 0.0), one) for token, one in standing.items()}
+        added = {
+            token: _Asked(weight, Standing(), tuple(row for row, tokens in held if token in tokens))
+            for token, weight in weights.items()
+            if token not in standing
+        }
+        return own | added
+
+    def _fields(self, passage: IndexedText) -> list["_Field"]:
+        """Return the whole text as one field, or the passage's own text and its title."""
+        if not self.options.title_weight:
+            return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
+        start = passage.start
+        text, title = self._read(passage.text[start:]), self._read(passage.text[: max(0, start - 1)])
+        moved = {
+            token: Standing(one.times, tuple((begin + start, end + start) for begin, end in one.spans))
+            for token, one in text.items()
+        }
+        weights = (1.0, self.options.title_weight)
+        return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
+
+    def _term(
+        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], texts: "_Texts"
+    ) -> TermContribution:
+        found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
+        spans = tuple(sorted(span for of_field in found for span in of_field.spans))
+        idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
+        count = sum(field.counted(one.times, self.options.b) for field, one in zip(fields, found, strict=False))
+        saturated = self._factor * count / (count + self.options.k1) if count else 0.0
+        return TermContribution(
+            *reading(self.analysis, token, texts.written(asked.standing.spans, spans)),
+            in_question=asked.standing.times,
+            in_passage=sum(one.times for one in found),
+            passages=holders,
+            idf=idf,
+            value=asked.weight * idf * saturated,
+            question_spans=asked.standing.spans,
+            passage_spans=spans,
+            in_title=sum(end < texts.passage.start for _, end in spans),
+            weight=asked.weight,
+            sources=asked.sources,
+        )
+
+
+def counting_explainer(
+    passages: Sequence[Passage], options: BM25Options, questions: Sequence[str]
+) -> BM25Explainer | None:
+    """Return an explainer that reads the tokens of these questions and all passages from the disk, without their spans.
+
+    It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None if tokens are not
+    stored, or if the options need more than these tokens. Any other question is a `KeyError`.
+    """
+    texts = Passages.of(passages).indexed_texts(title=options.title)
+    analysis = options.analysis(texts)
+    if options.title_weight or options.feedback or not all(are_kept(analysis, some) for some in (texts, questions)):
+        return None
+    places: dict[str, tuple[Tokens, int]] = {}
+    for some in (texts, questions):
+        tokens = tokens_of(analysis, some)
+        places |= {unicodedata.normalize("NFC", text): (tokens, row) for row, text in enumerate(some)}
+
+    def read(text: str) -> Standings:
+        tokens, row = places[text]
+        start, end = tokens.offsets[row : row + 2]
+        held = Counter(tokens.vocabulary[number] for number in tokens.ids[start:end].tolist())
+        return {token: Standing(count) for token, count in held.items()}
+
+    return BM25Explainer(passages, options, read)
+
+
+class _Texts(NamedTuple):
+    """A question and a passage, both composed."""
+
+    question: str
+    passage: IndexedText
+
+    def written(self, in_question: Sequence[Span], in_passage: Sequence[Span]) -> str:
+        """Return a term as it is first written in the question, else in the passage; empty where it is in neither."""
+        for text, spans in ((self.question, in_question), (self.passage.text, in_passage)):
+            if spans:
+                return text[slice(*spans[0])].lower()
+        return ""
+
+
+class _Asked(NamedTuple):
+    """How much a term counts in a question, where it stands there, and the passages that feedback took it from."""
+
+    weight: float
+    standing: Standing
+    sources: tuple[int, ...] = ()
+
+
+class _Field(NamedTuple):
+    """A text that has a length of its own: what it weighs, where its tokens stand, and the mean length of all such."""
+
+    weight: float
+    standing: Standings
+    mean_length: float
+
+    @property
+    def length(self) -> int:
+        return sum(one.times for one in self.standing.values())
+
+    def counted(self, times: int, b: float) -> float:
+        """Return a count, held back by the length."""
+        return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
+
+
+def _floored_idf(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    """Okapi's idf; where it is below 0, for a term of more than half of the passages, a quarter of the mean idf."""
+    idf = np.log((n_passages - holders + 0.5) / (holders + 0.5))
+    return np.where(idf < 0, 0.25 * idf.mean(), idf) if len(idf) else idf
+
+
+class WindowedBM25Explainer:
+    """Explains the scores of a `WindowedBM25` over the same passages with the same options and sentences a window."""
+
+    def __init__(self, passages: Sequence[Passage], options: BM25Options | None = None, *, sentences: int = 1) -> None:
+        texts, self._bounds = windows_of(passages, sentences)
+        self._explainer = BM25Explainer(texts, options_for(passages, options))
+
+    def explain(self, question: str, row: int) -> BM25Explanation:
+        """Explain the score of the passage in a row of the corpus; the passage explained is its best window."""
+        of_passage = range(self._bounds[row], self._bounds[row + 1])
+        explained = (self._explainer.explain(question, window) for window in of_passage)
+        return max(explained, key=lambda one: one.score)

@@ -26,7 +26,7 @@ from mrc_workbench.models.sources import find_model, is_starter, starter_bi_enco
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import Encoder, WindowEncoder
 from mrc_workbench.models.windows import Window, WindowOptions
-from mrc_workbench.retrieval.explain.bm25 import Explanation, TermExplanation, Weights
+from mrc_workbench.retrieval.explain import Explanation, TermExplanation, Weights
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,7 @@ class SentenceScore:
 class SentenceExplanation:
     """The cosine of the whole passage, and those of its sentences in their order.
 
-    They do not add up: a model reads words in their context, which a sentence read alone has lost. Compare them with
-    each other, not with the score.
+    They do not add up, since a sentence read alone has lost its context: compare them with each other.
     """
 
     passage: IndexedText

@@ -1,1 +1,261 @@
-"""Retrieval by terms: BM25, its postings and its terms, and terms weighed by a model."""
+"""What BM25 knows of a corpus beside each passage, and what a term weighs in a passage: BM25 and BM25F.
+
+Terms are 64-bit hashes: as strings, those of a million passages take gigabytes. Two of ten million terms share a hash
+in one of 400,000 corpora.
+
+BM25F weighs a passage's title and its text as two fields, each with lengths of its own. A term adds `idf * c / (c +
+k1)`, with `c = sum over the fields of weight * f / (1 - b + b * length / mean length)`: f is its count in the field,
+lengths are of the field, and the text weighs 1. So it is saturated once, however its counts are parted. Its idf is that
+of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
+multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
+
+Few tokens are counted by numpy, many by compiled code in `postings.index`, to the same last bit: compiling the loops
+takes longer than counting a small corpus, and a new user waits for it first.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array
+
+from mrc_workbench.data.cache import cached_arrays, key_of
+from mrc_workbench.data.passages import Passages
+from mrc_workbench.data.text.analysis import Analysis, Tokens, token_parts
+from mrc_workbench.data.text.analyzers import VERSION, Analyzer
+from mrc_workbench.data.texts import fingerprint_of
+from mrc_workbench.retrieval.rankings import places_in
+
+Array = np.ndarray[Any, Any]
+Write = Callable[[str, Array], None]  # appends a part to the array of a name
+
+
+class Segment(NamedTuple):
+    """The lists of some passages: those of `terms`, one after another, each of so many `lengths`."""
+
+    terms: Array  # (n_lists,) uint64, no term twice
+    lengths: Array  # (n_lists,) int32, 1 or more
+    rows: Array  # (n_postings,) uint16
+    weights: Array  # (n_postings,) float32
+
+
+def in_memory(dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> dict[str, Array]:
+    """Return the arrays whose parts `fill` writes."""
+    parts = {name: [np.zeros(0, dtype)] for name, dtype in dtypes.items()}
+    fill(lambda name, part: parts[name].append(part.astype(dtypes[name], copy=False).ravel()))
+    return {name: np.concatenate(of_array) for name, of_array in parts.items()}
+
+
+def in_files(folder: Path, dtypes: Mapping[str, Any], fill: Callable[[Write], None]) -> None:
+    """Write the arrays whose parts `fill` writes to files of their names."""
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in dtypes}
+        fill(lambda name, part: np.ascontiguousarray(part, dtype=dtypes[name]).tofile(files[name]))
+
+
+def in_one(parts: list[Array]) -> Array:
+    """Return the parts, at least one, as one array, and leave none of them: both would take their memory twice."""
+    whole = np.empty(sum(map(len, parts)), parts[0].dtype)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
+
+
+def first_places(ordered: Array) -> Array:
+    """Return where each value of an ordered array stands first."""
+    return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+
+
+FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
+
+
+@dataclass(frozen=True)
+class TermStatistics:
+    """Terms by ascending `hashes`, how many passages hold each (`holders`), and the passages' mean length in tokens."""
+
+    hashes: np.ndarray  # (n_terms,) uint64
+    holders: np.ndarray  # (n_terms,) int64
+    n_passages: int
+    mean_length: float
+
+    @property
+    def n_tokens(self) -> int:
+        return round(self.mean_length * self.n_passages)
+
+    def places_of(self, terms: Sequence[str]) -> np.ndarray:
+        """Return each term's place in `holders`, `(len(terms),)` int64; -1 where no passage holds it."""
+        return places_in(self.hashes, hashes_of(terms))
+
+
+def term_statistics(
+    analysis: Analyzer | Analysis, texts: Sequence[str], parts: Iterable[Tokens] | None = None
+) -> TermStatistics:
+    """Count the passages that hold each term, or read the stored counts.
+
+    `parts` are the tokens of the texts, some at a time; without them they are read from the disk cache.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        return counts_of(token_parts(analysis, texts) if parts is None else parts)
+
+    kept = cached_arrays("terms", key_of(VERSION, *Analysis.of(analysis).key, fingerprint_of(texts)), count)
+    mean_length = float(kept["n_tokens"]) / max(1, len(texts))
+    return TermStatistics(kept["hashes"], kept["holders"], len(texts), mean_length)
+
+
+def counts_of(parts: Iterable[Tokens]) -> dict[str, np.ndarray]:
+    """Count the passages that hold each term, of analyzed passages a part at a time."""
+    hashes, counts, n_tokens = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)], 0
+    for part in parts:
+        hashes.append(hashes_of(part.vocabulary))
+        counts.append(holders(part.ids, part.offsets, len(part.vocabulary)))
+        n_tokens += len(part.ids)
+    terms, held = in_one(hashes), in_one(counts)
+    order = np.argsort(terms, kind="stable")
+    terms = terms[order]
+    firsts = first_places(terms)
+    held = np.add.reduceat(held[order], firsts) if len(firsts) else held
+    return {"hashes": terms[firsts], "holders": held, "n_tokens": np.array(n_tokens)}
+
+
+def hashes_of(terms: Sequence[str]) -> np.ndarray:
+    """Return what terms are told apart by, `(len(terms),)` uint64."""
+    return np.asarray(pd.util.hash_array(np.array(terms, dtype=object), categorize=False))
+
+
+def counts_by_term(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> csr_array:
+    """Return how often each text holds each term, `(n_texts, n_terms)` float64, terms in order."""
+    given = np.ones(len(ids)), ids, offsets
+    counts = csr_array(given, shape=(len(offsets) - 1, n_terms), copy=True)  # to add up changes its arrays
+    counts.sum_duplicates()
+    return counts
+
+
+def idf_of(holders: np.ndarray, n_passages: int) -> np.ndarray:
+    """Return `ln(1 + (N - n + .5) / (n + .5))` of terms that so many passages hold."""
+    return np.log1p((n_passages - holders + 0.5) / (holders + 0.5))
+
+
+@dataclass(frozen=True)
+class FieldStatistics:
+    """The terms of both fields together, and the mean lengths of titles and of texts in tokens, of all passages."""
+
+    terms: TermStatistics
+    mean_title: float
+    mean_text: float
+
+
+def field_statistics(
+    analysis: Analysis, passages: Passages, on_progress: Callable[[float], None] | None = None
+) -> FieldStatistics:
+    """Count the passages that hold each term in either field, or read the stored counts.
+
+    `on_progress` gets the fraction of the texts that are analyzed; titles are short beside them.
+    """
+
+    def count() -> dict[str, np.ndarray]:
+        n_title = 0
+
+        def both() -> Iterator[Tokens]:
+            nonlocal n_title
+            parts = token_parts(analysis, passages.titles), token_parts(analysis, passages.texts, on_progress)
+            for titles, texts in zip(*parts, strict=True):
+                n_title += len(titles.ids)
+                yield one_after_the_other(titles, texts)
+
+        return counts_of(both()) | {"n_title": np.array(n_title)}
+
+    key = key_of(VERSION, *analysis.key, passages.titles.fingerprint, passages.texts.fingerprint)
+    kept, n_passages = cached_arrays("field-terms", key, count), max(1, len(passages))
+    n_title, n_all = int(kept["n_title"]), int(kept["n_tokens"])
+    terms = TermStatistics(kept["hashes"], kept["holders"], len(passages), n_all / n_passages)
+    return FieldStatistics(terms, n_title / n_passages, (n_all - n_title) / n_passages)
+
+
+def one_after_the_other(titles: Tokens, texts: Tokens) -> Tokens:
+    """Return the tokens of each passage's title and text as one, in one vocabulary."""
+    number = {token: place for place, token in enumerate(texts.vocabulary)}
+    translation = np.array([number.setdefault(token, len(number)) for token in titles.vocabulary], dtype=np.int32)
+    rows = np.concatenate([np.repeat(np.arange(len(part)), np.diff(part.offsets)) for part in (titles, texts)])
+    ids = np.concatenate([translation[titles.ids], texts.ids])[np.argsort(rows, kind="stable")]
+    return Tokens(list(number), ids, titles.offsets + texts.offsets)
+
+
+def bm25_segments(parts: Iterable[Tokens], statistics: TermStatistics, k1: float, b: float) -> Iterator[Segment]:
+    """Yield the lists of passages, weighed as `retrieval.lexical.bm25` says."""
+    for tokens in parts:
+        lengths = np.diff(tokens.offsets)
+        held_back = k1 * (1 - b + b * lengths / statistics.mean_length)
+        yield _weighed(tokens, statistics, held_back, np.zeros(len(tokens), np.int64), np.ones((2, len(tokens))))
+
+
+def bm25f_segments(
+    parts: Iterable[tuple[Tokens, Tokens]], statistics: FieldStatistics, k1: float, b: float, title_weight: float
+) -> Iterator[Segment]:
+    """Yield the lists of passages, given as titles and texts, weighed as said above."""
+    for titles, texts in parts:
+        heads, lengths = np.diff(titles.offsets), np.diff(texts.offsets)
+        of_title = _gains(heads, statistics.mean_title, b) * title_weight
+        gains = np.stack([of_title, _gains(lengths, statistics.mean_text, b)])
+        both = one_after_the_other(titles, texts)
+        yield _weighed(both, statistics.terms, np.full(len(texts), k1), heads, gains)
+
+
+def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
+    """Return what a token counts in fields of these lengths; in an empty one there is none."""
+    return 1 / np.where(lengths > 0, 1 - b + b * lengths / (mean or 1), 1)
+
+
+def _weighed(
+    tokens: Tokens, statistics: TermStatistics, held_back: np.ndarray, heads: np.ndarray, gains: np.ndarray
+) -> Segment:
+    """Return the lists of passages, a term of count c weighing `idf * c / (c + held_back)`.
+
+    A token counts 1; in BM25F one of the first `heads[i]` of passage i counts `gains[0, i]`, another `gains[1, i]`.
+    """
+    idf = idf_of(statistics.holders[statistics.places_of(tokens.vocabulary)], statistics.n_passages)
+    lengths = holders(tokens.ids, tokens.offsets, len(tokens.vocabulary))
+    rows, counts = counted(tokens.ids, tokens.offsets, lengths, heads, gains)
+    weights = np.repeat(idf, lengths) * counts / (counts + held_back[rows])
+    held = lengths > 0
+    return Segment(hashes_of(tokens.vocabulary)[held], lengths[held].astype(np.int32), rows, weights.astype(np.float32))
+
+
+def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
+    """Return how many passages hold each term, `(n_terms,)` int64."""
+    if len(ids) > FEW:
+        from mrc_workbench.retrieval.lexical.postings import index
+
+        return index.holders(ids, offsets, n_terms)
+    pairs = np.unique(_pairs(ids, offsets))
+    return np.bincount(pairs // max(1, len(offsets) - 1), minlength=n_terms).astype(np.int64)
+
+
+def counted(
+    ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, heads: np.ndarray, gains: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the passages of all terms' lists, uint16, and what the term counts in each, float64.
+
+    The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
+    """
+    if len(ids) > FEW:
+        from mrc_workbench.retrieval.lexical.postings import index
+
+        return index.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
+    passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    is_head = np.arange(len(ids)) - offsets[passages] < heads[passages]
+    pairs, place = np.unique(_pairs(ids, offsets), return_inverse=True)
+    gained = gains[np.where(is_head, 0, 1), passages]
+    return (pairs % max(1, len(heads))).astype(np.uint16), np.bincount(place, gained, len(pairs))
+
+
+def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    n_passages = len(offsets) - 1
+    return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))

@@ -26,9 +26,10 @@ from mrc_workbench.data.passages import Passage, Passages
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
-from mrc_workbench.data.text.marking import TokenKind, marked_sentences, reading
+from mrc_workbench.data.text.located import TokenKind, reading
+from mrc_workbench.data.text.marking import marked_sentences
+from mrc_workbench.retrieval.lexical import TermStatistics, counts_by_term, term_statistics
 from mrc_workbench.retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
-from mrc_workbench.retrieval.lexical.weights import TermStatistics, counts_by_term, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
@@ -295,10 +296,7 @@ def windows_of(passages: Sequence[Passage], sentences: int) -> tuple[Passages, n
 
 
 def windows(text: str, sentences: int) -> list[str]:
-    """Return every run of `sentences` sentences, each beginning one sentence later; the whole text where it has fewer.
-
-    They are `marked_sentences`, in Korean too.
-    """
+    """Return every run of so many `marked_sentences`, each beginning one later; the whole text where it has fewer."""
     spans = marked_sentences(text)
     if len(spans) <= sentences:
         return [text]

@@ -11,9 +11,9 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, token_parts
 from mrc_workbench.models.vectors import LimitedEncoder, TermEncoder
-from mrc_workbench.retrieval.lexical.postings import Segment
-from mrc_workbench.retrieval.lexical.weights import (
+from mrc_workbench.retrieval.lexical import (
     FEW,
+    Segment,
     TermStatistics,
     bm25_segments,
     bm25f_segments,

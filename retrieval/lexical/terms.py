@@ -1,8 +1,8 @@
 """What analyzers make of texts: questions that BM25 cannot answer, and words of questions that Kiwi cuts wrongly.
 
-What is known of a word is how it is read in the questions and in the passages. A word that stands in a question and in
-its own passage, with other morphemes here than there, finds nothing: that is told by the labels. Without labels, nouns
-in pieces of one letter, words that Kiwi does not know, and words that it extracts from the passages are suspicious.
+A word with other morphemes in a question than in its relevant passage finds nothing there: the labels show it. Without
+labels, nouns in pieces of one letter, words that Kiwi does not know, and words that it extracts from the passages are
+suspicious.
 """
 
 import unicodedata
@@ -20,7 +20,7 @@ from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, tokens_o
 from mrc_workbench.data.text.analyzers import CONTENT_TAGS, LANGUAGE_OF, Analyzer, Reader, choose, reader_of
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.texts import in_blocks
-from mrc_workbench.retrieval.lexical.weights import counts_by_term, term_statistics
+from mrc_workbench.retrieval.lexical import counts_by_term, term_statistics
 
 OF_ONE_LANGUAGE = (*LANGUAGE_OF, Analyzer.JAPANESE)
 OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *OF_ONE_LANGUAGE))
@@ -28,20 +28,14 @@ OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *O
 
 @dataclass(frozen=True)
 class UnmatchedQuestions:
-    """Ascending rows of the questions none of whose terms is in any passage, and in none of their own passages.
-
-    The first are among the second.
-    """
+    """Ascending rows of questions that share no term with any passage, and of those that share none with their own."""
 
     anywhere: np.ndarray
     own: np.ndarray
 
 
 def readings(text: str, analyzer: Analyzer = Analyzer.AUTO) -> dict[Analyzer, list[str]]:
-    """Return the tokens of a text under every analyzer that is of no single language, and under `analyzer`.
-
-    `AUTO` is the analyzer that suits the text.
-    """
+    """Return the tokens of a text under every analyzer of any language, and under `analyzer`; `AUTO` suits the text."""
     first = choose(analyzer, [text])
     of_one_language = [first] if first in OF_ONE_LANGUAGE else []
     return {analyzer: analyze(analyzer, [text])[0] for analyzer in (*of_one_language, *OF_ANY_LANGUAGE)}
@@ -62,10 +56,7 @@ def unmatched(question_set: QuestionSet, analysis: Analyzer | Analysis, *, title
 def shared_terms(
     question_set: QuestionSet, analysis: Analyzer | Analysis, *, title: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the distinct terms each question shares with each of its relevant passages.
-
-    Returns question rows and counts, one each for every such pair.
-    """
+    """Return question rows and counts of shared distinct terms, one each for every question and relevant passage."""
     rows, columns = question_set.relevance.tocoo().coords
     relevant, place = np.unique(columns, return_inverse=True)
     texts = question_set.passages.indexed_texts(title=title)
@@ -93,17 +84,12 @@ _BLOCK = 512  # texts read at a time
 
 
 class Evidence(StrEnum):
-    """Why a word is proposed, the surest first.
+    """Why a word is proposed, the surest first."""
 
-    `DIFFERS`: it is cut in a question in another way than in its own passage, and they share less for that. `PIECES`:
-    it falls into nouns of one letter. `EXTRACTED`: Kiwi's extraction of new words finds it in the passages, and
-    questions cut it. `UNKNOWN`: Kiwi guesses where it ends.
-    """
-
-    DIFFERS = "differs"
-    PIECES = "pieces"
-    EXTRACTED = "extracted"
-    UNKNOWN = "unknown"
+    DIFFERS = "differs"  # it is cut in a question in another way than in its passage, and they share less for that
+    PIECES = "pieces"  # it falls into nouns of one letter
+    EXTRACTED = "extracted"  # Kiwi's extraction of new words finds it in the passages, and questions cut it
+    UNKNOWN = "unknown"  # Kiwi guesses where it ends
 
 
 _ORDER = list(Evidence)
@@ -111,10 +97,9 @@ _ORDER = list(Evidence)
 
 @dataclass(frozen=True)
 class CutWord:
-    """A word without its particles, its morphemes in questions and in passages, as they are read most often there.
+    """A word without its particles, and its most frequent morphemes in questions and passages (or empty).
 
-    `in_passages` is empty where no passage was compared. `questions` are the rows of the questions it was found in,
-    ascending.
+    `questions` are the rows of its questions, ascending.
     """
 
     word: str
@@ -162,9 +147,7 @@ def cut_words(
 ) -> list[CutWord]:
     """Return words that may be cut wrongly, those of the surest evidence first, of these those of most questions.
 
-    They are read with a dictionary's words where one is given, so that what it mends is not proposed again. Titles are
-    read with their passages, of which only those are read that answer a question. `on_progress` is told the share of
-    the work done.
+    What a `dictionary` mends is not proposed. Only relevant passages are read, with their titles.
     """
     tell = on_progress or (lambda _: None)
     rows, columns = question_set.relevance.tocoo().coords

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.retrieval.outside.results import (
+from mrc_workbench.retrieval.outside import (
     POSITIONAL,
     BatchCaller,
     Caller,
@@ -72,8 +72,7 @@ class OutsideRetriever:
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         """Return the best k passages of each question.
 
-        Raises `OutsideError`, also if several questions find no passage at all: `outside_ids` if the results name none
-        of this corpus, `outside_empty` if there are no results.
+        Raises `OutsideError`, also if several questions find no passage: `outside_ids`, or `outside_empty`.
         """
         n_passages = len(self._question_set.passages)
         k = min(k, n_passages)

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import user
 from mrc_workbench.models.llm import may_be_given
+from mrc_workbench.retrieval.outside import Order, OutsideError, ResultReader, shortened
 from mrc_workbench.retrieval.outside.adapt import OutsideRetriever
-from mrc_workbench.retrieval.outside.results import Order, OutsideError, ResultReader, shortened
 
 if TYPE_CHECKING:
     import httpx
@@ -166,11 +166,7 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     "plain": Preset(
-        "http://127.0.0.1:8000/search",
-        "POST",
-        '{"query": "{query}", "k": {k}}',
-        "results[*].id",
-        "results[*].score",
+        "http://127.0.0.1:8000/search", "POST", '{"query": "{query}", "k": {k}}', "results[*].id", "results[*].score"
     ),
     "workbench": Preset(
         "http://127.0.0.1:8700/search",
@@ -216,10 +212,9 @@ _KEYS_SHOWN = 8
 
 @dataclass(frozen=True)
 class HttpCaller:
-    """Searches by an endpoint.
+    """Searches by an endpoint, without redirects; an answer may have `MOST_BYTES` and take `timeout` seconds.
 
-    `ids` and `scores` are JMESPath expressions; each must give a list, of the same length. A request that takes more
-    than `timeout` seconds fails. Redirects are not followed, and an answer may have `MOST_BYTES`.
+    `ids` and `scores` are JMESPath expressions; each must give a list, of the same length.
     """
 
     request: Request

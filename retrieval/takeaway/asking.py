@@ -27,7 +27,7 @@ from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_layers import TokenLayers
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.lexical.weights import counts_by_term
+from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import by_term
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix
 from mrc_workbench.retrieval.takeaway.signals import (

@@ -19,8 +19,8 @@ from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
+from mrc_workbench.retrieval.lexical import term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25
-from mrc_workbench.retrieval.lexical.weights import term_statistics
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, SharedWordScorer, small_set, texts_of
 from tests.hostile.damages import TIMES, damaged, overwrite
 

@@ -186,14 +186,7 @@ def test_a_kept_index_is_read_as_it_was_made(bits: int) -> None:
 def test_late_finds_the_same_by_an_index(first: bool) -> None:
     asked = [*texts_of(QUESTIONS), "zebra"]
     alone = Late("alone", PASSAGES, KeywordTokens())
-    late = Late(
-        "late",
-        PASSAGES,
-        KeywordTokens(),
-        first=alone if first else None,
-        depth=5,
-        index=LateIndex.CENTROIDS,
-    )
+    late = Late("late", PASSAGES, KeywordTokens(), first=alone if first else None, depth=5, index=LateIndex.CENTROIDS)
     expected, found = alone.search(asked, 5), late.search(asked, 5)
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)

@@ -64,9 +64,8 @@ ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
     *("questions.jsonl", "questions.csv", "table.md", "table.tex", "report.html", "manifest.json"),
 }
-LOST_FIRST = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
-LOST_FIRST += WORDS[WORDS.index("[[") :]
 LOST = '[[retriever]]\nname = "lost"\nkind = "dense"\nmodel = "no such model!"\n'
+LOST_FIRST = WORDS.replace("[[", f"{LOST}[[", 1)
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ def test_words_alone_are_explained_and_compared_without_torch(tmp_path: Path) ->
     program = (
         "import sys\n"
         "from mrc_workbench.data.records import Passage\n"
-        "from mrc_workbench.retrieval.explain.bm25 import BM25Explainer\n"
+        "from mrc_workbench.retrieval.explain import BM25Explainer\n"
         "assert BM25Explainer([Passage('p', '한강은 길다')]).explain('한강', 0).score > 0\n"
         "print(sorted({'torch', 'bm25s', 'faiss', 'sentence_transformers'} & set(sys.modules)))\n"
         "from mrc_workbench.workbench.cli import main\n"
@@ -343,15 +342,8 @@ def kept_by_the_page(tmp_path: Path) -> ComparisonJob:
 def test_the_page_s_process_leaves_what_the_page_needs(tmp_path: Path) -> None:
     job = kept_by_the_page(tmp_path)
     assert job.done
-    left = {
-        "experiment.toml",
-        "rankings.npz",
-        "provenance.json",
-        "scores.json",
-        "status.json",
-        "progress.jsonl",
-        ".at_work.lock",
-    }
+    left = {"experiment.toml", "rankings.npz", "provenance.json", "scores.json", "status.json", "progress.jsonl"}
+    left |= {".at_work.lock"}
     assert {path.name for path in job.folder.iterdir()} == left
     status = job.status()
     assert (status.state, status.phase, status.share) == (State.DONE, "", 1.0)
@@ -423,9 +415,8 @@ def test_kept_comparisons_are_listed_renamed_and_deleted(tmp_path: Path, capsys:
     assert main(["show", key]) == 0
     assert "words" in capsys.readouterr().out
     assert main(["show", key, "--json"]) == 0
-    assert (
-        json.loads(capsys.readouterr().out)["retrievers"]["words"]["recall@1"] == entry["figures"]["words"]["recall@1"]
-    )
+    scores = json.loads(capsys.readouterr().out)["retrievers"]["words"]
+    assert scores["recall@1"] == entry["figures"]["words"]["recall@1"]
     assert main(["delete", key]) == 0
     assert main(["list"]) == 0
     assert capsys.readouterr().out == f"deleted {key}\n"

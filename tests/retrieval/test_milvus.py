@@ -17,17 +17,9 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from mrc_workbench.retrieval.dense import Dense, IndexKind
+from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.lexical.weights import counts_by_term
-from mrc_workbench.retrieval.milvus import (
-    EngineFusion,
-    Milvus,
-    Ranker,
-    Search,
-    TermField,
-    VectorField,
-    term_weights,
-)
+from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField, term_weights
 from mrc_workbench.retrieval.milvus_connection import Field, Place
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, small_set, texts_of

@@ -1,4 +1,4 @@
-"""A learned mix: what it learns, and that no question's ranking comes from weights that saw it."""
+"""A learned mix: its fits against the written formula, and that no ranking comes from weights that saw its question."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,13 +7,100 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split.folds import FOLDS, Lessons
 from mrc_workbench.retrieval.combine import Fusion, fused
 from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.retrieval.mix import Learned, LearnedMix, explained, learn, mixed
-from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.mix import (
+    EXTRA,
+    STRENGTHS,
+    Learned,
+    LearnedMix,
+    TrainingLists,
+    explained,
+    learn,
+    mixed,
+    training_lists,
+)
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
+
+START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
+FREE = np.ones(6, dtype=bool)
+
+
+def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Rankings]]:
+    question_set, scores = world(n_questions, seed)
+    lessons = Lessons.of(question_set, question_set.answerable)
+    rankings = rankings_of(scores)
+    return training_lists(rankings, learn(rankings, lessons, PARTS, N_PASSAGES), lessons, N_PASSAGES), rankings
+
+
+@pytest.mark.parametrize("strength", [3.0, 30.0])
+def test_a_fit_has_the_least_loss_that_the_module_states(strength: float) -> None:
+    """The loss as it is written, by a loop over queries, and a minimiser that knows no slope."""
+    lists, rankings = lists_of(40)
+    deviations = [float(np.sqrt(np.mean([np.var(row[np.isfinite(row)]) for row in one.scores]))) for one in rankings]
+    candidates = fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 50).indices
+
+    def values(query: int, passage: int) -> list[float]:
+        of_signals = []
+        for signal, deviation in zip(rankings, deviations, strict=True):
+            row = signal.scores[query].astype(float)
+            score = dict(zip(signal.indices[query].tolist(), row, strict=True)).get(passage, row.min())
+            of_signals += [(score - row.mean()) / row.std(), (score - row.max()) / deviation]
+        return of_signals
+
+    queries = []  # of each with its passage among the candidates: the values of all, and the position of its own
+    for query, question in enumerate(lists.lessons.question_set.questions):
+        listed = [int(passage) for passage in candidates[query] if passage != NOT_FOUND]
+        relevant = [position for position, passage in enumerate(listed) if f"p{passage}" in question.relevant]
+        if relevant:
+            queries.append((np.array([values(query, passage) for passage in listed]), relevant[0]))
+
+    def likelihood(weights: np.ndarray) -> float:
+        scores = [(valued @ weights, own) for valued, own in queries]
+        return -float(sum(score[own] - np.log(np.exp(score).sum()) for score, own in scores))
+
+    factor = minimize(lambda t: likelihood(t[0] * START), [1.0], method="Nelder-Mead").x[0]
+    pull = strength * np.array([1.0, 1.0, 1.0, 1.0, EXTRA, EXTRA])
+
+    def loss(weights: np.ndarray) -> float:
+        return likelihood(weights) + float((pull * (weights - factor * START) ** 2).sum())
+
+    least = minimize(loss, factor * START, method="Powell", options={"xtol": 1e-6, "ftol": 1e-10})
+    (fitted,) = lists.fits(np.ones(40, dtype=bool), START, FREE, [strength])
+    assert loss(fitted) == pytest.approx(least.fun, rel=1e-5)
+    np.testing.assert_allclose(fitted, least.x, atol=2e-2)
+
+
+def test_the_weights_are_the_average_of_fits_of_all_strengths_to_the_other_folds() -> None:
+    lists, rankings = lists_of(60)
+    lessons = lists.lessons
+    for fold, weights in enumerate(learn(rankings, lessons, PARTS, N_PASSAGES).weights):
+        rows = lessons.folds != fold  # of the last, all
+        fits = [lists.fits(rows, START, FREE, [strength])[0] for strength in STRENGTHS]
+        np.testing.assert_allclose(weights, np.mean(fits, axis=0), atol=1e-4)
+
+
+def test_the_stronger_the_pull_the_nearer_is_a_fit_to_the_scaled_untrained_mix() -> None:
+    lists, _ = lists_of(200)
+    rows = np.ones(200, dtype=bool)
+    (untrained,) = lists.fits(rows, START, FREE, [1e9])
+    np.testing.assert_allclose(untrained / untrained.sum(), START, atol=1e-5)
+    distances = [np.linalg.norm(fit - untrained) for fit in lists.fits(rows, START, FREE, STRENGTHS)]
+    assert distances == sorted(distances)
+
+
+def test_models_that_know_all_queries_count_nothing() -> None:
+    lists, _ = lists_of(60)
+    known = Lessons.of(lists.lessons.question_set, np.arange(60), np.arange(60))
+    trained = np.repeat([False, True, False], 2)
+    weights = TrainingLists(known, lists.indices, lists.values, lists.relevant, trained).averaged(START, FREE)
+    assert not weights[:, trained].any()
+    assert (weights[:, 0] > 0).all()
+
 
 N_PASSAGES, DEPTH = 30, 12
 PARTS = ("words", "meaning", None)

@@ -20,7 +20,7 @@ from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.combine import PairScores
-from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
+from mrc_workbench.retrieval.lexical import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
 from mrc_workbench.training.options.common import TrainingError

@@ -27,7 +27,7 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import is_sound, kept_folder, key_of
 from mrc_workbench.data.workspace import is_of_the_disk, read_json
-from mrc_workbench.retrieval.lexical.postings import Array, Segment, Write, first_places, in_files, in_memory, in_one
+from mrc_workbench.retrieval.lexical import Array, Segment, Write, first_places, in_files, in_memory, in_one
 from mrc_workbench.retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
 from mrc_workbench.retrieval.lexical.postings.search import all_scores, search
 from mrc_workbench.retrieval.rankings import Rankings
@@ -124,9 +124,9 @@ _OPENED: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this 
 def mapped_postings(
     key: str, n_passages: int, segments: Callable[[], Iterable[Segment]], size: int = SEGMENT
 ) -> Postings:
-    """Return the index kept under a key that tells all it is made from; where there is none that is sound, it is made.
+    """Return the index stored under a key of all it is made from, built if there is none that is sound.
 
-    See `kept_folder`. On a disk that cannot be written or is full, it is made in memory.
+    See `kept_folder`. If the disk cannot be written, it is built in memory.
     """
 
     def write(folder: Path) -> None:

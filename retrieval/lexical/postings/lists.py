@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numba
 import numpy as np
 
-from mrc_workbench.retrieval.lexical.postings import Array
+from mrc_workbench.retrieval.lexical import Array
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mrc_workbench.data.text import analysis as tokens_module
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.lexical.weights import term_statistics
+from mrc_workbench.retrieval.lexical import term_statistics
 from tests.data.text.test_analysis import ENGLISH, JAPANESE, KOREAN, NAMED
 
 TEXTS = ["a b a", "c", "", "b z", "a d", "e e c", "z"]

@@ -15,7 +15,7 @@ from mrc_workbench.models.vectors import Meter
 from mrc_workbench.retrieval.comparison import spec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from tests.retrieval.test_hybrid import Fixed
+from tests.retrieval.test_combine import Fixed
 
 ASKED = ["a", "b"]
 BUILD, QUERY = pytest.approx(0.5), pytest.approx(0.125)

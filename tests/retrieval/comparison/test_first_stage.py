@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials, ReadingSpec, Spec
 from mrc_workbench.retrieval.comparison.store import provenance
-from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.terms import unmatched
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head

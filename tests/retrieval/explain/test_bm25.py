@@ -14,15 +14,10 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
-from mrc_workbench.retrieval.explain import bm25 as explain_bm25
-from mrc_workbench.retrieval.explain.bm25 import (
-    BM25Explainer,
-    BM25Explanation,
-    WindowedBM25Explainer,
-    counting_explainer,
-)
-from mrc_workbench.retrieval.lexical import weights as term_statistics
+from mrc_workbench.data.text.located import TokenKind, weighted_pieces
+from mrc_workbench.retrieval import explain as explain_bm25
+from mrc_workbench.retrieval import lexical as term_statistics
+from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from mrc_workbench.retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of

@@ -11,7 +11,7 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.located import IndexedText, TokenKind
 from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
-from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution
 from mrc_workbench.retrieval.explain.standing import (
     TERMS,

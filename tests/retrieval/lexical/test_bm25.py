@@ -17,7 +17,8 @@ from mrc_workbench.data.text import analysis
 from mrc_workbench.data.text.analysis import Tokens, analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.lexical import engines, weights
+from mrc_workbench.retrieval import lexical as weights
+from mrc_workbench.retrieval.lexical import engines
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.lexical.postings import index
@@ -255,7 +256,7 @@ def test_segments_make_no_difference(options: BM25Options, request: pytest.Fixtu
 @pytest.mark.parametrize("options", WEIGHED)
 def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", CORPUS, options).search(CORPUS_ASKED, 20)
-    monkeypatch.setattr(index, "_write", lambda *_: pytest.fail("it was built again"))
+    monkeypatch.setattr(index, "in_files", lambda *_: pytest.fail("it was built again"))
     for module in (engines, weights):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     found = BM25("second", CORPUS, options).search(CORPUS_ASKED, 20)

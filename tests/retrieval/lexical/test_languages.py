@@ -14,7 +14,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Materials
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
-from mrc_workbench.retrieval.explain.bm25 import BM25Explainer, WindowedBM25Explainer
+from mrc_workbench.retrieval.explain import BM25Explainer, WindowedBM25Explainer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 
 DATA = Path(os.environ.get("MRC_DATA", ""))

@@ -99,11 +99,7 @@ def test_it_is_told_without_its_passage_by_its_pieces() -> None:
 
 @pytest.mark.slow
 def test_an_unknown_word_and_the_order_and_what_a_dictionary_mends_is_not_proposed_again() -> None:
-    asked = of(
-        ("콩도르세는 누구인가?", "p2"),
-        ("콩도르세의 책은?", "p2"),
-        ("방시혁은 어느 학교를 다녔는가?", "p1"),
-    )
+    asked = of(("콩도르세는 누구인가?", "p2"), ("콩도르세의 책은?", "p2"), ("방시혁은 어느 학교를 다녔는가?", "p1"))
     told = cut_words(asked)
     assert [(one.word, one.evidence, one.questions) for one in told] == [
         ("방시혁", Evidence.DIFFERS, (2,)),

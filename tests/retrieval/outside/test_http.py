@@ -14,10 +14,9 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
-from mrc_workbench.retrieval.outside import http_search
+from mrc_workbench.retrieval.outside import OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import as_retriever
 from mrc_workbench.retrieval.outside.http_search import PRESETS, Request
-from mrc_workbench.retrieval.outside.results import OutsideError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.search_server import Answer, SearchServer, scored, searching
 

@@ -13,8 +13,8 @@ from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetr
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 
 from mrc_workbench.data.records import Passage
+from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
-from mrc_workbench.retrieval.outside.results import OutsideError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.retrieval.test_contract import keeps_the_contract
 from tests.search_server import scored

@@ -10,9 +10,9 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
+from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.retrieval.outside import adapt as registered
 from mrc_workbench.retrieval.outside.adapt import Plugin, plugins
-from mrc_workbench.retrieval.outside.results import OutsideError
 from tests.doubles import small_set
 
 CODE = """

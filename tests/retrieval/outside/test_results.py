@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.retrieval.outside.results import OutsideError, ResultReader
+from mrc_workbench.retrieval.outside import OutsideError, ResultReader
 
 TEXTS = ("the first passage", "the second passage", "the third  passage")
 PASSAGES = tuple(Passage(id_, text) for id_, text in zip(("a", "b", "7"), TEXTS, strict=True))

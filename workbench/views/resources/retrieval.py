@@ -38,7 +38,7 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 )
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
-from mrc_workbench.retrieval.explain.bm25 import (
+from mrc_workbench.retrieval.explain import (
     BM25Explainer,
     BM25Explanation,
     WindowedBM25Explainer,

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.lexical import weights as by_numpy
+from mrc_workbench.retrieval import lexical as by_numpy
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.engines import InOneSegment
 from mrc_workbench.retrieval.lexical.postings import index

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
-from mrc_workbench.retrieval.lexical.postings import Segment, index
+from mrc_workbench.retrieval.lexical import Segment
+from mrc_workbench.retrieval.lexical.postings import index
 from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings
 from tests.retrieval.lexical.postings.made import asked, postings_with, segments_with
 
@@ -155,7 +156,7 @@ def test_where_the_disk_cannot_be_written_it_is_made_in_memory(monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(index, "_write", full)
+    monkeypatch.setattr(index, "in_files", full)
     assert_finds_the_same(opened(Maker()))
 
 

@@ -12,7 +12,7 @@ from mrc_workbench.data.text.dictionary import Dictionary, Word, remove
 from mrc_workbench.data.text.dictionary import keep as keep_dictionary
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
-from mrc_workbench.retrieval.explain.bm25 import BM25Explainer
+from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.explain.standing import option_table
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.workbench.views.choices import choices_for

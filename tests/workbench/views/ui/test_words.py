@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
-from mrc_workbench.retrieval.outside.results import OutsideError
+from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
 from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text, search_failure_text
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, particle, plain, plain_number

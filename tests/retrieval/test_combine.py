@@ -1,21 +1,235 @@
-"""Reranking and the pairs it scores."""
+"""Fused and reranked retrieval: fusion by formula, and the pairs that reranking scores."""
 
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval import combine
-from mrc_workbench.retrieval.combine import PairScores, Reranked, interpolated
+from mrc_workbench.retrieval.combine import (
+    Fusion,
+    Hybrid,
+    PairScores,
+    Reranked,
+    fused,
+    interpolated,
+    min_max,
+    normalised,
+)
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
-from tests.retrieval.test_hybrid import Fixed
+
+N_PASSAGES = 7
+SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
+WEIGHTS = st.one_of(st.none(), st.tuples(*[st.sampled_from([0, 0.25, 1, 3])] * 3).filter(any))
+
+
+def rankings_of(*questions: dict[int, float]) -> Rankings:
+    scores = np.full((len(questions), N_PASSAGES), -np.inf, dtype=np.float32)
+    for row, found in enumerate(questions):
+        for passage, score in found.items():
+            scores[row, passage] = score
+    return top_k(scores, N_PASSAGES)
+
+
+def values_of(found: dict[int, float], fusion: Fusion) -> tuple[dict[int, float], float]:
+    """Value of each passage found, and of one that is not, from the written formula."""
+    if fusion is Fusion.RRF:
+        order = sorted(found, key=lambda passage: (-found[passage], passage))
+        return {passage: 1 / (60 + rank) for rank, passage in enumerate(order, start=1)}, 0.0
+    equal = len(set(found.values())) == 1
+    if not found:
+        return {}, 0.0
+    if fusion is Fusion.MIN_MAX:
+        low, high = min(found.values()), max(found.values())
+        return {passage: 1.0 if equal else (score - low) / (high - low) for passage, score in found.items()}, 0.0
+    if equal:
+        return dict.fromkeys(found, 0.0), -1.0
+    mean, deviation = statistics.fmean(found.values()), statistics.pstdev(found.values())
+    values = {passage: (score - mean) / deviation for passage, score in found.items()}
+    return values, min(values.values())
+
+
+def by_loop(lists: Sequence[dict[int, float]], fusion: Fusion, weights: Sequence[float] | None) -> dict[int, float]:
+    counted = [
+        (*values_of(found, fusion), weight)
+        for found, weight in zip(lists, weights or [1.0] * len(lists), strict=True)
+        if weight
+    ]
+    candidates = {passage for values, _, _ in counted for passage in values}
+    return {p: sum(weight * values.get(p, absent) for values, absent, weight in counted) for p in candidates}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fusion", Fusion)
+@given(st.lists(st.tuples(SCORES, SCORES, SCORES), min_size=1, max_size=4), WEIGHTS)
+def test_a_plain_loop(
+    fusion: Fusion, questions: list[tuple[dict[int, float], ...]], weights: tuple[float, ...] | None
+) -> None:
+    rankings = [rankings_of(*lists) for lists in zip(*questions, strict=True)]
+    found = fused(rankings, N_PASSAGES, fusion, weights, N_PASSAGES)
+    for row, lists in enumerate(questions):
+        expected = by_loop(lists, fusion, weights)
+        ours = {int(p): float(s) for p, s in zip(found.indices[row], found.scores[row], strict=True) if p >= 0}
+        assert ours == pytest.approx(expected, abs=1e-5)
+        assert list(ours) == sorted(ours, key=lambda passage: (-ours[passage], passage))
+
+
+def test_min_max_by_hand() -> None:
+    first, second = rankings_of({0: 10, 1: 6, 2: 2}), rankings_of({1: 0.9, 3: 0.5})
+    both = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, None, 5)
+    assert both.indices.tolist() == [[1, 0, 2, 3, -1]]
+    np.testing.assert_allclose(both.scores, [[1.5, 1, 0, 0, -np.inf]])
+    weighted = fused([first, second], N_PASSAGES, Fusion.MIN_MAX, (0.8, 0.2), 2)
+    assert weighted.indices.tolist() == [[0, 1]]
+    np.testing.assert_allclose(weighted.scores, [[0.8, 0.4 + 0.2]], rtol=1e-6)
+
+
+def test_z_scores_by_hand() -> None:
+    # deviations of 3, 2, 1 from their mean over sqrt(2/3); what the other did not find counts as its last
+    last = 1 / np.sqrt(2 / 3)
+    both = fused([rankings_of({0: 3, 1: 2, 2: 1}), rankings_of({1: 5, 4: 4})], N_PASSAGES, Fusion.Z_SCORE, None, 4)
+    assert both.indices.tolist() == [[1, 0, 2, 4]]
+    np.testing.assert_allclose(both.scores, [[1, last - 1, -last - 1, -last - 1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_the_ends_of_a_weight_curve_are_the_retrievers(fusion: Fusion) -> None:
+    rng = np.random.default_rng(0)
+    first, second = (top_k(rng.normal(size=(20, 50)), 10) for _ in range(2))
+    for weights, alone in (((1, 0), first), ((0, 0.3), second)):
+        assert fused([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_all_that_any_list_holds_is_a_candidate(fusion: Fusion) -> None:
+    rng = np.random.default_rng(1)
+    lists = [top_k(rng.normal(size=(30, 200)), 20) for _ in range(3)]
+    found = fused(lists, 200, fusion, None, 70)
+    for row in range(30):
+        wanted = set().union(*(one.indices[row].tolist() for one in lists))
+        assert set(found.indices[row].tolist()) - {-1} == wanted
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_values_add_up_to_the_fused_score(fusion: Fusion) -> None:
+    rng, weights = np.random.default_rng(2), (0.7, 0.3)
+    lists = [top_k(rng.normal(size=(5, 40)), 10) for _ in weights]
+    found = fused(lists, 40, fusion, weights, 15)
+    for row, place in zip(*np.nonzero(found.indices >= 0), strict=True):
+        total = 0.0
+        for one, weight in zip(lists, weights, strict=True):
+            values, absent = normalised(one, fusion)
+            there = np.flatnonzero(one.indices[row] == found.indices[row, place])
+            total += weight * float(values[row, there[0]] if len(there) else absent[row])
+        assert found.scores[row, place] == pytest.approx(total, abs=1e-6)
+
+
+@pytest.mark.parametrize("fusion", Fusion)
+def test_values_where_nothing_was_found(fusion: Fusion) -> None:
+    values, absent = normalised(rankings_of({}, {3: 2.5}), fusion)
+    assert np.isnan(values[0]).all()
+    assert np.isnan(values[1]).tolist() == [False] + [True] * (N_PASSAGES - 1)
+    assert absent[0] == 0
+
+
+def test_min_max() -> None:
+    scores = np.array([[2, 4, 3], [5, 5, 5], [-np.inf, 1, 3], [-np.inf, -np.inf, 7], [-np.inf] * 3], dtype=np.float32)
+    assert min_max(scores).tolist() == [[0, 1, 0.5], [1, 1, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+    assert min_max(np.zeros((0, 3))).shape == (0, 3)
+
+
+CORPUS_SIZE = 8
+RANKED_ROWS = st.permutations(range(CORPUS_SIZE)).flatmap(lambda rows: st.integers(0, 8).map(lambda n: rows[:n]))
+
+
+class Fixed:
+    """Finds the rows it was given, whatever it is asked."""
+
+    def __init__(self, *rows: Sequence[int]) -> None:
+        self.name, self._rows = "fixed", rows
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        assert len(questions) == len(self._rows)
+        indices = np.array([[*list(rows)[:k], *[-1] * (k - len(rows))] for rows in self._rows], dtype=np.int32)
+        return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.float32(np.inf)))
+
+
+def fused_by_hand(parts: Sequence[Sequence[int]], depth: int, k: int) -> tuple[list[int], list[float]]:
+    scores: dict[int, float] = defaultdict(float)
+    for rows in parts:
+        for rank, row in enumerate(rows[:depth], start=1):
+            scores[row] += 1 / (60 + rank)
+    as_stored = sorted(((-float(np.float32(score)), row) for row, score in scores.items()))[:k]
+    missing = k - len(as_stored)
+    return [row for _, row in as_stored] + [-1] * missing, [-score for score, _ in as_stored] + [-np.inf] * missing
+
+
+def test_a_hand_sum() -> None:
+    hybrid = Hybrid("hybrid", [Fixed([2, 0, 1]), Fixed([0, 3])], n_passages=4, fusion=Fusion.RRF)
+    rankings = hybrid.search(["?"], 4)
+    assert rankings.indices.tolist() == [[0, 2, 3, 1]]
+    expected = [[1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63]]
+    np.testing.assert_allclose(rankings.scores, expected, rtol=1e-6)
+
+
+@given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
+def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
+    fixed = [Fixed(rows) for rows in parts]
+    hybrid = Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
+    rankings = hybrid.search(["?"], k)
+    rows, scores = fused_by_hand(parts, depth, min(k, CORPUS_SIZE))
+    assert rankings.indices.tolist() == [rows]
+    np.testing.assert_allclose(rankings.scores, [scores], rtol=1e-6)
+
+
+def test_questions_are_fused_each_by_itself() -> None:
+    first, second = Fixed([0, 1], [], [2]), Fixed([1], [], [2, 0])
+    rankings = Hybrid("h", [first, second], n_passages=3, fusion=Fusion.RRF).search(["a", "b", "c"], 2)
+    assert rankings.indices.tolist() == [[1, 0], [-1, -1], [2, 0]]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) -> None:
+    parts = [Fixed([0, 1, 2]), Fixed([2, 1, 0])]
+    rankings = Hybrid("h", parts, n_passages=3, depth=1, fusion=Fusion.RRF).search(["?"], k)
+    assert rankings.indices.tolist() == [[0, 2, -1][:k]]
+    np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("fusion", [Fusion.Z_SCORE, Fusion.MIN_MAX])
+def test_scores_below_a_rerankers_depth_do_not_count(fusion: Fusion) -> None:
+    """They only keep an order and lie far below: left in, all that the reranker read would look alike."""
+    words, reranked = Fixed([2, 1, 0, 3]), Fixed([0, 1, 2, 3])
+    cut = Hybrid("h", [words, Fixed([0, 1])], n_passages=4, fusion=fusion)
+    whole = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2))
+    found, expected = (hybrid.search(["?"], 4) for hybrid in (whole, cut))
+    assert found.indices.tolist() == expected.indices.tolist()
+    np.testing.assert_allclose(found.scores, expected.scores)
+
+
+def test_ranks_below_a_rerankers_depth_count() -> None:
+    parts = [Fixed([2, 1, 0]), Fixed([0, 1, 2])]
+    found = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF, depths=(100, 1)).search(["?"], 3)
+    expected = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF).search(["?"], 3)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize("parts", [[], [Fixed([0])]])
+def test_one_retriever_is_no_hybrid(parts: list[Fixed]) -> None:
+    with pytest.raises(ValueError, match="at least two"):
+        Hybrid("h", parts, n_passages=1)
+
 
 TEXTS = [f"passage {row}" for row in range(30)]
 QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block
