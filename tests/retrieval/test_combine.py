@@ -1,7 +1,6 @@
 """Fused and reranked retrieval: fusion by formula, and the pairs that reranking scores."""
 
 import statistics
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,16 +164,6 @@ class Fixed:
         return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.float32(np.inf)))
 
 
-def fused_by_hand(parts: Sequence[Sequence[int]], depth: int, k: int) -> tuple[list[int], list[float]]:
-    scores: dict[int, float] = defaultdict(float)
-    for rows in parts:
-        for rank, row in enumerate(rows[:depth], start=1):
-            scores[row] += 1 / (60 + rank)
-    as_stored = sorted(((-float(np.float32(score)), row) for row, score in scores.items()))[:k]
-    missing = k - len(as_stored)
-    return [row for _, row in as_stored] + [-1] * missing, [-score for score, _ in as_stored] + [-np.inf] * missing
-
-
 def test_a_hand_sum() -> None:
     hybrid = Hybrid("hybrid", [Fixed([2, 0, 1]), Fixed([0, 3])], n_passages=4, fusion=Fusion.RRF)
     rankings = hybrid.search(["?"], 4)
@@ -188,9 +177,11 @@ def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) ->
     fixed = [Fixed(rows) for rows in parts]
     hybrid = Hybrid("h", fixed, n_passages=CORPUS_SIZE, depth=depth, fusion=Fusion.RRF)
     rankings = hybrid.search(["?"], k)
-    rows, scores = fused_by_hand(parts, depth, min(k, CORPUS_SIZE))
-    assert rankings.indices.tolist() == [rows]
-    np.testing.assert_allclose(rankings.scores, [scores], rtol=1e-6)
+    scores = by_loop([{row: -rank for rank, row in enumerate(rows[:depth])} for rows in parts], Fusion.RRF, None)
+    best = sorted(scores, key=lambda row: (-float(np.float32(scores[row])), row))[:k]
+    padding = min(k, CORPUS_SIZE) - len(best)
+    assert rankings.indices.tolist() == [best + [-1] * padding]
+    np.testing.assert_allclose(rankings.scores, [[*map(scores.get, best)] + [-np.inf] * padding], rtol=1e-6)
 
 
 def test_questions_are_fused_each_by_itself() -> None:
