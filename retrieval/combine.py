@@ -151,7 +151,7 @@ class KnownPairs:
         nothing: dict[str, np.ndarray] = {"codes": np.zeros(0, np.int64), "scores": np.zeros(0, np.float32)}
         stored = (read_arrays(kind, key) if key else None) or nothing | {"seconds": np.zeros(2)}
         self._codes, self._scores = stored["codes"], stored["scores"].reshape(-1, width)
-        self.load_seconds, self._seconds = stored["seconds"].tolist()
+        self.load_seconds, self._seconds = map(float, stored["seconds"])
         self._new: list[tuple[np.ndarray, np.ndarray]] = []
         self._count, self._written = len(self._codes), time.perf_counter()
 
