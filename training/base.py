@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.options.common import Report, TrainingOptions, uses_bfloat16
 
 if TYPE_CHECKING:
-    from mrc_workbench.training.engine.frozen_layers import LowerStates
+    from mrc_workbench.training.engine.speed import LowerStates
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
 FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once

@@ -19,12 +19,7 @@ from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training.planning import plan_training
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import (
-    QUEUE,
-    CompositeRun,
-    find_job,
-    job_at,
-)
+from mrc_workbench.training.runs.jobs import QUEUE, CompositeRun, find_job, job_at
 from mrc_workbench.training.runs.runs import Plan, Run, run_in
 
 

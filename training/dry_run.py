@@ -217,8 +217,8 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
     from sentence_transformers.base.sampler import DefaultBatchSampler
     from transformers import TrainerCallback
 
-    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
-    from mrc_workbench.training.engine.trainers import make_trainer, short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
+    from mrc_workbench.training.engine.trainers import make_trainer
 
     class Fixed(DefaultBatchSampler):
         def __iter__(self) -> Iterator[Batch]:

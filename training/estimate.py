@@ -31,7 +31,7 @@ from mrc_workbench.training.dry_run import (
     memory_available,
     take_steps,
 )
-from mrc_workbench.training.engine.layers import MEMORY_FRACTION
+from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION
 from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
@@ -127,7 +127,7 @@ def estimate(
     """
     from transformers import set_seed
 
-    from mrc_workbench.training.engine.shared_passages import sampler_of
+    from mrc_workbench.training.engine.batches import sampler_of
 
     budget = budget or Budget()
     options = plan.options
@@ -221,7 +221,7 @@ class _Work:
 
     def _computed_share(self) -> float:
         """The share of a model's layers that are computed for a text whose frozen layers' states are stored."""
-        from mrc_workbench.training.engine.layers import transformer_layers
+        from mrc_workbench.training.engine.adaptation import transformer_layers
 
         layers = transformer_layers(self.task.model[0].auto_model)
         return 1 - self.options.frozen_layers / len(layers)

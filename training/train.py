@@ -228,8 +228,8 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 
     The model of the task is the best measured afterwards, that of the step returned.
     """
-    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
-    from mrc_workbench.training.engine.trainers import make_trainer, short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
+    from mrc_workbench.training.engine.trainers import make_trainer
     from mrc_workbench.training.runs.progress import RunFolderCallback
 
     options = in_precision_begun(run.plan().options, run.provenance())

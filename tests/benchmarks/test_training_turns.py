@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
 def test_the_same_losses(*, kind: str, frozen: bool, tmp_path: Path) -> None:
-    from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import short_passes, tokenized_once
 
     build = build_bi_encoder if kind == BI_ENCODER else build_cross_encoder_base
     base = str(build(tmp_path / "base"))

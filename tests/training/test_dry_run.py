@@ -7,16 +7,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.training.base import seconds_for
-from mrc_workbench.training.dry_run import (
-    BUDGET_SECONDS,
-    Budget,
-    Deadline,
-    Load,
-    Pace,
-    Step,
-    StepTimes,
-    batches_to_try,
-)
+from mrc_workbench.training.dry_run import BUDGET_SECONDS, Budget, Deadline, Load, Pace, Step, StepTimes, batches_to_try
 
 GIGABYTE = 1e9
 

@@ -6,7 +6,6 @@ from typing import Any
 from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.training.engine.layers import transformer_layers
 from mrc_workbench.training.options.common import (
     AttentionDropout,
     EmbeddingTable,
@@ -15,6 +14,17 @@ from mrc_workbench.training.options.common import (
     TrainingOptions,
     uses_bfloat16,
 )
+
+MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
+
+
+def transformer_layers(network: Any) -> Any:
+    """The layers of a transformer, lowest first, as a `ModuleList`; None of an unknown architecture."""
+    backbone = getattr(network, network.base_model_prefix, network)
+    encoder = getattr(backbone, "encoder", None) or getattr(backbone, "transformer", None) or backbone
+    layers = getattr(encoder, "layer", None)
+    return layers if layers is not None else getattr(backbone, "layers", None)
+
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 
@@ -58,7 +68,7 @@ def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
         settled["attention_dropout"] = AttentionDropout.NONE
         drop_no_attention(network)
     if model.device.type == "cpu" and uses_bfloat16(options):
-        from mrc_workbench.training.engine.attention import use_plain_attention_if_short
+        from mrc_workbench.training.engine.speed import use_plain_attention_if_short
 
         use_plain_attention_if_short(network)
     if options.lora_rank:

@@ -44,7 +44,7 @@ from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
 from mrc_workbench.training.rankers.shown import ShownPassages, cut_of, held_out, lesson_of
 
 if TYPE_CHECKING:
-    from mrc_workbench.training.engine.frozen_layers import LowerStates
+    from mrc_workbench.training.engine.speed import LowerStates
 
 # trained, and measured before it: question tokens count alike, as in the loss
 TRAINED_LAYERS = TokenLayers.UPPER
@@ -82,7 +82,7 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
     @cached_property
     def _lower_states(self) -> "LowerStates | None":
         """What the frozen layers make of each text: the same before, during and after the training."""
-        from mrc_workbench.training.engine.frozen_layers import LowerStates
+        from mrc_workbench.training.engine.speed import LowerStates
 
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
 

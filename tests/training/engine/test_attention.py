@@ -45,7 +45,7 @@ def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> N
     import torch
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    from mrc_workbench.training.engine.attention import attention
+    from mrc_workbench.training.engine.speed import attention
 
     mask = padding(tokens) if masked else None
     plain = output_and_gradients(attention, tokens, mask)
@@ -58,7 +58,7 @@ def test_output_and_gradients_are_those_of_torch(tokens: int, masked: bool) -> N
 def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from mrc_workbench.training.engine import attention
+    from mrc_workbench.training.engine import speed
 
     calls: list[tuple[int, ...]] = []
 
@@ -66,17 +66,17 @@ def test_what_the_formula_does_not_cover_is_left_to_torch(case: str, monkeypatch
         calls.append(tuple(query.shape))
         return query, None
 
-    monkeypatch.setattr(attention, "sdpa_attention_forward", fused)
-    query, key, value = drawn(attention.LONGEST + 1 if case == "long" else 5)
+    monkeypatch.setattr(speed, "sdpa_attention_forward", fused)
+    query, key, value = drawn(speed.LONGEST + 1 if case == "long" else 5)
     if case == "shared-keys":
         key, value = key[:, :1], value[:, :1]
     module = SimpleNamespace(is_causal=case == "causal")
     settings = {"scaling": 0.5, "dropout": 0.1 if case == "dropout" else 0.0}
     with torch.set_grad_enabled(case != "no-gradient"):
-        attention.attention(module, query, key, value, None, **settings)
+        speed.attention(module, query, key, value, None, **settings)
     assert calls == [tuple(query.shape)]
     query, key, value = drawn(5)
-    attention.attention(SimpleNamespace(is_causal=False), query, key, value, None, scaling=0.5, dropout=0.0)
+    speed.attention(SimpleNamespace(is_causal=False), query, key, value, None, scaling=0.5, dropout=0.0)
     assert len(calls) == 1
 
 

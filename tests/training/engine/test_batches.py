@@ -17,7 +17,7 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, lo
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import batch_sampler
-from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
+from mrc_workbench.training.engine.speed import short_passes, tokenized_once
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
 

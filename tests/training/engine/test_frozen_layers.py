@@ -8,11 +8,9 @@ import pytest
 
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.engine import frozen_layers
-from mrc_workbench.training.engine.adaptation import adapt
-from mrc_workbench.training.engine.frozen_layers import LowerStates, cached_lower_layers
-from mrc_workbench.training.engine.layers import transformer_layers
-from mrc_workbench.training.engine.trainers import short_passes
+from mrc_workbench.training.engine import speed
+from mrc_workbench.training.engine.adaptation import adapt, transformer_layers
+from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, short_passes
 from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 
@@ -91,7 +89,7 @@ def test_frozen_layers_are_computed_once_for_each_text(model: Any) -> None:
 
 
 def test_texts_beyond_the_memory_are_computed_every_time(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frozen_layers, "MEMORY_FRACTION", 0.0)
+    monkeypatch.setattr(speed, "MEMORY_FRACTION", 0.0)
     without_dropout(model)
     expected, _ = loss_and_gradients(model, TEXTS)
     with cached_lower_layers(model, 1) as lower:
@@ -155,8 +153,8 @@ def test_a_full_store_makes_room_for_a_training(model: Any, monkeypatch: pytest.
     one = LowerStates(1)
     with cached_lower_layers(model, 1, one):
         loss_and_gradients(model, TEXTS[:1])
-    monkeypatch.setattr(frozen_layers, "MEMORY_FRACTION", 1.0)
-    monkeypatch.setattr(frozen_layers, "_free_memory", lambda _: float(one.bytes))
+    monkeypatch.setattr(speed, "MEMORY_FRACTION", 1.0)
+    monkeypatch.setattr(speed, "_free_memory", lambda _: float(one.bytes))
     full = LowerStates(1)
     with cached_lower_layers(model, 1, full):
         loss_and_gradients(model, TEXTS[:1])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.engine.shared_passages import MOST_QUESTIONS, sampler_of
+from mrc_workbench.training.engine.batches import MOST_QUESTIONS, sampler_of
 from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
 from tests.hub import build_bi_encoder
 from tests.training.engine.test_batches import plain, tangled

@@ -15,11 +15,10 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.retrieval.dense import Late
-from mrc_workbench.retrieval.measures import evaluate
-from mrc_workbench.training.engine import frozen_layers
-from mrc_workbench.training.engine.frozen_layers import LowerStates
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.late import Late
+from mrc_workbench.training.engine import speed
+from mrc_workbench.training.engine.speed import LowerStates
 from mrc_workbench.training.options.common import OptionError
 from mrc_workbench.training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
 from mrc_workbench.training.rankers.losses import late_loss, negatives_of_processes, project
@@ -129,7 +128,7 @@ def test_shared_passages_and_frozen_layers_learn_in_fewer_steps(monkeypatch: pyt
             super().__init__(count)
             stored.append(self)
 
-    monkeypatch.setattr(frozen_layers, "LowerStates", Noted)
+    monkeypatch.setattr(speed, "LowerStates", Noted)
     options = {"epochs": 20.0, "batch_size": 8, "learning_rate": 3e-3, "logging_steps": 1, "evaluation_limit": 0}
     many = shuffled(120, 120)
     questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]

@@ -138,8 +138,7 @@ def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
 def test_the_states_of_the_highest_frozen_layer_are_read_and_stored(model: Any, tmp_path: Path) -> None:
     """The tiny model reads its last layer and the one below, the only frozen one."""
     from mrc_workbench.training.engine.adaptation import adapt
-    from mrc_workbench.training.engine.frozen_layers import cached_lower_layers
-    from mrc_workbench.training.engine.trainers import short_passes
+    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes
     from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
 
     folder = str(build_bi_encoder(tmp_path))

@@ -30,15 +30,7 @@ from mrc_workbench.training.runs.model import LIBRARIES, PushError, in_precision
 from mrc_workbench.training.runs.model import provenance as provenance_of
 from mrc_workbench.training.runs.runs import Plan, Run, new_plan
 from tests.doubles import small_set
-from tests.hub import (
-    COMMIT,
-    OWNER,
-    TOKEN,
-    HubServer,
-    hub_environment,
-    hub_server,
-    running_server,
-)
+from tests.hub import COMMIT, OWNER, TOKEN, HubServer, hub_environment, hub_server, running_server
 from tests.training.runs.test_card import finished, finished_plain
 from tests.training.worlds import python
 
