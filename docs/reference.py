@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mrc_workbench.training.options.common import TrainingOptions  # noqa: E402
+from mrc_workbench.training.options import TrainingOptions  # noqa: E402
 from mrc_workbench.training.recipe import RECIPES  # noqa: E402
 from mrc_workbench.workbench.cli import COMMANDS, all_commands  # noqa: E402
 

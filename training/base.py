@@ -19,7 +19,7 @@ from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.training.options.common import Report, TrainingOptions, uses_bfloat16
+from mrc_workbench.training.options import Report, TrainingOptions, uses_bfloat16
 
 if TYPE_CHECKING:
     from mrc_workbench.training.engine.speed import LowerStates

@@ -9,7 +9,7 @@ from mrc_workbench.data.workspace import replacing, write_json, write_text
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import settle
 from mrc_workbench.training.engine.checkpoints import step_of
-from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id, made_status
 from mrc_workbench.training.runs.model import write_card

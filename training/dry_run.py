@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from mrc_workbench.training.base import Task
-from mrc_workbench.training.options.common import Report, TrainingOptions
+from mrc_workbench.training.options import Report, TrainingOptions
 
 Batch = list[int]  # rows of the examples
 Clock = Callable[[], float]

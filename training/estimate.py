@@ -32,7 +32,7 @@ from mrc_workbench.training.dry_run import (
     take_steps,
 )
 from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION
-from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable, TrainingOptions
+from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.runs.runs import Plan, Run

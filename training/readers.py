@@ -37,10 +37,10 @@ from mrc_workbench.training.base import (
     seconds_for,
 )
 from mrc_workbench.training.engine.adaptation import adapt
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.questions import READER, ReaderOptions
+from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.rankers.examples import mine
 from mrc_workbench.training.rankers.material import Material, Rankers, Reached, counts, some_of, summary
+from mrc_workbench.training.text_options import READER, ReaderOptions
 
 if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork

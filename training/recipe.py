@@ -4,14 +4,13 @@ from typing import Any
 
 from mrc_workbench.training.base import Recipe
 from mrc_workbench.training.language.recipe import LanguageRecipe
-from mrc_workbench.training.options.questions import READER
-from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL, SENTENCES
+from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.rankers.cross_encoder import CrossEncoderRecipe
 from mrc_workbench.training.rankers.material import RANKERS
 from mrc_workbench.training.rankers.recipes import BiEncoderRecipe, LateRecipe, SparseEncoderRecipe
 from mrc_workbench.training.readers import ReaderRecipe
 from mrc_workbench.training.sentences.recipes import SentenceCrossEncoderRecipe, SentenceRecipe
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES
 
 # in the order in which they are offered
 RECIPES: dict[str, type[Recipe[Any, Any]]] = {

@@ -19,7 +19,6 @@ from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned, run_or_queue
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.planning import absolute
 from mrc_workbench.training.recipe import ranking_kinds, recipe_of
 from mrc_workbench.training.runs.jobs import (
@@ -35,6 +34,7 @@ from mrc_workbench.training.runs.jobs import (
 )
 from mrc_workbench.training.runs.runs import create_rounds, new_plan
 from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.text_options import LANGUAGE_MODEL
 
 
 def _commands() -> App:

@@ -25,8 +25,7 @@ from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
 from mrc_workbench.training.engine.adaptation import settle
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.options.common import OptionError, Report, TrainingError
-from mrc_workbench.training.options.questions import RankerOptions
+from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingError
 from mrc_workbench.training.rankers.losses import negatives_of_processes
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.jobs import QUEUE

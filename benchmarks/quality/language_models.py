@@ -25,7 +25,11 @@ from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXI
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.runs.jobs import Ablation, Table, Variant, all_jobs
+from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.sweep_commands import called, planned_ablation
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
     SENTENCES,
     LanguageObjective,
@@ -33,10 +37,6 @@ from mrc_workbench.training.options.texts import (
     SentenceObjective,
     SentenceOptions,
 )
-from mrc_workbench.training.runs.jobs import Ablation, Table, Variant, all_jobs
-from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
-from mrc_workbench.training.sweep_commands import called, planned_ablation
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 
 _SHARES = SplitOptions(validation=0.1, test=0.1)
 # small batches: of so few passages a larger one would make too few steps to leave the frequencies behind

@@ -20,8 +20,8 @@ from benchmarks.material import korquad, most_memory
 from benchmarks.quality.article_split import MORE_VALIDATION
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.training.options.common import TrainingOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipe import recipe_of
 
 _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}

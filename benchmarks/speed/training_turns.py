@@ -23,9 +23,8 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns
-from mrc_workbench.training.options.common import AttentionDropout, EmbeddingTable
-from mrc_workbench.training.options.questions import QuestionOptions
-from mrc_workbench.training.options.rankers import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, QuestionOptions
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.train import problem_of

@@ -204,8 +204,8 @@ def _trained(run: Run) -> Status:
 
 def _reference(kind: str, data: Source) -> str:
     """Return what names the data of a training; a question set is stored in the workspace first."""
-    from mrc_workbench.training.options.questions import READER
     from mrc_workbench.training.recipe import ranking_kinds
+    from mrc_workbench.training.text_options import READER
 
     if kind in (*ranking_kinds(), READER):
         dataset = load(data)

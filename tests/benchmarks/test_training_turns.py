@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours, plain, timed
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.rankers.material import Material
 from tests.hub import build_bi_encoder, build_cross_encoder_base

@@ -30,7 +30,7 @@ from mrc_workbench.retrieval.comparison.store import (
     origin_of,
     rename,
 )
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.curves import curves
 from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
 from mrc_workbench.training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.store import find
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from tests.training.worlds import Trained, planned, trained_in
 
 

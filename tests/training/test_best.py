@@ -15,9 +15,8 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.engine.trainers import make_trainer
-from mrc_workbench.training.options.common import Report
-from mrc_workbench.training.options.questions import BestBy
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
+from mrc_workbench.training.options import BestBy, Report
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.rankers.material import Reached
 from mrc_workbench.training.recipe import ranking_kinds, recipe_of
 from mrc_workbench.training.runs.runs import Run

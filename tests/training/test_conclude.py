@@ -13,8 +13,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training import conclude as concluding
 from mrc_workbench.training.conclude import conclude, conclude_as_job
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, seal
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.runs.runs import Run, all_runs

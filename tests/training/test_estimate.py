@@ -19,8 +19,8 @@ from mrc_workbench.training.base import Task
 from mrc_workbench.training.characters import BatchReader, characters_read
 from mrc_workbench.training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
 from mrc_workbench.training.estimate import SHARE_TO_USE, estimate, rehearse
-from mrc_workbench.training.options.common import Report
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import Report
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,

@@ -12,8 +12,8 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, remove
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.runs import Phase, Run, create_run, new_plan
 from mrc_workbench.training.train import problem_of, train

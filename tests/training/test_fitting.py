@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.training.estimate import REASONS, Need, instead
-from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 
 OPTIONS = BiEncoderOptions(base="some/model", batch_size=32)
 # 1000 bytes whatever the batch, 10 for each of 300 characters; a table of 20 trained weights of 50

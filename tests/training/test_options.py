@@ -10,16 +10,15 @@ from mrc_workbench.models.language.masking import MaskingOptions
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from mrc_workbench.training.base import trainer_arguments
-from mrc_workbench.training.options.common import OptionError
-from mrc_workbench.training.options.questions import BestBy, NegativesFrom
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import BestBy, NegativesFrom, OptionError
+from mrc_workbench.training.ranker_options import (
     BiEncoderObjective,
     BiEncoderOptions,
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.options.texts import LanguageObjective, LanguageOptions
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])
 

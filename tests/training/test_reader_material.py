@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.retrieval.rankings import NOT_FOUND
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.questions import ReaderOptions
+from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.rankers.examples import as_table, mine
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.readers import (
@@ -24,6 +23,7 @@ from mrc_workbench.training.readers import (
     reader_material,
     with_unanswerable,
 )
+from mrc_workbench.training.text_options import ReaderOptions
 from tests.training.worlds import cue_set
 
 TEXT = "서울은 크다. 옛날에 서울은 작았고, 부산은 서울보다 작았다."

@@ -19,11 +19,11 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, SpanTokens, load_reader, options_of
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.estimate import estimate
-from mrc_workbench.training.options.common import EmbeddingTable, TrainingError
-from mrc_workbench.training.options.questions import READER, ReaderBestBy, ReaderOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.options import EmbeddingTable, TrainingError
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
 from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at

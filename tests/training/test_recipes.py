@@ -26,8 +26,7 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.rankings import ranked
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
-from mrc_workbench.training.options.common import option
-from mrc_workbench.training.options.questions import QuestionOptions
+from mrc_workbench.training.options import QuestionOptions, option
 from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
 from mrc_workbench.training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
 from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan

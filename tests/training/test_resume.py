@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.options.rankers import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs import progress
 from mrc_workbench.training.runs.jobs import QUEUE

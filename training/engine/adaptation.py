@@ -6,7 +6,7 @@ from typing import Any
 from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.training.options.common import (
+from mrc_workbench.training.options import (
     AttentionDropout,
     EmbeddingTable,
     LoraAlso,

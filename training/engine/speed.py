@@ -1,8 +1,8 @@
 """What makes training steps faster without changing what is learned.
 
 - Attention of short texts in bfloat16 on a CPU is computed by its plain formula. torch's fused kernel is slow backwards
-  there: forward and backward together, the plain formula takes 0.65 of its time for texts of 340 tokens, 0.5 for 256
-  and 0.1 for 40, and holds the probabilities of all pairs of tokens; for texts of 512 tokens it takes 1.7 times as long.
+  there: forward and backward together, the plain formula takes 0.65 of its time for texts of 340 tokens, 0.5 for
+  256 and 0.1 for 40, and holds the probabilities of all pairs of tokens; for 512 tokens it takes 1.7 times as long.
 - Hidden states of frozen lower layers are computed once for each distinct text and stored as `LowerStates`; each step
   computes the layers above alone. The base, measured before the training, and the trained model, measured after it,
   have the same frozen layers: an encoder that is given the same states computes a text's lower layers once for both.

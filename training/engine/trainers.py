@@ -39,7 +39,7 @@ from mrc_workbench.training.base import (
 )
 from mrc_workbench.training.engine.batches import sampler_of
 from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
-from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.options import TrainingOptions
 
 
 class _RightEpoch(TrainerCallback):

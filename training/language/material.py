@@ -39,8 +39,8 @@ from mrc_workbench.models.language.tokenizer_training import (
 )
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Columns
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.texts import LanguageOptions
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.text_options import LanguageOptions
 
 _TOLD = 256  # rows that are told as texts
 

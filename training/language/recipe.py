@@ -35,8 +35,8 @@ from mrc_workbench.training.base import (
 )
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.language.material import LanguageMaterial, MeasuredRows
-from mrc_workbench.training.options.common import EmbeddingTable, OptionError
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
+from mrc_workbench.training.options import EmbeddingTable, OptionError
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.retrieval.rerank import Reranked, interpolated, recommend_weight
 from mrc_workbench.training.base import Examples, Recipe, Task, TeacherLabels, finished, seconds_for
 from mrc_workbench.training.engine.adaptation import adapt, live_scorer
-from mrc_workbench.training.options.rankers import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderObjective, CrossEncoderOptions
 from mrc_workbench.training.rankers.examples import cross_encoder_examples
 from mrc_workbench.training.rankers.losses import cross_encoder_loss
 from mrc_workbench.training.rankers.material import RANKERS, Material, Reached

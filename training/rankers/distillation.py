@@ -28,7 +28,7 @@ from sentence_transformers.util import pairwise_cos_sim, stack_padded_token_embe
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
-from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions, LateOptions
+from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions, LateOptions
 
 
 class Distillation(torch.nn.Module):

@@ -17,9 +17,8 @@ from mrc_workbench.retrieval.combine import Fusion, Hybrid
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked
 from mrc_workbench.training.base import Columns, Examples, processes
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.questions import NegativesFrom, RankerOptions
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import NegativesFrom, RankerOptions, TrainingError
+from mrc_workbench.training.ranker_options import (
     TAUGHT,
     BatchesOf,
     BiEncoderObjective,

@@ -7,9 +7,8 @@ import numpy as np
 
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.models.token_encoder import directions
-from mrc_workbench.training.options.common import OptionError, TrainingOptions
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import OptionError, TrainingOptions
+from mrc_workbench.training.ranker_options import (
     TAUGHT,
     BiEncoderObjective,
     BiEncoderOptions,
@@ -19,8 +18,8 @@ from mrc_workbench.training.options.rankers import (
     LateOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.options.texts import SentenceOptions
 from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.text_options import SentenceOptions
 
 _AT_A_TIME = 1024  # texts
 _FITTED_ON = 128  # passages, whose tokens a projection begins with

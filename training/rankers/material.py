@@ -16,8 +16,7 @@ from mrc_workbench.retrieval.measures import CUT, Measure, Scores, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.significance import intervals_of, mean_interval, question_groups
 from mrc_workbench.training.base import Family, Marks, OnProgress
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.questions import BestBy, QuestionOptions
+from mrc_workbench.training.options import BestBy, QuestionOptions, TrainingError
 
 MEASURED_KS = (1, 5, 10)
 _MEASURES = (*(f"recall@{k}" for k in MEASURED_KS), f"mrr@{CUT}", f"ndcg@{CUT}")

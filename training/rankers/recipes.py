@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.lexical.engines import LearnedSparse
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import Recipe, Task, dense_retrievers, finished, processes, seconds_for
 from mrc_workbench.training.engine.adaptation import adapt, live_bi_encoder, pool
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     LATE_INTERACTION,
     SPARSE_ENCODER,

@@ -23,8 +23,8 @@ from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.lexical import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.rankers import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.ranker_options import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.rankers.mix_teacher import MixTeacher
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.training.options.questions import READER
 from mrc_workbench.training.recipe import RECIPES
 from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.text_options import READER
 
 MOST_POINTS = 500
 MEASURES = tuple(dict.fromkeys(name for recipe in RECIPES.values() for name in recipe.family.curves))

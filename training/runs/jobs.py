@@ -21,7 +21,7 @@ from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import number_in, workspace, write_text
-from mrc_workbench.training.options.common import TrainingOptions
+from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.runs.runs import Plan, Run, Trial, create_run, find_run, planned_runs
 
 Outcome = TypeVar("Outcome")

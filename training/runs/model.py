@@ -24,11 +24,10 @@ from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import ModelSource, find_model, identity, is_starter
-from mrc_workbench.training.options.common import TrainingOptions, uses_bfloat16
-from mrc_workbench.training.options.questions import READER
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.options import TrainingOptions, uses_bfloat16
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Plan, Run, rounds_of
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
 
 # the libraries whose versions decide numbers; those that are not installed are left out
 LIBRARIES = (

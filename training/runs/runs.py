@@ -30,9 +30,8 @@ from mrc_workbench.data.problems import require
 from mrc_workbench.data.questions.judgements import remarks_of
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import shelf, workspace, write_text
-from mrc_workbench.training.options.common import TrainingOptions
-from mrc_workbench.training.options.questions import NegativesFrom
-from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.options import NegativesFrom, TrainingOptions
+from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipe import recipe_of
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
 from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, pearson, spearman
 from mrc_workbench.training.base import LOSS, Family, Marks, OnProgress
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.texts import JudgedBy, PairOptions, SentenceOptions
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.text_options import JudgedBy, PairOptions, SentenceOptions
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most

@@ -16,8 +16,8 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns, Examples, seconds_for
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.texts import CrossSentenceObjective, SentenceObjective, SentenceOptions
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.text_options import CrossSentenceObjective, SentenceObjective, SentenceOptions
 
 
 @dataclass(frozen=True)

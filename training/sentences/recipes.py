@@ -24,8 +24,16 @@ from mrc_workbench.training.base import (
     seconds_for,
 )
 from mrc_workbench.training.engine.adaptation import adapt, drop_no_attention, live_bi_encoder, live_scorer, pool
-from mrc_workbench.training.options.common import AttentionDropout, OptionError, TrainingError
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.options import AttentionDropout, OptionError, TrainingError
+from mrc_workbench.training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial, judgement
+from mrc_workbench.training.sentences.objectives import (
+    TeachersVectors,
+    cross_sentence_loss,
+    encoder_examples,
+    labelled_pairs,
+    sentence_loss,
+)
+from mrc_workbench.training.text_options import (
     ALONE,
     SENTENCE_CROSS_ENCODER,
     SENTENCES,
@@ -34,14 +42,6 @@ from mrc_workbench.training.options.texts import (
     SentenceObjective,
     SentenceOptions,
     SentencePooling,
-)
-from mrc_workbench.training.sentences.material import ACCURACY, PAIRS, Judgement, Likeness, PairMaterial, judgement
-from mrc_workbench.training.sentences.objectives import (
-    TeachersVectors,
-    cross_sentence_loss,
-    encoder_examples,
-    labelled_pairs,
-    sentence_loss,
 )
 
 

@@ -18,9 +18,8 @@ from math import ceil, inf
 from typing import Any
 
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.training.options.common import OptionError, Report, TrainingOptions
-from mrc_workbench.training.options.questions import RankerOptions
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingOptions
+from mrc_workbench.training.ranker_options import (
     TAUGHT,
     BatchesOf,
     BiEncoderObjective,

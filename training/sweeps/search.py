@@ -12,9 +12,9 @@ from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.options.common import TrainingError
+from mrc_workbench.retrieval.evaluation.measures import Scores
+from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.rankers.material import MEASURED_KS
 from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.jobs import (

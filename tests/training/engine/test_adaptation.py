@@ -9,7 +9,7 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.engine.adaptation import adapt
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set, planned, trained
 

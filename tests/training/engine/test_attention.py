@@ -10,7 +10,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import adapt
-from mrc_workbench.training.options.rankers import BiEncoderOptions
+from mrc_workbench.training.ranker_options import BiEncoderOptions
 from tests.hub import build_bi_encoder
 
 pytestmark = pytest.mark.slow

@@ -24,7 +24,7 @@ from mrc_workbench.training.engine.checkpoints import (
     seal,
     step_of,
 )
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.training.train import train

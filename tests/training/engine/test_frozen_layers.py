@@ -11,7 +11,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine import speed
 from mrc_workbench.training.engine.adaptation import adapt, transformer_layers
 from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, short_passes
-from mrc_workbench.training.options.rankers import BiEncoderOptions, CrossEncoderOptions
+from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow

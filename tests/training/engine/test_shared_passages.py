@@ -11,7 +11,7 @@ from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import MOST_QUESTIONS, sampler_of
-from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from tests.hub import build_bi_encoder
 from tests.training.engine.test_batches import plain, tangled
 

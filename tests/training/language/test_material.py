@@ -15,8 +15,8 @@ from mrc_workbench.models.language.masking import IGNORED, WholeWords
 from mrc_workbench.models.language.perplexity import PERPLEXITY
 from mrc_workbench.training.language.material import LanguageMaterial, part_of
 from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.texts import LanguageObjective
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.text_options import LanguageObjective
 from tests.hub import build_cross_encoder_base
 from tests.training.language.worlds import SHARES, of_topics, options_of, text_file
 

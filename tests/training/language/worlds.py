@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.text.corpora import find_corpus
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL, LanguageOptions
+from mrc_workbench.labs.language.texts import find_corpus
 from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 
 _FILES = TemporaryDirectory()
 _FIRST, _SECOND = "가나다라마바사아", "강님달말밤산"

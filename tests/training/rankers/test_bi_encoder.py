@@ -24,8 +24,8 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import batch_sampler
-from mrc_workbench.training.options.common import OptionError
-from mrc_workbench.training.options.rankers import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.ranker_options import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
 from mrc_workbench.training.rankers.examples import ANCHOR, encoder_examples
 from mrc_workbench.training.rankers.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
 from mrc_workbench.training.rankers.material import Material

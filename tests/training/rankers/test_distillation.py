@@ -13,7 +13,7 @@ from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.estimate import estimate
-from mrc_workbench.training.options.rankers import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import encoder_examples
 from mrc_workbench.training.rankers.shown import TeachersScores
 from mrc_workbench.training.runs.runs import Phase, Run, all_runs

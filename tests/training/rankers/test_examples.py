@@ -21,8 +21,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.training.base import Columns
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     BiEncoderObjective,

@@ -19,8 +19,8 @@ from mrc_workbench.retrieval.evaluation.measures import evaluate
 from mrc_workbench.retrieval.late import Late
 from mrc_workbench.training.engine import speed
 from mrc_workbench.training.engine.speed import LowerStates
-from mrc_workbench.training.options.common import OptionError
-from mrc_workbench.training.options.rankers import LATE_INTERACTION, LateObjective, LateOptions
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjective, LateOptions
 from mrc_workbench.training.rankers.losses import late_loss, negatives_of_processes, project
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.train import train

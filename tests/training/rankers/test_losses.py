@@ -18,7 +18,7 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.training.engine.trainers import make_trainer
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     TAUGHT,

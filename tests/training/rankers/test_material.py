@@ -20,9 +20,8 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import figures
-from mrc_workbench.training.options.common import TrainingError
-from mrc_workbench.training.options.questions import NegativesFrom
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import NegativesFrom, TrainingError
+from mrc_workbench.training.ranker_options import (
     CROSS_ENCODER,
     BiEncoderObjective,
     BiEncoderOptions,

@@ -8,8 +8,8 @@ import pytest
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
-from mrc_workbench.training.options.common import OptionError
-from mrc_workbench.training.options.rankers import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import encoder_examples
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.rankers.mix_teacher import CANDIDATES, MixTeacher

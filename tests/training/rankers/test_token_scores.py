@@ -9,7 +9,7 @@ import torch
 
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.options.rankers import LateObjective, LateOptions
+from mrc_workbench.training.ranker_options import LateObjective, LateOptions
 from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
 from mrc_workbench.training.rankers.losses import late_loss
 from mrc_workbench.training.rankers.token_scores import best_products, mean_max_sims

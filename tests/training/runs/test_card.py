@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds
 from mrc_workbench.training.runs.model import write_card
 from mrc_workbench.training.runs.runs import Run, create_run, new_plan

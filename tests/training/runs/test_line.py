@@ -14,7 +14,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.runs.jobs import QUEUE
 from mrc_workbench.training.runs.runs import Run, all_runs, find_run
 from mrc_workbench.workbench.cli import main

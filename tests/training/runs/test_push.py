@@ -24,7 +24,7 @@ from mrc_workbench.data.store import find, keep
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipe import ranking_kinds
 from mrc_workbench.training.runs.model import LIBRARIES, PushError, in_precision_begun, push, write_card
 from mrc_workbench.training.runs.model import provenance as provenance_of

@@ -12,8 +12,11 @@ from torch.nn import functional
 from mrc_workbench.data.pairs.records import PairSet
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.options.common import OptionError
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.rankers.losses import negatives_of_processes
+from mrc_workbench.training.sentences.objectives import cross_sentence_loss, damaged, encoder_examples, sentence_loss
+from mrc_workbench.training.sentences.recipes import forget, pool_sentences
+from mrc_workbench.training.text_options import (
     CONTRASTED,
     FITTING,
     Concatenation,
@@ -22,9 +25,6 @@ from mrc_workbench.training.options.texts import (
     SentenceOptions,
     SentencePooling,
 )
-from mrc_workbench.training.rankers.losses import negatives_of_processes
-from mrc_workbench.training.sentences.objectives import cross_sentence_loss, damaged, encoder_examples, sentence_loss
-from mrc_workbench.training.sentences.recipes import forget, pool_sentences
 from tests.training.sentences.worlds import SETS, labelled, scored, sentences, tiny_base, tiny_bi_encoder
 
 pytestmark = pytest.mark.slow

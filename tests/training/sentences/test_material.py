@@ -6,16 +6,16 @@ from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, split_pai
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings.encoder import Distinct
-from mrc_workbench.training.options.common import OptionError, TrainingError
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
+from mrc_workbench.training.sentences.objectives import triples_of
+from mrc_workbench.training.text_options import (
     FITTING,
     CrossSentenceObjective,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
 )
-from mrc_workbench.training.sentences.material import PAIRS, Judgement, Likeness, PairMaterial, judgement
-from mrc_workbench.training.sentences.objectives import triples_of
 from tests.training.sentences.worlds import SETS, labelled, scored
 
 SHARES = SplitOptions(0.2, 0.2)

@@ -26,18 +26,18 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.training.estimate import estimate
-from mrc_workbench.training.options.common import EmbeddingTable, OptionError, TrainingError
-from mrc_workbench.training.options.rankers import BI_ENCODER
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.options import EmbeddingTable, OptionError, TrainingError
+from mrc_workbench.training.ranker_options import BI_ENCODER
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.training.sentences.objectives import TeachersVectors
+from mrc_workbench.training.text_options import (
     FITTING,
     SENTENCE_CROSS_ENCODER,
     CrossSentenceObjective,
     SentenceObjective,
     SentencePooling,
 )
-from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.runs import Run, all_runs
-from mrc_workbench.training.sentences.objectives import TeachersVectors
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main
 from tests.training.sentences.worlds import (

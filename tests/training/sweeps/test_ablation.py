@@ -21,8 +21,7 @@ from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
-from mrc_workbench.retrieval.significance import intervals_of, pair_tests, question_groups
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from mrc_workbench.training.runs.jobs import (
     QUEUE,
     REFERENCE,
@@ -40,6 +39,7 @@ from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.sweeps import ablation as carry
 from mrc_workbench.training.sweeps.ablation import ablate
 from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main
 from tests.doubles import texts_of

@@ -7,8 +7,8 @@ import pytest
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.training.options.common import TrainingOptions
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.ranker_options import (
     TAUGHT,
     BiEncoderObjective,
     BiEncoderOptions,

@@ -22,6 +22,7 @@ from mrc_workbench.training.options.questions import BestBy
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.options.texts import SENTENCES
 from mrc_workbench.training.recipe import kinds_alike, recipe_of
+from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
 from mrc_workbench.workbench.views.resources.sets import stored_pairs

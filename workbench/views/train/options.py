@@ -7,9 +7,8 @@ from itertools import chain
 from typing import Any
 
 from mrc_workbench.data.pairs.records import PairKind
-from mrc_workbench.training.options.common import TrainingOptions
-from mrc_workbench.training.options.questions import NegativesFrom, ReaderObjective
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import NegativesFrom, TrainingOptions
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     LATE_INTERACTION,
     TAUGHT,
@@ -19,14 +18,15 @@ from mrc_workbench.training.options.rankers import (
     QuestionSide,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.text_options import (
     CONTRASTED,
     FITTING,
     CrossSentenceObjective,
     LanguageObjective,
+    ReaderObjective,
     SentenceObjective,
 )
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away

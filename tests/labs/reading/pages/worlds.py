@@ -12,6 +12,7 @@ from mrc_workbench.labs.reading.evaluate import ReadingExperiment, evaluate
 from mrc_workbench.labs.reading.results import STUDY
 from mrc_workbench.training.options.questions import READER, ReaderOptions
 from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.text_options import READER, ReaderOptions
 from tests.labs.reading.doubles import SET, NextWord
 
 # of the third question another passage is found first, and as surely read

@@ -15,7 +15,7 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.milvus.retriever import Search
 from mrc_workbench.retrieval.trec import read_run
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.runs import create_run, new_plan
 from mrc_workbench.workbench.views import choices
 from mrc_workbench.workbench.views.ui.words import catalog, plain

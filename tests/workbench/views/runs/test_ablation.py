@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs
 from mrc_workbench.training.runs.runs import Trial, all_runs, create_run
 from mrc_workbench.training.sweep_commands import planned_ablation

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.runs.jobs import QUEUE
 from mrc_workbench.training.runs.model import PushError
 from mrc_workbench.training.runs.runs import Run

@@ -8,11 +8,10 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.training.options.questions import READER
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL, SENTENCES, LanguageBestBy
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds
 from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, LanguageBestBy
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.runs.charts import best_by, measure_names
 from mrc_workbench.workbench.views.train.base import base_choices

@@ -15,7 +15,7 @@ from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.search import page as search_page

@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.rankings import Findings, Rankings
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.retrieval import listening, materials
 from mrc_workbench.workbench.views.search.answer import Search, SearchAnswer

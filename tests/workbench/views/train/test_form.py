@@ -16,9 +16,8 @@ from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
-from mrc_workbench.training.options.common import LoraAlso, Report
-from mrc_workbench.training.options.questions import NegativesFrom, ReaderBestBy, ReaderObjective, ReaderOptions
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     SPARSE_ENCODER,
@@ -28,16 +27,19 @@ from mrc_workbench.training.options.rankers import (
     CrossEncoderOptions,
     Pooling,
 )
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.training.text_options import (
     CrossSentenceObjective,
     JudgedBy,
+    ReaderBestBy,
+    ReaderObjective,
+    ReaderOptions,
     SentenceCrossEncoderOptions,
     SentenceObjective,
     SentenceOptions,
     SentencePooling,
 )
-from mrc_workbench.training.recipe import RECIPES
-from mrc_workbench.training.runs.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.train import base as hub
 from mrc_workbench.workbench.views.train import fields as train_widgets
 from mrc_workbench.workbench.views.train import start as train_start

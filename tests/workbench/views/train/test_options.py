@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
-from mrc_workbench.training.options.questions import READER, ReaderObjective
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
@@ -18,6 +17,7 @@ from mrc_workbench.training.options.rankers import (
     SparseEncoderObjective,
 )
 from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.text_options import READER, ReaderObjective
 from mrc_workbench.workbench.views.train.options import matters, starting_values
 
 MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES

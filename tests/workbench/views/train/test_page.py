@@ -19,7 +19,7 @@ from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.experiment import added
 from mrc_workbench.training.engine.checkpoints import seal
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from mrc_workbench.training.recipe import RECIPES
 from mrc_workbench.training.runs.curves import Advice
 from mrc_workbench.training.runs.runs import Phase, Run, all_runs

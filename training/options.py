@@ -1,4 +1,4 @@
-"""What every training can be told, with a default, a unit and a range, and what can be wrong with it."""
+"""What every training takes, and every training on a question set, with defaults, units and ranges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -8,6 +8,7 @@ from typing import Any, Self
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.inference import Precision, in_bfloat16
 from mrc_workbench.models.sources import STARTER, ModelSource, default_model
+from mrc_workbench.models.windows import WindowOptions
 
 
 class TrainingError(Failure):
@@ -181,3 +182,77 @@ def uses_bfloat16(options: TrainingOptions) -> bool:
     if options.precision is Precision.AUTO and not options.has_layers:
         return False  # a starter looks vectors up, it multiplies hardly any
     return in_bfloat16(options.precision)
+
+
+class BestBy(StrEnum):
+    """What picks the best checkpoint, measured on validation questions."""
+
+    RECALL_1 = "recall@1"
+    RECALL_10 = "recall@10"
+    MRR_10 = "mrr@10"
+    NDCG_10 = "ndcg@10"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions(TrainingOptions):
+    """What the trainings on a question set share."""
+
+    best_by: StrEnum = option(BestBy.NDCG_10, "measure on validation questions that picks the checkpoint")
+    title: bool = option(True, "put the article title before the passage")
+
+
+class NegativesFrom(StrEnum):
+    """The retriever whose near misses become hard negatives."""
+
+    BM25 = "bm25"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankerOptions(QuestionOptions):
+    """What the trainings of bi-encoders and of cross-encoders share."""
+
+    negatives: int = option(0, "hard negatives a question", 0, 100)
+    negatives_from: NegativesFrom = option(NegativesFrom.BM25, "retriever whose near misses are hard negatives")
+    negatives_model: str = option(STARTER, "bi-encoder of a dense or hybrid negatives-from")
+    negatives_first: int = option(1, "rank from which hard negatives are drawn", 1, 1000)
+    negatives_last: int = option(20, "rank down to which hard negatives are drawn", 1, 1000)
+    negatives_margin: float = option(
+        0.0, "share by which a negative's score must be below that of the question's passage; 0: may be above", 0, 1
+    )
+    negatives_with_answer: bool = option(False, "draw passages that hold the answer's text, too")
+
+    @property
+    def window_options(self) -> WindowOptions | None:
+        """How long passages are cut; None where the model reads only their beginning."""
+        return None
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        searched = self.negatives and self.negatives_from is not NegativesFrom.BM25
+        return {"negatives_model": self.negatives_model} if searched else {}
+
+    @property
+    def mines(self) -> bool:
+        return self.negatives > 0
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.negatives_last < self.negatives_first:
+            yield "negatives_last", "ranks", "must not be before negatives_first"
+        if not self.negatives_model.strip():
+            yield "negatives_model", "empty", "must name a model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowedOptions(RankerOptions):
+    """What the trainings of models share whose search can read long passages in windows."""
+
+    windows: bool = option(
+        True, "of passages longer than the model reads, show the window with the answer and measure the best one"
+    )
+
+    @property
+    def window_options(self) -> WindowOptions | None:
+        return WindowOptions() if self.windows else None

@@ -1,4 +1,4 @@
-"""What the trainings of bi-encoders, cross-encoders and sparse encoders can be told."""
+"""What the trainings of bi-encoders, cross-encoders, sparse encoders and late interaction take."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ from mrc_workbench.models.sources import (
     require_sparse,
     require_tokens,
 )
-from mrc_workbench.training.options.common import Problem, option
-from mrc_workbench.training.options.questions import RankerOptions, WindowedOptions
+from mrc_workbench.training.options import Problem, RankerOptions, WindowedOptions, option
 
 BI_ENCODER = "bi-encoder"
 # of a packaged base, which is meant for CPUs: lower layers are computed once for each text, a step encodes each passage

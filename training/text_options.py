@@ -1,4 +1,4 @@
-"""What the trainings on sentence pairs can be told, which objective learns from which pairs, and what on plain text."""
+"""What the trainings on sentence pairs, of readers and on plain text take, and which objective learns from which pairs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,12 +6,20 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mrc_workbench.data.pairs.records import PairKind
-from mrc_workbench.models.language.masking import MaskingOptions, WholeWords
-from mrc_workbench.models.language.perplexity import Size
-from mrc_workbench.models.language.tokenizer_training import TokenizerKind
+from mrc_workbench.labs.language.masking import MaskingOptions, WholeWords
+from mrc_workbench.labs.language.morphemes import TokenizerKind
+from mrc_workbench.labs.language.perplexity import Size
+from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.models.packaged import PREFIX
-from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER, default_model
-from mrc_workbench.training.options.common import EmbeddingTable, OptionError, Problem, TrainingOptions, option
+from mrc_workbench.models.reader import SpanOptions
+from mrc_workbench.models.sources import (
+    DEFAULT_BI_ENCODER,
+    DEFAULT_CROSS_ENCODER,
+    DEFAULT_READER,
+    STARTER,
+    default_model,
+)
+from mrc_workbench.training.options import EmbeddingTable, OptionError, Problem, RankerOptions, TrainingOptions, option
 
 LANGUAGE_MODEL, SENTENCES, SENTENCE_CROSS_ENCODER = "language-model", "sentences", "sentence-cross-encoder"
 
@@ -268,3 +276,61 @@ class LanguageOptions(TrainingOptions):
                 yield name, "new_model", "must be 0 for a new model: what is drawn by chance must learn"
         if self.embedding_table is EmbeddingTable.FROZEN:
             yield "embedding_table", "new_model", "must not be frozen for a new model: its vectors are drawn by chance"
+
+
+READER = "reader"
+
+
+class ReaderObjective(StrEnum):
+    """What a reader's training makes smaller."""
+
+    SPAN = "span"  # Devlin et al. 2019: the cross-entropy of where an answer begins and where it ends
+
+
+class ReaderBestBy(StrEnum):
+    """What picks the best checkpoint, measured on validation questions."""
+
+    EXACT = "em"
+    OVERLAP = "f1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderOptions(RankerOptions):
+    """A question and a passage are read together, and the span that answers is pointed at, or nothing."""
+
+    base: str = option(DEFAULT_READER, "starting point: a hub id, a folder, a packaged base, or a finished run")
+    objective: ReaderObjective = option(ReaderObjective.SPAN, "what training makes smaller")
+    best_by: ReaderBestBy = option(ReaderBestBy.OVERLAP, "measure on validation questions that picks the checkpoint")
+    rules: Rules = option(Rules.KORQUAD, "whose rules say whether an answer is right")
+    batch_size: int = option(16, "windows a training step", 2, 65536)
+    evaluation_limit: int = option(300, "validation examples measured during training; 0: all", 0, 10**9)
+    max_length: int = option(384, "tokens of a question and a window of its passage; 0: as many as the base reads", 0)
+    overlap: int = option(128, "tokens that two windows of a passage share", 0, 65536)
+    longest_answer: int = option(30, "tokens that an answer has at most", 1, 1000)
+    title: bool = option(False, "put the article title before the passage")
+    negatives: int = option(1, "passages without the answer, for each of the questions that are shown any", 1, 100)
+    negatives_share: float = option(0.25, "share of the questions that are shown passages without the answer", 0, 1)
+
+    @classmethod
+    def suited_to(cls, base: str = DEFAULT_READER) -> Self:
+        """A small packaged base moves by larger steps."""
+        return cls(base=base, learning_rate=1e-4) if base.startswith(PREFIX) else cls(base=base, learning_rate=5e-5)
+
+    @classmethod
+    def offered(cls) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_READER) if base != STARTER))
+
+    @property
+    def mines(self) -> bool:
+        return self.negatives_share > 0
+
+    @property
+    def span_options(self) -> SpanOptions:
+        return SpanOptions(self.max_length, self.overlap, self.longest_answer)
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.base == STARTER:
+            yield "base", "starter_reader", "must be a transformer: a starter knows words, not where they stand"
+        yield from super()._problems()
+        if self.max_length and self.max_length < 2 * self.overlap:
+            yield "overlap", "overlap", "must be half of max_length at most"

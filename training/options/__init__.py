@@ -1,1 +1,0 @@
-"""What a training can be told."""
