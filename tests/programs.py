@@ -82,7 +82,7 @@ def forks() -> ForkServerContext:
             "faiss",
             "sklearn.metrics",
             "mrc_workbench.training.engine.trainers",
-            "mrc_workbench.training.runs.model",
+            "mrc_workbench.training.results",
         ]
     )
     return context

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, read_exper
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, load
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.runs.runs import Run, all_runs, find_run
+from mrc_workbench.training.runs import Run, all_runs, find_run
 from mrc_workbench.training.train import train
 
 SET, COMPARISON = "c69fdd8ff78185b2", "8ecc6dbdfa92d047"

@@ -15,10 +15,10 @@ from mrc_workbench.data.commands import commands_of
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned
+from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.recipe import RECIPES
 from mrc_workbench.training.run_commands import run_folder
-from mrc_workbench.training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import Plan, create_rounds, rounds_of
+from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
 
 _A_MODEL = {
     "bi-encoder": "a bi-encoder for dense retrieval",

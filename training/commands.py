@@ -17,10 +17,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.planning import plan_training
+from mrc_workbench.training.jobs import QUEUE, CompositeRun, find_job, job_at
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import QUEUE, CompositeRun, find_job, job_at
-from mrc_workbench.training.runs.runs import Plan, Run, run_in
+from mrc_workbench.training.runs import Plan, Run, plan_training, run_in
 
 
 @Parameter(name="*")

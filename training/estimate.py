@@ -32,10 +32,10 @@ from mrc_workbench.training.dry_run import (
     take_steps,
 )
 from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION
+from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.train import load_material, mined, problem_of
 
 SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees

@@ -14,8 +14,8 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training.commands import followed, known_job, stopping_on_signals
-from mrc_workbench.training.runs.jobs import QUEUE, Ablation, RehearsalTask, Search, all_jobs, job_at
-from mrc_workbench.training.runs.runs import Run, damaged_runs
+from mrc_workbench.training.jobs import QUEUE, Ablation, RehearsalTask, Search, all_jobs, job_at
+from mrc_workbench.training.runs import Run, damaged_runs
 
 commands = commands_of("runs", "List, stop, resume and publish training runs.")
 Reference = Annotated[str, Parameter(help="id of the run, as list shows it, or its folder")]
@@ -107,7 +107,7 @@ def resume(run: Reference, /) -> int:
 @commands.command
 def use_best(run: Reference, /) -> int:
     """Make a finished run of the best checkpoint of a stopped one."""
-    from mrc_workbench.training.conclude import conclude
+    from mrc_workbench.training.train import conclude
 
     found = known_job(run)
     if found.status().at_work:
@@ -118,7 +118,7 @@ def use_best(run: Reference, /) -> int:
 
 def best_checkpoint(folder: Path, /) -> int:
     """Make a finished training of the best checkpoint in a run folder."""
-    from mrc_workbench.training.conclude import conclude_as_job
+    from mrc_workbench.training.train import conclude_as_job
 
     return int(conclude_as_job(Run(folder)).state is State.FAILED)
 
@@ -144,7 +144,7 @@ def push(
 
     Needs a token: HF_TOKEN, or typed in.
     """
-    from mrc_workbench.training.runs.model import push, require_finished
+    from mrc_workbench.training.results import push, require_finished
 
     found = known_job(run)
     require_finished(found)

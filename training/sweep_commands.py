@@ -19,9 +19,7 @@ from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned, run_or_queue
-from mrc_workbench.training.planning import absolute
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
-from mrc_workbench.training.runs.jobs import (
+from mrc_workbench.training.jobs import (
     DEFAULTS,
     UNTRAINED,
     Ablation,
@@ -32,7 +30,8 @@ from mrc_workbench.training.runs.jobs import (
     create_ablation,
     create_search,
 )
-from mrc_workbench.training.runs.runs import create_rounds, new_plan
+from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.runs import absolute, create_rounds, new_plan
 from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 

@@ -1,4 +1,4 @@
-"""What the trainings on sentence pairs, of readers and on plain text take, and which objective learns from which pairs."""
+"""What the trainings on sentence pairs, on plain text and of readers take, and what each objective learns from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

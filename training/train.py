@@ -1,12 +1,16 @@
-"""One training from its run folder: load, measure, train, measure, say how it ended. Begun again, it goes on."""
+"""A training from its run folder: load, measure, train, measure, save. A resumed one continues from its checkpoint.
+
+A finished training can also be made of a stopped one's best checkpoint.
+"""
 
 import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -16,21 +20,31 @@ import pandas as pd
 
 from mrc_workbench.data.cache import seal
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.machine import hardware, versions
 from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import DataError, Failure
-from mrc_workbench.data.workspace import is_of_the_disk, replacing
-from mrc_workbench.models.files import ModelError
+from mrc_workbench.data.text.languages import language_of
+from mrc_workbench.data.workspace import is_of_the_disk, replacing, write_json, write_text
+from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.packaged import packaged_base
-from mrc_workbench.models.sources import ModelSource, find_model
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import ModelSource, find_model, identity
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
 from mrc_workbench.training.engine.adaptation import settle
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingError
+from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id, made_status
+from mrc_workbench.training.options import (
+    OptionError,
+    RankerOptions,
+    Report,
+    TrainingError,
+    TrainingOptions,
+    uses_bfloat16,
+)
 from mrc_workbench.training.rankers.losses import negatives_of_processes
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import QUEUE
-from mrc_workbench.training.runs.model import in_precision_begun, provenance, write_card
-from mrc_workbench.training.runs.runs import Phase, Plan, Run, find_run
+from mrc_workbench.training.results import write_card
+from mrc_workbench.training.runs import Phase, Plan, Run, find_run, rounds_of
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +243,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     """
     from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
     from mrc_workbench.training.engine.trainers import make_trainer
-    from mrc_workbench.training.runs.progress import RunFolderCallback
+    from mrc_workbench.training.progress import RunFolderCallback
 
     options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
@@ -265,3 +279,120 @@ def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
         raise ValueError(f"the training of a {plan.kind} takes no hard negatives")
     material = load_material(plan)
     return as_table(mine(plan.options, material), material), len(material.train.questions)
+
+
+def conclude(run: Run) -> Run:
+    """Return the finished training made of the run's best checkpoint; made before, it is returned as it is.
+
+    Its folder appears in the workspace all at once. Raises `TrainingError` if there is no checkpoint, and what loading
+    and measuring raise.
+    """
+    checkpoint = best_checkpoint(run)
+    if checkpoint is None:
+        raise TrainingError("no_checkpoint", f"{run.id} has saved no checkpoint yet")
+    made = Run(run.folder.with_name(made_id(run, checkpoint)))
+    if find_run(made.id):
+        return made
+    with replacing(made.folder) as folder:
+        folder.mkdir()
+        _write(run, checkpoint, Run(folder))
+    return made
+
+
+def _write(run: Run, checkpoint: Path, made: Run) -> None:
+    from transformers import set_seed
+
+    plan, step = run.plan(), step_of(checkpoint)
+    material = load_material(plan)
+    recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
+    measured = dict(recipe.family.baselines(material))
+    measured["before"] = measured_once(run, recipe, source, material)
+    set_seed(plan.options.seed)
+    model = recipe.task(source).model
+    load_weights(model, checkpoint)
+    settle(model)
+    model.save_pretrained(str(made.model_folder), create_model_card=False)
+    concluded, more = recipe.concluded(made.model_folder)
+    scores = recipe.family.summary(measured | dict(concluded), material, plan.options)
+    made.write("scores.json", scores | {"kept_step": step, "seconds": run.status().spent} | more)
+    made.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
+    for entry in run.progress():
+        made.add_progress(entry)
+    write_json(made.folder / "status.json", made_status(run, checkpoint))
+    write_text(made.folder / "run.json", replace(plan, name=f"{plan.name} · {step}").as_json())
+    write_card(made)
+
+
+def load_weights(model: object, checkpoint: Path) -> None:
+    """Load what a checkpoint holds into the model it was saved from. Raises `ValueError` if it is of another model."""
+    from safetensors.torch import load_file
+
+    weights = load_file(checkpoint / "weights.safetensors")
+    if unknown := model.load_state_dict(weights, strict=False).unexpected_keys:  # type: ignore[attr-defined]
+        raise ValueError(f"the checkpoint holds weights that the model does not have: {unknown[:3]}")
+
+
+def conclude_as_job(run: Run) -> Status:
+    """Carry out the page's job for a run in this process, and return how it ended."""
+
+    def work(_: Status) -> None:
+        conclude(run)
+
+    return carry_out(BestModelJob.of(run), work, problem_of)
+
+
+# the libraries whose versions decide numbers; those that are not installed are left out
+LIBRARIES = (
+    *("torch", "transformers", "sentence-transformers", "accelerate", "tokenizers", "datasets", "peft"),
+    *("numba", "kiwipiepy", "numpy"),
+)
+
+
+Options = TypeVar("Options", bound=TrainingOptions)
+
+
+def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
+    """Return, JSON-able: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
+
+    `source` is the base as it was resolved, `data` what the family found. Raises `ModelError` where the base is gone.
+    """
+    family = recipe_of(plan.kind).family
+    texts = family.texts(data, plan.options)
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "base": {"reference": source.reference, **identity(source, texts)},
+        "data": {
+            "name": plan.data_name,
+            "fingerprint": plan.fingerprint,
+            "language": language_of(texts),  # empty: not known
+            **family.about(data, plan.split, plan.options),
+        },
+        "split": asdict(plan.split),
+        "options": asdict(plan.options),
+        "seed": plan.options.seed,
+        **{
+            name: {"reference": reference, **identity(find_model(reference), texts)}
+            for name, reference in plan.options.helpers.items()
+        },
+        **({"round": f"{plan.round}/{rounds}"} if (rounds := rounds_of(plan.options)) > 1 else {}),
+        "marked_negatives": [list(pair) for pair in plan.marked_negatives],
+        "versions": versions(LIBRARIES),
+        "hardware": {**hardware(), "device": _device(), "bfloat16": uses_bfloat16(plan.options)},
+    }
+
+
+def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
+    """Return the options with the precision that a run began in: which one is quicker is tried once, not each time.
+
+    Another GPU, or a CPU instead of one, is tried anew.
+    """
+    began, here = made.get("hardware", {}), hardware() | {"device": _device()}
+    if options.precision is not Precision.AUTO or any(began.get(of) != here[of] for of in ("device", "gpus")):
+        return options
+    return replace(options, precision=Precision.BFLOAT16 if began["bfloat16"] else Precision.FLOAT32)
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -42,7 +42,7 @@ from mrc_workbench.training.options.rankers import (
     BiEncoderOptions,
     LateOptions,
 )
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 
 _BM25, _DENSE, _RRF, _HYBRID, _MIX = "BM25", "Dense", "Hybrid by ranks", "Hybrid", "Best mix"
 _NARROW = 128

@@ -131,7 +131,7 @@ def _train(name: str, recipe: str) -> dict[str, Any]:
     from mrc_workbench.data.jobs.folder import State
     from mrc_workbench.data.jobs.processes import hold_freed_memory
     from mrc_workbench.data.store import find
-    from mrc_workbench.training.runs.runs import create_run, new_plan
+    from mrc_workbench.training.runs import create_run, new_plan
     from mrc_workbench.training.train import train
 
     hold_freed_memory()

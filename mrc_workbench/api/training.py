@@ -20,9 +20,8 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.planning import plan_training
 from mrc_workbench.training.recipe import RECIPES, recipe_of
-from mrc_workbench.training.runs.runs import Plan, Run, create_rounds
+from mrc_workbench.training.runs import Plan, Run, create_rounds, plan_training
 
 _MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
 _SECONDS_BETWEEN = 0.5

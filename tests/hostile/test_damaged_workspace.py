@@ -30,10 +30,10 @@ from mrc_workbench.retrieval.comparison.store import (
     origin_of,
     rename,
 )
+from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.runs.curves import curves
-from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import Plan, all_runs, create_run, damaged_runs, new_plan
+from mrc_workbench.training.results import curves
+from mrc_workbench.training.runs import Plan, all_runs, create_run, damaged_runs, new_plan
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP, TIMES, damaged_json, overwrite
 

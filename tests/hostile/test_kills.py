@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached
 from mrc_workbench.data.store import CATALOG, damaged, load, stored
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.retrieval.comparison.store import damaged_comparisons, kept_comparisons
-from mrc_workbench.training.runs.runs import Run, all_runs, damaged_runs
+from mrc_workbench.training.runs import Run, all_runs, damaged_runs
 from tests.hostile.damages import TIMES
 from tests.programs import end_all_in
 

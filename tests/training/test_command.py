@@ -12,6 +12,7 @@ from mrc_workbench.training import estimate as estimating
 from mrc_workbench.training.commands import PlanWords, planned
 from mrc_workbench.training.dry_run import Pace, StepTimes
 from mrc_workbench.training.estimate import SHARE_TO_USE
+from mrc_workbench.training.jobs import Estimate
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -23,8 +24,7 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 from mrc_workbench.training.recipe import ranking_kinds
-from mrc_workbench.training.runs.jobs import Estimate
-from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder

@@ -10,15 +10,14 @@ from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training import conclude as concluding
-from mrc_workbench.training.conclude import conclude, conclude_as_job
+from mrc_workbench.training import train as training
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, seal
+from mrc_workbench.training.jobs import BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import ranking_kinds
-from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint, made_id
-from mrc_workbench.training.runs.runs import Run, all_runs
-from mrc_workbench.training.train import train
+from mrc_workbench.training.runs import Run, all_runs
+from mrc_workbench.training.train import conclude, conclude_as_job, train
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import finished_runs
 from tests.hub import build_bi_encoder
@@ -110,7 +109,7 @@ def test_what_breaks_off_leaves_nothing_that_looks_like_a_training() -> None:
         raise OSError("no space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(concluding, "write_card", broken)
+        patch.setattr(training, "write_card", broken)
         status = conclude_as_job(run)
     assert (status.state, status.code) == (State.FAILED, "disk")
     assert BestModelJob.of(run).failed
@@ -132,7 +131,7 @@ def test_a_checkpoint_of_another_model_is_refused() -> None:
             return type("Keys", (), {"unexpected_keys": list(weights)})
 
     with pytest.raises(ValueError, match="does not have"):
-        concluding.load_weights(Model(), checkpoint)
+        training.load_weights(Model(), checkpoint)
 
 
 def test_without_a_checkpoint_there_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.training import train as training
 from mrc_workbench.training.commands import followed
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 
 
@@ -61,7 +61,7 @@ def test_a_run_is_looked_for_before_a_token(
     monkeypatch.delenv("HF_TOKEN", raising=False)
     assert main(["runs", "push", "none", "me/model"]) == 2
     assert capsys.readouterr().err == "error: there is no run 'none'; `mrc runs list` lists the runs\n"
-    monkeypatch.setattr("mrc_workbench.training.runs.model.require_finished", lambda _: None)
+    monkeypatch.setattr("mrc_workbench.training.results.require_finished", lambda _: None)
     monkeypatch.setattr("mrc_workbench.training.run_commands.known_job", lambda _: Run(tmp_path))
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert main(["runs", "push", "mine", "me/model"]) == 2

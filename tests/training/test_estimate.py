@@ -19,6 +19,8 @@ from mrc_workbench.training.base import Task
 from mrc_workbench.training.characters import BatchReader, characters_read
 from mrc_workbench.training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
 from mrc_workbench.training.estimate import SHARE_TO_USE, estimate, rehearse
+from mrc_workbench.training.jobs import Estimate, Rehearsal
+from mrc_workbench.training.jobs import RehearsalTask as Asked
 from mrc_workbench.training.options import Report
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
@@ -29,9 +31,7 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.rankers.recipes import BiEncoderRecipe
 from mrc_workbench.training.recipe import ranking_kinds
-from mrc_workbench.training.runs.jobs import Estimate, Rehearsal
-from mrc_workbench.training.runs.jobs import RehearsalTask as Asked
-from mrc_workbench.training.runs.runs import Plan
+from mrc_workbench.training.runs import Plan
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set

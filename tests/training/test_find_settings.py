@@ -9,9 +9,9 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import sweep_commands as command
+from mrc_workbench.training.jobs import Findings, Search, Tried
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
-from mrc_workbench.training.runs.jobs import Findings, Search, Tried
-from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.workbench.cli import main
 from tests.training.worlds import all_searches
 

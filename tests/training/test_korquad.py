@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Retriever
 from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.training.worlds import planned, source_of
 

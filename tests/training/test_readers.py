@@ -22,7 +22,7 @@ from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main

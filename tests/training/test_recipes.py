@@ -29,7 +29,7 @@ from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
 from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
 from mrc_workbench.training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
-from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog

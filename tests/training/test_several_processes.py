@@ -16,7 +16,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models.language.masking import IGNORED
 from mrc_workbench.training.language.material import HiddenTokens
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder, build_masked_base
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two

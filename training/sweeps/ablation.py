@@ -14,11 +14,11 @@ from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Table, Variant
-from mrc_workbench.training.runs.runs import Plan, Run, Trial, all_runs, create_run, find_run
+from mrc_workbench.training.runs import Plan, Run, Trial, all_runs, create_run, find_run
 from mrc_workbench.training.sweeps.sweep import Sweep, Watch
 from mrc_workbench.training.sweeps.variants import (
     NDCG,

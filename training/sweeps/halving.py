@@ -18,6 +18,7 @@ from math import ceil, inf
 from typing import Any
 
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.training.jobs import DEFAULTS, Estimate
 from mrc_workbench.training.options import OptionError, RankerOptions, Report, TrainingOptions
 from mrc_workbench.training.ranker_options import (
     TAUGHT,
@@ -31,7 +32,6 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderObjective,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.runs.jobs import DEFAULTS, Estimate
 
 Changes = dict[str, Any]
 SHARES = (0.25, 0.5, 1.0)  # of the longest trial's length: where trials are measured, and the worse half is left behind

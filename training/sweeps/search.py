@@ -14,20 +14,11 @@ from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.evaluation.measures import Scores
 from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.jobs import DEFAULTS, Estimate, Findings, Rehearsal, RehearsalTask, Search, Stage, Tried
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.rankers.material import MEASURED_KS
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.jobs import (
-    DEFAULTS,
-    Estimate,
-    Findings,
-    Rehearsal,
-    RehearsalTask,
-    Search,
-    Stage,
-    Tried,
-)
-from mrc_workbench.training.runs.runs import Plan, Run, find_run
+from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.training.sweeps.halving import (
     SHARES,
     Changes,

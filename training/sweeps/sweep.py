@@ -17,9 +17,9 @@ from transformers import TrainerCallback, TrainerControl, TrainerState
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.training.base import Task
+from mrc_workbench.training.jobs import CompositeRun
 from mrc_workbench.training.rankers.material import Reached
-from mrc_workbench.training.runs.jobs import CompositeRun
-from mrc_workbench.training.runs.runs import Run, find_run
+from mrc_workbench.training.runs import Run, find_run
 from mrc_workbench.training.train import in_turn, problem_of
 
 ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question

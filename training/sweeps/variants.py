@@ -16,10 +16,10 @@ from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Difference, Interval
 from mrc_workbench.training.options import OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import BiEncoderOptions
-from mrc_workbench.training.runs.jobs import REFERENCE, UNTRAINED, Difference, Interval
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageOptions
 
 NDCG = "ndcg@10"

@@ -45,7 +45,7 @@ from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.retrieval.outside.adapt import plugins
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
+from mrc_workbench.training.runs import Plan, Run, planned_runs, shared_runs
 from mrc_workbench.workbench.views.forecasts import Expected, expected_on
 from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from mrc_workbench.workbench.views.resources.sets import split_of

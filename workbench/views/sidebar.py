@@ -8,8 +8,8 @@ from mrc_workbench.data.jobs.folder import Job, State
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import SplitMethod, SplitOptions
 from mrc_workbench.data.workspace import user, workspace
-from mrc_workbench.training.runs.jobs import QUEUE
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.jobs import QUEUE
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.access import draw_user
 from mrc_workbench.workbench.views.names import as_shared, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set

@@ -21,7 +21,7 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
 from mrc_workbench.training.engine.checkpoints import kept_models
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name

@@ -7,7 +7,7 @@ import pytest
 import mrc_workbench as mrc
 from mrc_workbench.api.training import TrainingFailedError
 from mrc_workbench.data.store import stored
-from mrc_workbench.training.runs.runs import all_runs
+from mrc_workbench.training.runs import all_runs
 
 ROWS = [{"question": f"Who built clock {n}?", "context": f"Clock {n} was built by person {n}."} for n in range(40)]
 

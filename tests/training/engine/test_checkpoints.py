@@ -26,7 +26,7 @@ from mrc_workbench.training.engine.checkpoints import (
 )
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import ranking_kinds
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.training.language.worlds import created, text_file
 from tests.training.worlds import misleading_set, planned, trained

@@ -19,7 +19,7 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.masking import write_tokens
 from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
 from mrc_workbench.training.language.material import LanguageMaterial
-from mrc_workbench.training.runs.runs import Phase, Run
+from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
 from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
 from tests.training.language.worlds import SHARES, created, of_topics, options_of, text_file
@@ -165,8 +165,8 @@ from tests.training.test_resume import again
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.training.engine import trainers
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.runs.progress import RunFolderCallback
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.progress import RunFolderCallback
+from mrc_workbench.training.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])
 if os.fork():  # what has read the libraries, and no more, stays behind

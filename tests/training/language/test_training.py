@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.language.recipe import UNIGRAM, LanguageRecipe
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main

@@ -29,7 +29,7 @@ from mrc_workbench.training.ranker_options import BI_ENCODER, SPARSE_ENCODER, Bi
 from mrc_workbench.training.rankers.examples import ANCHOR, encoder_examples
 from mrc_workbench.training.rankers.losses import by_idf, idf_of, negatives_of_processes, sparse_encoder_loss
 from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.runs.runs import Phase, Run
+from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main
 from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder

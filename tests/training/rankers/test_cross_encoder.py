@@ -18,7 +18,7 @@ from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOpt
 from mrc_workbench.training.rankers.cross_encoder import WEIGHTS
 from mrc_workbench.training.rankers.examples import cross_encoder_examples
 from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.runs.runs import Phase
+from mrc_workbench.training.runs import Phase
 from mrc_workbench.training.train import load_material, train
 from tests.doubles import small_set
 from tests.training.worlds import Trained, at_checkpoint, logged, misleading_set, planned, source_of

@@ -16,7 +16,7 @@ from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.ranker_options import BI_ENCODER, TAUGHT, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import encoder_examples
 from mrc_workbench.training.rankers.shown import TeachersScores
-from mrc_workbench.training.runs.runs import Phase, Run, all_runs
+from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set

@@ -35,7 +35,7 @@ from mrc_workbench.training.rankers.examples import cross_encoder_examples, enco
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.rankers.recipes import BiEncoderRecipe
 from mrc_workbench.training.rankers.shown import ShownPassages, TeachersScores
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base

@@ -29,7 +29,7 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.rankers.material import Material
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import planned, shuffled, source_of, whole, within

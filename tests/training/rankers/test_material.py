@@ -20,6 +20,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import figures
+from mrc_workbench.training.jobs import Rehearsal, RehearsalTask
 from mrc_workbench.training.options import NegativesFrom, TrainingError
 from mrc_workbench.training.ranker_options import (
     CROSS_ENCODER,
@@ -39,8 +40,7 @@ from mrc_workbench.training.rankers.examples import (
     mine,
 )
 from mrc_workbench.training.rankers.material import Material, Reached
-from mrc_workbench.training.runs.jobs import Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import create_run, new_plan
+from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_material
 from tests.doubles import small_set
 from tests.training.worlds import COLUMNS, material_of, misleading_set, whole

@@ -10,11 +10,10 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.runs.curves import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned
-from mrc_workbench.training.runs.jobs import QUEUE
-from mrc_workbench.training.runs.model import zipped_model
-from mrc_workbench.training.runs.runs import Run, find_run
+from mrc_workbench.training.results import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned, zipped_model
+from mrc_workbench.training.runs import Run, find_run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.views.ui.words import catalog

@@ -14,9 +14,9 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import workspace
+from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.runs.jobs import QUEUE
-from mrc_workbench.training.runs.runs import Run, all_runs, find_run
+from mrc_workbench.training.runs import Run, all_runs, find_run
 from mrc_workbench.workbench.cli import main
 from tests.programs import have_libraries_read, run_module, words_of
 from tests.training.worlds import logged, misleading_set, planned, wait_until

@@ -26,9 +26,10 @@ from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipe import ranking_kinds
-from mrc_workbench.training.runs.model import LIBRARIES, PushError, in_precision_begun, push, write_card
-from mrc_workbench.training.runs.model import provenance as provenance_of
-from mrc_workbench.training.runs.runs import Plan, Run, new_plan
+from mrc_workbench.training.results import PushError, push, write_card
+from mrc_workbench.training.runs import Plan, Run, new_plan
+from mrc_workbench.training.train import LIBRARIES, in_precision_begun
+from mrc_workbench.training.train import provenance as provenance_of
 from tests.doubles import small_set
 from tests.hub import COMMIT, OWNER, TOKEN, HubServer, hub_environment, hub_server, running_server
 from tests.training.runs.test_card import finished, finished_plain
@@ -340,7 +341,7 @@ def test_nobody_listens(run: Run) -> None:
 
 
 def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.training.runs.model.TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("mrc_workbench.training.results.TIMEOUT_SECONDS", 1.0)
     told: list[PushError] = []
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

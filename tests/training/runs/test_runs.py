@@ -21,12 +21,12 @@ from mrc_workbench.data.workspace import PROJECT, acting_as, shared_workspace, u
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import STARTER, content_fingerprint, find_model
 from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.training.jobs import QUEUE, all_jobs, find_job
 from mrc_workbench.training.options import NegativesFrom
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.rankers.examples import mine
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds
-from mrc_workbench.training.runs.jobs import QUEUE, all_jobs, find_job
-from mrc_workbench.training.runs.runs import (
+from mrc_workbench.training.runs import (
     Phase,
     Plan,
     Run,

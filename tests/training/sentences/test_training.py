@@ -29,7 +29,7 @@ from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.runs import Run, all_runs
+from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.sentences.objectives import TeachersVectors
 from mrc_workbench.training.text_options import (
     FITTING,

@@ -12,7 +12,7 @@ from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.recipe import RECIPES
-from mrc_workbench.training.runs.runs import Plan, Run, create_run, new_plan
+from mrc_workbench.training.runs import Plan, Run, create_run, new_plan
 from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER
 from mrc_workbench.training.text_options import SENTENCES as KIND
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base

@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
-from mrc_workbench.training.runs.jobs import (
+from mrc_workbench.training.jobs import (
     QUEUE,
     REFERENCE,
     UNTRAINED,
@@ -34,7 +34,7 @@ from mrc_workbench.training.runs.jobs import (
     find_job,
     job_at,
 )
-from mrc_workbench.training.runs.runs import all_runs, find_run
+from mrc_workbench.training.runs import all_runs, find_run
 from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.sweeps import ablation as carry
 from mrc_workbench.training.sweeps.ablation import ablate

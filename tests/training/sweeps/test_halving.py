@@ -7,6 +7,7 @@ import pytest
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.packaged import DEFAULT
+from mrc_workbench.training.jobs import Estimate
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.ranker_options import (
     TAUGHT,
@@ -16,7 +17,6 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.runs.jobs import Estimate
 from mrc_workbench.training.sweeps.halving import (
     Changes,
     Cost,

@@ -20,8 +20,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.retrieval.evaluation.measures import Scores
 from mrc_workbench.retrieval.evaluation.significance import pair_tests, question_groups
-from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.runs.jobs import (
+from mrc_workbench.training.jobs import (
     QUEUE,
     Estimate,
     Findings,
@@ -33,7 +32,8 @@ from mrc_workbench.training.runs.jobs import (
     find_job,
     job_at,
 )
-from mrc_workbench.training.runs.runs import Plan, all_runs, find_run, new_plan
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.runs import Plan, all_runs, find_run, new_plan
 from mrc_workbench.training.sweeps import search as finding
 from mrc_workbench.training.sweeps.search import Measured, find_settings, findings, measured
 from mrc_workbench.training.train import load_material

@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.report.exports import (
     per_question_table,
     save,
 )
-from mrc_workbench.training.runs.runs import find_run
+from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, means
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.state import remember

@@ -14,8 +14,8 @@ import streamlit as st
 from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
 from mrc_workbench.training.readers import READERS
 from mrc_workbench.training.recipe import RECIPES, recipe_of
-from mrc_workbench.training.runs.curves import MEASURES, Curves, Points, curves
-from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.training.results import MEASURES, Curves, Points, curves
+from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.training.sentences.material import PAIRS
 from mrc_workbench.workbench.views.names import base_name, run_name, set_name
 from mrc_workbench.workbench.views.ui import findings, tables
@@ -87,7 +87,7 @@ def draw_figure(
 ) -> None:
     """Draw a figure against the step, one line a training, with its heading and its table.
 
-    `name` is as in `training.runs.curves`; the table goes on to `last_step`, or to where the longest line ends. `kept`
+    `name` is as in `training.results.curves`; the table goes on to `last_step`, or to where the longest line ends. `kept`
     is the point of the step whose model was kept.
     """
     heading, help_text = _heading(name)

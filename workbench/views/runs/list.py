@@ -15,12 +15,11 @@ from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.training.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
 from mrc_workbench.training.ranker_options import BiEncoderOptions
 from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.curves import MEASURES, Curves, curves
-from mrc_workbench.training.runs.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
-from mrc_workbench.training.runs.model import PushError, push, zipped_model
-from mrc_workbench.training.runs.runs import Plan, Run, damaged_runs
+from mrc_workbench.training.results import MEASURES, Curves, PushError, curves, push, zipped_model
+from mrc_workbench.training.runs import Plan, Run, damaged_runs
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
 from mrc_workbench.workbench.views.choices import Choices, choices_for, free_name, model_place
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name

@@ -7,8 +7,8 @@ import streamlit as st
 
 from mrc_workbench.data.split import Part
 from mrc_workbench.training.recipe import ranking_kinds, recipe_of
-from mrc_workbench.training.runs.curves import advice, curves
-from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.results import advice, curves
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.leading import leading_measure
 from mrc_workbench.workbench.views.runs.charts import best_by, measure_names
 from mrc_workbench.workbench.views.splits import draw_few

@@ -6,9 +6,8 @@ import streamlit as st
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint
-from mrc_workbench.training.runs.jobs import QUEUE, Ablation, CompositeRun, Search
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.jobs import QUEUE, Ablation, BestModelJob, CompositeRun, Search, best_checkpoint
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.runs.head import draw_head, open_dialog, tell_failure
 from mrc_workbench.workbench.views.ui.job import follow
 from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure

@@ -26,8 +26,7 @@ from mrc_workbench.training.options.common import OptionError, TrainingOptions
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.runs.jobs import QUEUE, CompositeRun, Findings, RehearsalTask, all_jobs
-from mrc_workbench.training.runs.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
+from mrc_workbench.training.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
 from mrc_workbench.training.sentences.material import PAIRS
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.leading import best_by, leading_measure

@@ -17,7 +17,7 @@ from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.runs import Run, create_run, new_plan
 
 SENTENCES = ("고양이가 잔다.", "새끼 고양이가 잠을 잔다.", "기차가 달린다.", "열차가 빠르게 달린다.", "비가 온다.")
 HUB = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"

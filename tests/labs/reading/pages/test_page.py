@@ -15,9 +15,9 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import acting_as, user_of, workspace, write_json
 from mrc_workbench.labs.reading.pages.page import Readers, marked_example
 from mrc_workbench.models.hub import ModelError
+from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.recipe import usual_base
-from mrc_workbench.training.runs.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import new_plan
+from mrc_workbench.training.runs import new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.views import access
 from mrc_workbench.workbench.views.ui.words import catalog

@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.milvus.retriever import Search
 from mrc_workbench.retrieval.trec import read_run
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.runs.runs import create_run, new_plan
+from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.workbench.views import choices
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set

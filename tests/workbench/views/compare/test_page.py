@@ -30,7 +30,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_compari
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.report.words import LANGUAGES
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import export as compare_export
 from mrc_workbench.workbench.views.compare.overview import signal_words

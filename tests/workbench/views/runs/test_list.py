@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.runs.jobs import QUEUE
-from mrc_workbench.training.runs.model import PushError
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.results import PushError
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.runs import list as run_list
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run

@@ -8,9 +8,8 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.training.engine.checkpoints import seal
-from mrc_workbench.training.runs.best import BestModelJob, made_id
-from mrc_workbench.training.runs.jobs import all_jobs
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.jobs import BestModelJob, all_jobs, made_id
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.runs.stopped import latest_stopped
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, done_run, labels, made_run, texts

@@ -28,7 +28,7 @@ from mrc_workbench.training.ranker_options import (
     Pooling,
 )
 from mrc_workbench.training.recipe import RECIPES
-from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.training.text_options import (
     CrossSentenceObjective,
     JudgedBy,

@@ -21,8 +21,8 @@ from mrc_workbench.retrieval.comparison.experiment import added
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from mrc_workbench.training.recipe import RECIPES
-from mrc_workbench.training.runs.curves import Advice
-from mrc_workbench.training.runs.runs import Phase, Run, all_runs
+from mrc_workbench.training.results import Advice
+from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.workbench.views.driving import run, unfolded

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, keep
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, drawn, enter, field, unopened

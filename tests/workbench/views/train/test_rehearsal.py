@@ -17,9 +17,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
+from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.runs.jobs import Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.runs.runs import Plan, Run, all_runs
+from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.train import start
 from tests.training.worlds import COLUMNS

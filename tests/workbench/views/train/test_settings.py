@@ -10,9 +10,9 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.jobs import Findings, Search, Tried, create_search
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.runs.jobs import Findings, Search, Tried, create_search
-from mrc_workbench.training.runs.runs import all_runs, new_plan
+from mrc_workbench.training.runs import all_runs, new_plan
 from mrc_workbench.workbench.views.choices import finished_runs
 from tests.doubles import small_set
 from tests.training.worlds import all_searches

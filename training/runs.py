@@ -1,14 +1,12 @@
-"""Runs: the jobs that train, each in a folder `workspace/runs/<id>/`.
+"""Plans and runs: jobs that train, each in a folder `workspace/runs/<id>/`.
 
 Besides what every job's folder holds: `run.json` (what was asked), `provenance.json` (base, revision, versions,
 hardware), `checkpoints/`, `model/` and `scores.json` (before and after). Searches for settings and ablations stand
 beside them.
 
-A training in rounds: each goes on from the model of the one before, which finds its hard negatives.
-
-That is the simple form of Xiong et al. 2021 (ANCE): the negatives are those that the model itself takes for right,
-mined anew each round. A round is a run of its own, in line behind the one before: it stops and resumes, is measured
-before and after and tells what it was made of as every run does, and the first of them may be the best.
+A training in rounds: each round starts from the model of the one before, which mines its hard negatives. That is the
+simple form of Xiong et al. 2021 (ANCE). A round is a run of its own, in line behind the one before: it stops and
+resumes, and is measured before and after, as every run.
 """
 
 import json
@@ -16,6 +14,7 @@ import logging
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -32,7 +31,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import shelf, workspace, write_text
 from mrc_workbench.training.options import NegativesFrom, TrainingOptions
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipe import recipe_of, usual_base
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +156,7 @@ class Run(Job):
         return scores
 
     def provenance(self) -> dict[str, Any]:
-        """Read what the run was made of, as `training.runs.model.provenance` noted it; empty before."""
+        """Read what the run was made of, as `training.train.provenance` noted it; empty before."""
         return self.read("provenance.json")
 
     def delete(self) -> None:
@@ -306,3 +305,29 @@ def mined_by(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
         negatives_from=searched,
         negatives_model=model,
     )
+
+
+def plan_training(kind: str, reference: str, name: str, shares: SplitOptions, chosen: Mapping[str, Any]) -> Plan:
+    """Return the plan of a training of this kind on the data that `reference` names.
+
+    `chosen` are options of the kind by name; the others get the values that suit the base. Raises `DataError`, and
+    `OptionError` where the options do not fit the data.
+    """
+    recipe = recipe_of(kind)
+    found, options = recipe.family.find(reference), recipe.options
+    if judges := chosen.get("judged_on"):
+        chosen = {**chosen, "judged_on": absolute(judges)}
+    suited = options.suited_to(chosen.get("base", usual_base(kind)))
+    objective = chosen.get("objective", suited.objective)
+    changes = options.settings_for(objective) | {**chosen}
+    if changes.get("lora_rank"):
+        changes = {"frozen_layers": 0} | changes  # adapters leave every weight as it is
+    planned = replace(suited, **changes)
+    recipe.family.check(found, planned)
+    data = (absolute(reference), found.name, found.fingerprint)
+    return new_plan(kind, name or kind, data, shares, planned)
+
+
+def absolute(reference: str) -> str:
+    """Return a file by its absolute path, since a worker may run elsewhere; any other reference as it is."""
+    return str(Path(reference).resolve()) if Path(reference).is_file() else reference

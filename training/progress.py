@@ -9,7 +9,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.training.engine.checkpoints import discard_old, keep_model, seal
-from mrc_workbench.training.runs.runs import Phase, Run
+from mrc_workbench.training.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5
 

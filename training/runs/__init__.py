@@ -1,1 +1,0 @@
-"""Run folders and what stands in them."""
