@@ -77,7 +77,7 @@ def experiment_files() -> str:
     from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
     from mrc_workbench.labs.reading.generator import GeneratorSpec
     from mrc_workbench.retrieval.comparison.experiment import KINDS, Experiment
-    from mrc_workbench.training.sweeps.variants import AblationExperiment
+    from mrc_workbench.training.ablation import AblationExperiment
 
     parts: list[tuple[str, type[BaseModel], type[BaseModel] | None]] = [("A comparison", Experiment, None)]
     parts += [(f'`[[retriever]]`, `kind = "{kind.model_fields["kind"].default}"`', kind, None) for kind in KINDS]

@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison import experiment as experiment_file
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.workbench.cli import COMMANDS, all_commands, main
 from tests.doubles import PASSAGES, small_set
 from tests.retrieval.test_contract import keeps_the_contract, makers

@@ -78,6 +78,7 @@ class CompositeRun(Run):
 
 
 DEFAULTS = 1  # the number of the trial with the settings to begin from
+ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of each validation question
 
 
 class Stage(StrEnum):

@@ -23,8 +23,8 @@ Reference = Annotated[str, Parameter(help="id of the run, as list shows it, or i
 
 def run_folder(folder: Path, /) -> int:
     """Run the training, search or ablation in a folder, for the worker."""
-    from mrc_workbench.training.sweeps.ablation import ablate
-    from mrc_workbench.training.sweeps.search import find_settings
+    from mrc_workbench.training.ablation import ablate
+    from mrc_workbench.training.search import find_settings
     from mrc_workbench.training.train import train
 
     # of several processes the first one alone makes the folder

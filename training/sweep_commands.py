@@ -17,7 +17,8 @@ from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
-from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned, run_or_queue
 from mrc_workbench.training.jobs import (
     DEFAULTS,
@@ -32,7 +33,6 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.recipe import ranking_kinds, recipe_of
 from mrc_workbench.training.runs import absolute, create_rounds, new_plan
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 
 
@@ -62,7 +62,7 @@ def _command_of(kind: str) -> Callable[..., int]:
         if not 0 < minutes <= 1440:
             raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
         plan = planned(kind, words, chosen)
-        from mrc_workbench.training.sweeps.search import find_settings  # imports torch
+        from mrc_workbench.training.search import find_settings  # imports torch
 
         search = create_search(plan, minutes, attended=not queue)
         status = run_or_queue(search, "search", partial(find_settings, search), queue=queue)
@@ -132,7 +132,7 @@ def ablate(
     Trains each variant, and compares them.
     """
     ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
-    from mrc_workbench.training.sweeps.ablation import ablate as execute  # imports torch
+    from mrc_workbench.training.ablation import ablate as execute  # imports torch
 
     status = run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
     if status is not None:

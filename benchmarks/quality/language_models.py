@@ -24,11 +24,11 @@ from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import Ablation, Table, Variant, all_jobs
 from mrc_workbench.training.language.recipe import LANGUAGES, UNIGRAM
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.sweep_commands import called, planned_ablation
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
     SENTENCES,
@@ -137,7 +137,7 @@ def pretraining_ablation() -> list[str]:
 
 
 def _carried(experiment: AblationExperiment) -> Table:
-    from mrc_workbench.training.sweeps.ablation import ablate
+    from mrc_workbench.training.ablation import ablate
 
     known = (job for job in all_jobs() if isinstance(job, Ablation) and job.plan().name == _NAME)
     ablation = next(known, None) or planned_ablation(experiment, _NAME, attended=True)

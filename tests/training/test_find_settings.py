@@ -42,7 +42,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[Search]:
         sys.stdout.write("what a trainer prints")
         return Status(State.DONE)
 
-    monkeypatch.setattr("mrc_workbench.training.sweeps.search.find_settings", find_settings)
+    monkeypatch.setattr("mrc_workbench.training.search.find_settings", find_settings)
     return searches
 
 

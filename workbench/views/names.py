@@ -16,10 +16,10 @@ from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
 from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
 from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
 from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
+from mrc_workbench.training.ablation import AblationExperiment
+from mrc_workbench.training.halving import SHARES
 from mrc_workbench.training.jobs import UNTRAINED, Ablation, Search
 from mrc_workbench.training.runs import Phase, Plan, Run, find_model_run
-from mrc_workbench.training.sweeps.halving import SHARES
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.ui.words import known, language, moment, plain, word, word_or
 

@@ -17,10 +17,10 @@ from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.files import downloaded_commits
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.dry_run import Load
+from mrc_workbench.training.halving import changes_of
 from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask, create_search
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, Pooling
 from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
-from mrc_workbench.training.sweeps.halving import changes_of
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.resources.sets import split_of

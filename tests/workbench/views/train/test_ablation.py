@@ -14,9 +14,9 @@ from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import PassageCorpus
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, all_jobs
 from mrc_workbench.training.runs import Run
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageObjective, LanguageOptions
 from mrc_workbench.workbench.views.names import experiment_of
 from mrc_workbench.workbench.views.train.ablation import offered

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.training.ablation import MOST_VARIANTS, AblationExperiment
 from mrc_workbench.training.ranker_options import BiEncoderObjective
-from mrc_workbench.training.sweeps.variants import MOST_VARIANTS, AblationExperiment
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 
 FILE = """

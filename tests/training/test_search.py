@@ -20,6 +20,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, keep
 from mrc_workbench.retrieval.evaluation.measures import Scores
 from mrc_workbench.retrieval.evaluation.significance import pair_tests, question_groups
+from mrc_workbench.training import search as finding
 from mrc_workbench.training.jobs import (
     QUEUE,
     Estimate,
@@ -34,8 +35,7 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Plan, all_runs, find_run, new_plan
-from mrc_workbench.training.sweeps import search as finding
-from mrc_workbench.training.sweeps.search import Measured, find_settings, findings, measured
+from mrc_workbench.training.search import Measured, find_settings, findings, measured
 from mrc_workbench.training.train import load_material
 from tests.programs import have_libraries_read
 from tests.training.test_resume import again
@@ -170,7 +170,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
-    from mrc_workbench.training.sweeps.sweep import TrialWatch
+    from mrc_workbench.training.progress import TrialWatch
 
     told = TrialWatch.on_step_end
 

@@ -32,7 +32,7 @@ from mrc_workbench.training.train import LIBRARIES, in_precision_begun
 from mrc_workbench.training.train import provenance as provenance_of
 from tests.doubles import small_set
 from tests.hub import COMMIT, OWNER, TOKEN, HubServer, hub_environment, hub_server, running_server
-from tests.training.runs.test_card import finished, finished_plain
+from tests.training.test_card import finished, finished_plain
 from tests.training.worlds import python
 
 pytestmark = pytest.mark.slow  # torch is asked for the hardware

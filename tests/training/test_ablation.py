@@ -22,6 +22,8 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
+from mrc_workbench.training import ablation as carry
+from mrc_workbench.training.ablation import AblationExperiment, ablate
 from mrc_workbench.training.jobs import (
     QUEUE,
     REFERENCE,
@@ -36,9 +38,6 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.runs import all_runs, find_run
 from mrc_workbench.training.sweep_commands import planned_ablation
-from mrc_workbench.training.sweeps import ablation as carry
-from mrc_workbench.training.sweeps.ablation import ablate
-from mrc_workbench.training.sweeps.variants import AblationExperiment
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main
@@ -231,7 +230,7 @@ def short() -> Ablation:
 
 
 def test_stopped_in_any_training_it_goes_on_there(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mrc_workbench.training.sweeps.sweep import Watch
+    from mrc_workbench.training.progress import Watch
 
     told: Callable[..., None] = Watch.on_step_end
     for name in ("1", "2-tuned"):

@@ -1,25 +1,27 @@
-"""A search for settings: what to try, trials taken from round to round, and what they came to beside the defaults."""
+"""A search for settings: trials taken from round to round, and how they compare with the defaults.
+
+`Sweep` is what a search and an ablation share. Everything is read from the folders of its runs, so a sweep that was
+stopped or killed continues where it was.
+"""
 
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.evaluation.measures import Scores
 from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.jobs import DEFAULTS, Estimate, Findings, Rehearsal, RehearsalTask, Search, Stage, Tried
-from mrc_workbench.training.options import TrainingError
-from mrc_workbench.training.rankers.material import MEASURED_KS
-from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs import Plan, Run, find_run
-from mrc_workbench.training.sweeps.halving import (
+from mrc_workbench.training.halving import (
     SHARES,
     Changes,
     Cost,
@@ -30,8 +32,70 @@ from mrc_workbench.training.sweeps.halving import (
     survivors,
     trial_options,
 )
-from mrc_workbench.training.sweeps.sweep import ROUNDS, Sweep, TrialWatch
-from mrc_workbench.training.train import execute, load_material
+from mrc_workbench.training.jobs import (
+    DEFAULTS,
+    ROUNDS,
+    CompositeRun,
+    Estimate,
+    Findings,
+    Rehearsal,
+    RehearsalTask,
+    Search,
+    Stage,
+    Tried,
+)
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.rankers.material import MEASURED_KS
+from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.runs import Plan, Run, find_run
+from mrc_workbench.training.train import execute, in_turn, load_material, problem_of
+
+_SECONDS_BETWEEN_WRITES = 0.5
+J = TypeVar("J", bound=CompositeRun)
+
+
+class Sweep(ABC, Generic[J]):
+    """One process at work on a search for settings or an ablation."""
+
+    def __init__(self, job: J, status: Status) -> None:
+        self._job, self._status, self._plan = job, status, job.plan()
+        self._began, self._written = time.monotonic(), 0.0
+
+    @abstractmethod
+    def work(self) -> None:
+        """Go on until the end. Raises `AskedToStop`, and `Failure` where nothing can be said."""
+
+    @classmethod
+    def execute(cls, job: J, *, sent_by_worker: bool = False) -> Status:
+        """Wait for the machine, do the job in this process and return how it ended; see `training.train.train`."""
+
+        def work(job: J) -> Status:
+            return carry_out(job, lambda status: cls(job, status).work(), problem_of)
+
+        return in_turn(job, work, sent_by_worker=sent_by_worker)
+
+    def _taken_up(self, run: Run, create: Callable[[], Run]) -> Run:
+        """Return a run as it was left, or made now."""
+        if find_run(run.id):
+            (run.folder / "stop").unlink(missing_ok=True)
+            return run
+        shutil.rmtree(run.folder, ignore_errors=True)  # half made, by a process that was killed
+        return create()
+
+    def _enter(self, stage: str, number: int | None = None, *, step: int = 0, total_steps: int = 0) -> None:
+        """Say what is done now; `number` is of the round or of the run."""
+        phase = str(stage) if number is None else f"{stage}_{number}"
+        self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps)
+        self._job.write_status(self._status)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._written >= _SECONDS_BETWEEN_WRITES
+
+    def _report(self, share: float, seconds_left: float | None) -> None:
+        self._written = time.monotonic()
+        self._status = replace(self._status, share=min(1.0, max(0.0, share)), seconds_left=seconds_left)
+        self._job.write_status(self._status)
+
 
 _LOSSES = 5  # logged last, that are averaged
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -151,6 +215,8 @@ class _Searching(Sweep[Search]):
 
         def tell(done: float) -> None:
             self._write_soon((done - first) / (share - first) * weight if share > first else weight)
+
+        from mrc_workbench.training.progress import TrialWatch  # imports transformers
 
         ended = execute(ready, TrialWatch(run, share, self._is_over, tell))
         if self._job.asked_to_stop:

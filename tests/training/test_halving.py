@@ -7,17 +7,7 @@ import pytest
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.training.jobs import Estimate
-from mrc_workbench.training.options import TrainingOptions
-from mrc_workbench.training.ranker_options import (
-    TAUGHT,
-    BiEncoderObjective,
-    BiEncoderOptions,
-    CrossEncoderObjective,
-    CrossEncoderOptions,
-    SparseEncoderOptions,
-)
-from mrc_workbench.training.sweeps.halving import (
+from mrc_workbench.training.halving import (
     Changes,
     Cost,
     changes_of,
@@ -28,6 +18,16 @@ from mrc_workbench.training.sweeps.halving import (
     schedule,
     survivors,
     trial_options,
+)
+from mrc_workbench.training.jobs import Estimate
+from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.ranker_options import (
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    SparseEncoderOptions,
 )
 
 BASES = ["starter", "org/base", DEFAULT.reference]

@@ -1,1 +1,0 @@
-"""Sweeps: searches for settings and ablations, whose trainings differ in one thing at a time."""
