@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from mrc_workbench.training.options import TrainingOptions  # noqa: E402
-from mrc_workbench.training.recipe import RECIPES  # noqa: E402
+from mrc_workbench.training.recipes import RECIPES  # noqa: E402
 from mrc_workbench.workbench.cli import COMMANDS, all_commands  # noqa: E402
 
 _FEW = 3  # rows of a table that may stand again

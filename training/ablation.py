@@ -37,7 +37,7 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run, Trial, all_runs, create_run, find_run
 from mrc_workbench.training.search import Sweep
 from mrc_workbench.training.text_options import LanguageOptions

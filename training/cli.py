@@ -16,7 +16,7 @@ from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned
 from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.run_commands import run_folder
 from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
 

@@ -18,7 +18,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.training.jobs import QUEUE, CompositeRun, find_job, job_at
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run, plan_training, run_in
 
 

@@ -34,7 +34,7 @@ from mrc_workbench.training.dry_run import (
 from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION
 from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.train import load_material, mined, problem_of
 

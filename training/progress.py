@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.training.base import Task
 from mrc_workbench.training.engine.checkpoints import discard_old, keep_model, seal
 from mrc_workbench.training.jobs import ROUNDS
-from mrc_workbench.training.rankers.material import Reached
+from mrc_workbench.training.recipes.material import Reached
 from mrc_workbench.training.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5

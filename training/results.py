@@ -24,7 +24,7 @@ from mrc_workbench.data.records import Maker
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.hub import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
-from mrc_workbench.training.recipe import RECIPES, recipe_of
+from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, rounds_of
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
 

@@ -31,7 +31,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import shelf, workspace, write_text
 from mrc_workbench.training.options import NegativesFrom, TrainingOptions
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.recipe import recipe_of, usual_base
+from mrc_workbench.training.recipes import recipe_of, usual_base
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Trial:
 class Plan:
     """What was asked: everything that decides the result, and the name a person gave it."""
 
-    kind: str  # a key of `training.recipe.RECIPES`
+    kind: str  # a key of `training.recipes.RECIPES`
     name: str
     data: str  # a stored set's key, or a file
     data_name: str

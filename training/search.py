@@ -45,8 +45,8 @@ from mrc_workbench.training.jobs import (
     Tried,
 )
 from mrc_workbench.training.options import TrainingError
-from mrc_workbench.training.rankers.material import MEASURED_KS
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes.material import MEASURED_KS
 from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.training.train import execute, in_turn, load_material, problem_of
 

@@ -31,7 +31,7 @@ from mrc_workbench.training.jobs import (
     create_ablation,
     create_search,
 )
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import ranking_kinds, recipe_of
 from mrc_workbench.training.runs import absolute, create_rounds, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 

@@ -41,8 +41,7 @@ from mrc_workbench.training.options import (
     TrainingOptions,
     uses_bfloat16,
 )
-from mrc_workbench.training.rankers.losses import negatives_of_processes
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.results import write_card
 from mrc_workbench.training.runs import Phase, Plan, Run, find_run, rounds_of
 
@@ -230,6 +229,8 @@ def _check(plan: Plan) -> None:
 def _processes(plan: Plan) -> dict[str, Any]:
     if processes() == 1:
         return {}
+    from mrc_workbench.training.recipes.losses import negatives_of_processes  # imports torch
+
     negatives = negatives_of_processes(plan.options)
     if negatives == "own":
         logger.warning("each process takes negatives of its own part of the batch: a smaller batch's loss, not one's")
@@ -273,7 +274,7 @@ def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
 
     Raises `ValueError` where such a training takes none.
     """
-    from mrc_workbench.training.rankers.examples import as_table, mine
+    from mrc_workbench.training.recipes.examples import as_table, mine
 
     if not isinstance(plan.options, RankerOptions):
         raise ValueError(f"the training of a {plan.kind} takes no hard negatives")

@@ -41,7 +41,7 @@ from mrc_workbench.training.options.rankers import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.training.train import train

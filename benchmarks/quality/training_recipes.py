@@ -22,7 +22,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 
 _SETS = {"korquad": ("KorQuAD", MORE_VALIDATION), "sample": ("Korean sample", SplitOptions())}
 

@@ -25,8 +25,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import Columns
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, QuestionOptions
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.train import problem_of
 
 PLAIN, OURS = "plain", "ours"

@@ -20,7 +20,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.recipe import RECIPES, recipe_of
+from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, create_rounds, plan_training
 
 _MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
@@ -203,7 +203,7 @@ def _trained(run: Run) -> Status:
 
 def _reference(kind: str, data: Source) -> str:
     """Return what names the data of a training; a question set is stored in the workspace first."""
-    from mrc_workbench.training.recipe import ranking_kinds
+    from mrc_workbench.training.recipes import ranking_kinds
     from mrc_workbench.training.text_options import READER
 
     if kind in (*ranking_kinds(), READER):

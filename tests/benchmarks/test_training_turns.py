@@ -11,8 +11,8 @@ import pytest
 from benchmarks.speed.training_turns import OURS, PLAIN, Turn, options_of, ours, plain, timed
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.recipes.material import Material
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
 

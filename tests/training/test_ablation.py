@@ -44,7 +44,7 @@ from mrc_workbench.workbench.cli import main
 from tests.doubles import texts_of
 from tests.hub import build_bi_encoder
 from tests.labs.embeddings.worlds import scored_pairs
-from tests.training.language.worlds import of_topics
+from tests.training.recipes.language_worlds import of_topics
 from tests.training.test_resume import again
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,8 @@ from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.training.engine.trainers import make_trainer
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
-from mrc_workbench.training.rankers.material import Reached
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes.material import Reached
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from tests.hub import build_bi_encoder, build_cross_encoder_base

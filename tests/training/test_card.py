@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, LATE_INTERACTION, SPARSE_ENCODER
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.results import write_card
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from tests.training.worlds import Trained

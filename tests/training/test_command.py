@@ -23,7 +23,7 @@ from mrc_workbench.training.ranker_options import (
     LateOptions,
     SparseEncoderOptions,
 )
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.cli import main

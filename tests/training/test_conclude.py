@@ -15,7 +15,7 @@ from mrc_workbench.training.engine.checkpoints import newest_checkpoint, seal
 from mrc_workbench.training.jobs import BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.train import conclude, conclude_as_job, train
 from mrc_workbench.workbench.cli import main

@@ -29,8 +29,8 @@ from mrc_workbench.training.ranker_options import (
     SPARSE_ENCODER,
     BiEncoderObjective,
 )
-from mrc_workbench.training.rankers.recipes import BiEncoderRecipe
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
+from mrc_workbench.training.recipes.rankers import BiEncoderRecipe
 from mrc_workbench.training.runs import Plan
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main

@@ -14,7 +14,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Phase, Run, create_run, new_plan
 from mrc_workbench.training.train import problem_of, train
 from tests.training.worlds import misleading_set, planned

@@ -21,7 +21,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
 from mrc_workbench.models.sources import DEFAULT_READER, find_model
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_material

@@ -17,7 +17,7 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderObjective,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 
 KINDS = pytest.mark.parametrize("options", [BiEncoderOptions, CrossEncoderOptions])

@@ -25,7 +25,7 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import STARTER, ModelSource, content_fingerprint, find_model
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.results import PushError, push, write_card
 from mrc_workbench.training.runs import Plan, Run, new_plan
 from mrc_workbench.training.train import LIBRARIES, in_precision_begun

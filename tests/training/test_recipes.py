@@ -27,8 +27,8 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.rankings import ranked
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
-from mrc_workbench.training.rankers.material import RANKERS, Material, Reached
-from mrc_workbench.training.recipe import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
+from mrc_workbench.training.recipes import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
+from mrc_workbench.training.recipes.material import RANKERS, Material, Reached
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
@@ -183,7 +183,7 @@ def test_an_added_kind_is_trained_by_the_command(
         asked.append(reference)
         return find(reference)
 
-    monkeypatch.setattr("mrc_workbench.training.rankers.material.find", counted)
+    monkeypatch.setattr("mrc_workbench.training.recipes.material.find", counted)
     assert main(["train", "toy", "--data", data.key, "--epochs", "2", "--batch-size", "8", "--sharpness", "10"]) == 0
     (run,) = all_runs()
     assert_trained(run, 10.0)

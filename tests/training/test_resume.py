@@ -27,7 +27,7 @@ from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.progress import RunFolderCallback
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main

@@ -24,8 +24,8 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.training.jobs import QUEUE, all_jobs, find_job
 from mrc_workbench.training.options import NegativesFrom
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, BiEncoderOptions
-from mrc_workbench.training.rankers.examples import mine
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes.examples import mine
 from mrc_workbench.training.runs import (
     Phase,
     Plan,

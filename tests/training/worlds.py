@@ -23,8 +23,8 @@ from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.training.jobs import Search, all_jobs
 from mrc_workbench.training.ranker_options import LATE_INTERACTION, BiEncoderOptions, CrossEncoderOptions
-from mrc_workbench.training.rankers.material import Material
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_material, train

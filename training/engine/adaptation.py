@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+import numpy as np
+
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders.token_encoder import directions
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.training.options import (
     AttentionDropout,
@@ -14,6 +17,7 @@ from mrc_workbench.training.options import (
     TrainingOptions,
     uses_bfloat16,
 )
+from mrc_workbench.training.text_options import SentencePooling
 
 MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
 
@@ -96,6 +100,7 @@ def _reader(model: Any) -> Any:
 
 def drop_no_attention(network: Any) -> None:
     """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
+
     import torch
 
     for module in network.modules():
@@ -142,6 +147,7 @@ def _add_adapters(model: Any, reader: Any, rank: int) -> None:
 
 def _train_also(network: Any, options: TrainingOptions) -> None:
     """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
+
     import torch
 
     if options.lora_also is LoraAlso.NONE:
@@ -167,3 +173,115 @@ def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labe
     scorer = CrossEncoderScorer(source, texts, precision=precision, batch_size=size, labels=labels)
     scorer.model = model
     return scorer
+
+
+_AT_A_TIME = 1024  # texts
+
+
+_FITTED_ON = 128  # passages, whose tokens a projection begins with
+
+
+def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
+    """Let a loaded `MultiVectorEncoder` end in vectors of so many dimensions, by a linear layer that is trained.
+
+    It begins with the directions in which the tokens of some of the texts lie furthest, which lose least. Raises
+    `OptionError` where the vectors have no more dimensions than wanted, or a projection already.
+    """
+    import torch
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    wide = int(model.get_embedding_dimension() or model[0].get_embedding_dimension())
+    if wide == dimensions:
+        return
+    if wide < dimensions or any(isinstance(module, Dense) for module in model):
+        message = f"dimensions must be 0 or {wide}: so many the base has"
+        raise OptionError("dimensions", "range", message)
+    some = [texts[row] for row in np.linspace(0, len(texts) - 1, min(_FITTED_ON, len(texts))).astype(int).tolist()]
+    vectors = np.concatenate(model.encode_document(some, convert_to_numpy=True, show_progress_bar=False))
+    told = {"activation_function": torch.nn.Identity(), "module_input_name": "token_embeddings"}
+    layer = Dense(wide, dimensions, bias=False, **told)
+    layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions(vectors.astype(np.float32), dimensions).T))
+    place = next(place for place, module in enumerate(model) if isinstance(module, MultiVectorMask))
+    model.insert(place, layer.to(model.device))
+
+
+def has_routes(model: Any) -> bool:
+    """Whether a loaded `SparseEncoder` has modules for questions and others for passages."""
+    from sentence_transformers.base.modules import Router
+
+    return isinstance(model[0], Router)
+
+
+def by_idf(model: Any, texts: Sequence[str]) -> Any:
+    """Return a `SparseEncoder` that reads passages as `model` does, and weighs questions' terms by idf in `texts`.
+
+    Raises `OptionError` where the model weighs more terms than its tokenizer knows.
+    """
+    import torch
+    from sentence_transformers.base.modules import Router
+    from sentence_transformers.sparse_encoder import SparseEncoder
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    passages = [*model[0].sub_modules["document"], *[*model][1:]] if has_routes(model) else [*model]
+    tokenizer = passages[0].tokenizer
+    if passages[0].auto_model.config.vocab_size != len(tokenizer):
+        message = "question_side must be base: this model weighs other terms than its tokenizer knows"
+        raise OptionError("question_side", "vocabulary", message)
+    questions = SparseStaticEmbedding(tokenizer, torch.from_numpy(idf_of(tokenizer, texts)), frozen=True)
+    return SparseEncoder(
+        modules=[Router.for_query_document([questions], passages)], prompts=model.prompts, similarity_fn_name="dot"
+    )
+
+
+def idf_of(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
+    """Return the idf of every term of a tokenizer's vocabulary among the texts, `(n_terms,)` float32."""
+    held = np.zeros(len(tokenizer), dtype=np.int64)
+    for start in range(0, len(texts), _AT_A_TIME):
+        for ids in tokenizer(list(texts[start : start + _AT_A_TIME]), add_special_tokens=False)["input_ids"]:
+            held[np.unique(np.array(ids, dtype=np.int64))] += 1
+    return np.log1p((len(texts) - held + 0.5) / (held + 0.5)).astype(np.float32)
+
+
+def pool_sentences(model: Any, pooling: SentencePooling) -> None:
+    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where its modules do not allow it.
+
+    The average of the first and the last layer is a weighted mean of layers, a module of the library like any other, of
+    which no weight is learned.
+    """
+    import torch
+    from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
+
+    averages = [module for module in model if isinstance(module, WeightedLayerPooling)]
+    if pooling is not SentencePooling.FIRST_LAST_AVERAGE:
+        if averages and pooling is not SentencePooling.BASE:
+            raise OptionError("pooling", "starter", "pooling must be base: the model pools in its own way")
+        pool(model, pooling.value)
+    elif not averages:
+        pool(model, SentencePooling.MEAN.value)
+        config = model[0].auto_model.config
+        config.output_hidden_states = True
+        count = config.num_hidden_layers
+        weights = torch.zeros(count)
+        weights[[0, -1]] = 1.0
+        told = {"layer_start": 1, "layer_weights": torch.nn.Parameter(weights)}
+        model.insert(1, WeightedLayerPooling(config.hidden_size, count, **told).to(model.device))
+    for module in (one for one in model if isinstance(one, WeightedLayerPooling)):
+        module.requires_grad_(False)
+
+
+def forget(model: Any, share: float) -> None:
+    """Set the dropout of hidden values, not that of attention. Raises `OptionError` where the base has none to set."""
+    import torch
+
+    found = [
+        module
+        for parent in model[0].auto_model.modules()
+        if "Attention" not in type(parent).__name__
+        for module in parent.children()
+        if isinstance(module, torch.nn.Dropout)
+    ]
+    if not found:
+        raise OptionError("dropout", "no_dropout", "dropout cannot be set: the base has none between its layers")
+    for module in found:
+        module.p = share

@@ -24,7 +24,7 @@ from mrc_workbench.labs.reading.pages.evaluation import latest_reading, open_rea
 from mrc_workbench.retrieval.comparison.defaults import WORDS_NAME
 from mrc_workbench.retrieval.rankings import Truth
 from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask
-from mrc_workbench.training.recipe import recipe_of, usual_base
+from mrc_workbench.training.recipes import recipe_of, usual_base
 from mrc_workbench.training.runs import Run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.workbench.views.choices import Choices, choices_for, finished_runs, model_place

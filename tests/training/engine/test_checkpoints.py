@@ -25,10 +25,10 @@ from mrc_workbench.training.engine.checkpoints import (
     step_of,
 )
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipe import ranking_kinds
+from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
-from tests.training.language.worlds import created, text_file
+from tests.training.recipes.language_worlds import created, text_file
 from tests.training.worlds import misleading_set, planned, trained
 
 

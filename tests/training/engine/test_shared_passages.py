@@ -78,7 +78,7 @@ def test_no_passage_of_a_batch_is_relevant_to_a_question_of_another(examples: Ex
 def test_the_loss_is_that_of_multiple_negatives_if_no_passage_repeats(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
+    from mrc_workbench.training.recipes.losses import SharedPassagesLoss
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
     asked, shown = ["달은", "강은 어디로", "산은"], ["달은 밝다", "강은 바다로 흐른다", "산은 높다"]
@@ -90,7 +90,7 @@ def test_the_loss_is_that_of_multiple_negatives_if_no_passage_repeats(tmp_path: 
 def test_questions_of_one_passage_are_no_negatives_of_each_other(tmp_path: Path) -> None:
     import torch
 
-    from mrc_workbench.training.rankers.in_batch import SharedPassagesLoss
+    from mrc_workbench.training.recipes.losses import SharedPassagesLoss
 
     model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
     asked, shown = ["달은", "물", "강은 어디로"], ["달은 밝다", "달은 밝다", "강은 바다로 흐른다"]

@@ -16,7 +16,6 @@ from mrc_workbench.training.readers import READERS
 from mrc_workbench.training.recipe import RECIPES, recipe_of
 from mrc_workbench.training.results import MEASURES, Curves, Points, curves
 from mrc_workbench.training.runs import Plan, Run, all_runs
-from mrc_workbench.training.sentences.material import PAIRS
 from mrc_workbench.workbench.views.names import base_name, run_name, set_name
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips

@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.jobs import QUEUE, Ablation, CompositeRun, Rehearsal, RehearsalTask, Search
 from mrc_workbench.training.ranker_options import BiEncoderOptions
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.results import MEASURES, Curves, PushError, curves, push, zipped_model
 from mrc_workbench.training.runs import Plan, Run, damaged_runs
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER

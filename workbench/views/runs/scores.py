@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import ranking_kinds, recipe_of
 from mrc_workbench.training.results import advice, curves
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.leading import leading_measure

@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderOptions
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions

@@ -14,7 +14,7 @@ from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
 from mrc_workbench.training.options import OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import CROSS_ENCODER
-from mrc_workbench.training.recipe import kinds_to_start_from, recipe_of, usual_base
+from mrc_workbench.training.recipes import kinds_to_start_from, recipe_of, usual_base
 from mrc_workbench.training.runs import Run, find_model_run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, SentenceObjective
 from mrc_workbench.workbench.views.choices import finished_runs

@@ -18,7 +18,7 @@ from mrc_workbench.training.ranker_options import (
     QuestionSide,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.recipe import ranking_kinds, recipe_of
+from mrc_workbench.training.recipes import ranking_kinds, recipe_of
 from mrc_workbench.training.text_options import (
     CONTRASTED,
     FITTING,

@@ -27,7 +27,6 @@ from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, Bi
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds, recipe_of
 from mrc_workbench.training.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
-from mrc_workbench.training.sentences.material import PAIRS
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.leading import best_by, leading_measure
 from mrc_workbench.workbench.views.names import kind_name, pair_set_name, retriever_name

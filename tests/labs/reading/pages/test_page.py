@@ -16,7 +16,7 @@ from mrc_workbench.data.workspace import acting_as, user_of, workspace, write_js
 from mrc_workbench.labs.reading.pages.page import Readers, marked_example
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.recipe import usual_base
+from mrc_workbench.training.recipes import usual_base
 from mrc_workbench.training.runs import new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.views import access

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, LanguageBestBy
 from mrc_workbench.workbench.views.choices import choices_for

@@ -27,7 +27,7 @@ from mrc_workbench.training.ranker_options import (
     CrossEncoderOptions,
     Pooling,
 )
-from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.training.text_options import (
     CrossSentenceObjective,

@@ -10,7 +10,7 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.models.language.perplexity import Size
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 from tests.workbench.views.driving import opened, run

@@ -16,7 +16,7 @@ from mrc_workbench.training.ranker_options import (
     LateObjective,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.text_options import READER, ReaderObjective
 from mrc_workbench.workbench.views.train.options import matters, starting_values
 

@@ -20,7 +20,7 @@ from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.experiment import added
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
-from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.results import Advice
 from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.workbench.views.ui.words import catalog

@@ -11,7 +11,7 @@ from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.models.sources import DEFAULT_READER, STARTER
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.recipe import kinds_to_start_from, usual_base
+from mrc_workbench.training.recipes import kinds_to_start_from, usual_base
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, ReaderBestBy, ReaderOptions
 from mrc_workbench.workbench.views.train.base import base_choices

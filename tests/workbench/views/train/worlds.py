@@ -14,7 +14,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipe import RECIPES
+from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set

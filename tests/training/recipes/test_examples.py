@@ -1,0 +1,375 @@
+"""Of a passage that is too long, training shows the window with the answer; of others nothing changes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.windows import Window, WindowOptions
+from mrc_workbench.retrieval.dense import Dense
+from mrc_workbench.training.base import Columns
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.ranker_options import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
+from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe
+from mrc_workbench.training.recipes.shown import ShownPassages, TeachersScores
+from mrc_workbench.training.runs import Run
+from mrc_workbench.training.train import train
+from tests.doubles import PASSAGES, QUESTIONS, small_set
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.training.worlds import material_of, planned, whole
+
+pytestmark = pytest.mark.slow
+
+TEXTS = [f"{passage.title}\n{passage.text}" if passage.title else passage.text for passage in PASSAGES]
+ASKED = [question.text for question in QUESTIONS]
+# the only negatives of the first five questions: all passages but their own, and but p2 where the answer is 서울
+OTHERS = [{1, 2, 3, 4}, {0, 2, 3, 4}, {0, 3, 4}, {0, 1, 2, 4}, {0, 1, 2, 3}]
+# every question with its passage, the last one with both of its own
+PAIRS = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 1), (5, 2)]
+LISTS = [CrossEncoderObjective.LAMBDA, CrossEncoderObjective.RANKNET, CrossEncoderObjective.LISTNET]
+
+
+def bi_encoder(objective: BiEncoderObjective, negatives: int, **more: Any) -> BiEncoderOptions:
+    return BiEncoderOptions(base="folder", objective=objective, negatives=negatives, **more)
+
+
+def rows(texts: Sequence[str]) -> list[int]:
+    return [TEXTS.index(text) for text in texts]
+
+
+def asked(columns: Columns, name: str) -> list[int]:
+    return [ASKED.index(text) for text in columns[name]]
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST],
+)
+def test_pairs_of_a_question_and_its_passage(objective: BiEncoderObjective) -> None:
+    columns, examples = encoder_examples(bi_encoder(objective, 0), whole(small_set()))
+    assert list(columns) == ["anchor", "positive"]
+    assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
+    assert examples.question.tolist() == [question for question, _ in PAIRS]
+    assert examples.passages.tolist() == [[passage] for _, passage in PAIRS]
+    assert examples.in_batch
+    assert examples.relevance.nonzero()[1].tolist() == [passage for _, passage in PAIRS]
+
+
+def test_multiple_negatives_come_side_by_side() -> None:
+    options = bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3)
+    columns, examples = encoder_examples(options, whole(small_set()))
+    assert list(columns) == ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
+    assert list(zip(asked(columns, "anchor"), rows(columns["positive"]), strict=True)) == PAIRS
+    for row, (question, positive) in enumerate(PAIRS):
+        drawn = rows([columns[f"negative_{n}"][row] for n in (1, 2, 3)])
+        assert len({*drawn}) == 3
+        assert {*drawn} <= (OTHERS[question] if question < 5 else {0, 3, 4})
+        assert examples.passages[row].tolist() == [positive, *drawn]
+    assert examples.in_batch
+
+
+def test_an_example_without_all_of_its_negatives_is_left_out() -> None:
+    # of five passages q3 and q6 have three that could be negatives
+    columns, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 4), whole(small_set()))
+    assert asked(columns, "anchor") == examples.question.tolist() == [0, 1, 3, 4]
+    with pytest.raises(TrainingError) as refused:
+        encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 5), whole(small_set()))
+    assert refused.value.code == "no_negatives"
+
+
+@pytest.mark.parametrize("objective", [BiEncoderObjective.TRIPLET, BiEncoderObjective.GIST])
+def test_one_negative_an_example(objective: BiEncoderObjective) -> None:
+    columns, examples = encoder_examples(bi_encoder(objective, 4), whole(small_set()))
+    assert list(columns) == ["anchor", "positive", "negative_1"]
+    seen = list(zip(asked(columns, "anchor"), *(rows(columns[c]) for c in ("positive", "negative_1")), strict=True))
+    of_five = [(q, q, negative) for q, others in enumerate(OTHERS) for negative in others]
+    of_last = [(5, positive, negative) for positive in (1, 2) for negative in (0, 3, 4)]
+    assert sorted(seen) == sorted([*of_five, *of_last])
+    assert [(int(q), *map(int, p)) for q, p in zip(examples.question, examples.passages, strict=True)] == seen
+    assert examples.in_batch is (objective is BiEncoderObjective.GIST)
+
+
+def labelled(columns: Columns) -> list[tuple[int, int, float]]:
+    return list(zip(asked(columns, "question"), rows(columns["passage"]), columns["label"], strict=True))
+
+
+def test_labelled_pairs() -> None:
+    material = whole(small_set())
+    columns, examples = cross_encoder_examples(CrossEncoderOptions(negatives=4), material)
+    assert list(columns) == ["question", "passage", "label"]
+    seen = labelled(columns)
+    assert [(question, row) for question, row, label in seen if label == 1] == PAIRS
+    found = material.first_stage.search(ASKED, 20).indices.tolist()
+    allowed = [*OTHERS, {0, 3, 4}]
+    expected = {(q, row, 0.0) for q, ranked in enumerate(found) for row in ranked if row in allowed[q]}
+    assert {entry for entry in seen if entry[2] == 0} == expected
+    assert expected
+    assert len({*seen}) == len(seen)
+    assert not examples.in_batch
+    assert examples.passages[:, 0].tolist() == [row for _, row, _ in seen]
+
+
+@pytest.mark.parametrize("objective", LISTS)
+def test_lists_of_a_question_s_passages(objective: CrossEncoderObjective) -> None:
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), whole(small_set()))[0])
+    columns, examples = cross_encoder_examples(
+        CrossEncoderOptions(negatives=4, objective=objective), whole(small_set())
+    )
+    assert list(columns) == ["question", "passages", "labels"]
+    questions = asked(columns, "question")
+    listed = [
+        (question, row, label)
+        for question, texts, labels in zip(questions, columns["passages"], columns["labels"], strict=True)
+        for row, label in zip(rows(texts), labels, strict=True)
+    ]
+    with_negatives = {question for question, _, label in pairs if label == 0}
+    # a question without a negative has nothing to compare
+    assert sorted(listed) == sorted(entry for entry in pairs if entry[0] in with_negatives)
+    assert questions == examples.question.tolist() == sorted(with_negatives)
+    assert all(labels[0] == 1 and labels[-1] == 0 for labels in columns["labels"])
+    assert not examples.in_batch
+
+
+@pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, *LISTS])
+def test_where_nothing_is_near_any_other_passage_is_a_negative(objective: CrossEncoderObjective) -> None:
+    # no passage shares a word with another's question
+    alone = whole(QuestionSet("alone", PASSAGES[3:], QUESTIONS[3:5]))
+    _, examples = cross_encoder_examples(CrossEncoderOptions(objective=objective), alone)
+    shown = {(int(question), int(row)) for question, rows in zip(examples.question, examples.passages, strict=True)
+             for row in rows if row >= 0}  # fmt: skip
+    assert shown == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+def test_nothing_to_compare_is_told(objective: CrossEncoderObjective) -> None:
+    options = CrossEncoderOptions(objective=objective, teacher="starter")
+    both = tuple(replace(question, relevant=("p4", "p5")) for question in QUESTIONS[3:5])
+    alone = whole(QuestionSet("alone", PASSAGES[3:], both))
+    with pytest.raises(TrainingError, match="no hard negative could be drawn") as refused:
+        cross_encoder_examples(options, alone)
+    assert refused.value.code == "no_negatives"
+
+
+def test_a_teacher_s_differences() -> None:
+    options = CrossEncoderOptions(negatives=4, objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter")
+    material = whole(small_set())
+    columns, examples = cross_encoder_examples(options, material)
+    assert list(columns) == ["question", "positive", "negative"]
+    columns["score"] = TeachersScores("starter", material, examples, differences=True).labels(lambda _: None)
+    teacher = CrossEncoderScorer(find_model("starter"), TEXTS)
+    every = {(q, row): teacher.score([(q, TEXTS[row])])[0] for q in ASKED for row in range(5)}
+    entries = list(zip(*columns.values(), strict=True))
+    for question, positive, negative, difference in entries:
+        assert difference == pytest.approx(
+            every[question, TEXTS.index(positive)] - every[question, TEXTS.index(negative)], abs=1e-5
+        )
+    pairs = labelled(cross_encoder_examples(CrossEncoderOptions(negatives=4), whole(small_set()))[0])
+    negatives = {(question, row) for question, row, label in pairs if label == 0}
+    assert {(ASKED.index(q), TEXTS.index(n)) for q, _, n, _ in entries} == negatives
+    own = {question: {passage for q, passage in PAIRS if q == question} for question, _ in PAIRS}
+    assert all(TEXTS.index(p) in own[ASKED.index(q)] for q, p, _, _ in entries)
+    assert max(abs(difference) for *_, difference in entries) > 0.1
+    assert not examples.in_batch
+
+
+def test_lengths_are_of_the_question_and_the_longest_passage() -> None:
+    _, examples = encoder_examples(bi_encoder(BiEncoderObjective.MULTIPLE_NEGATIVES, 3), whole(small_set()))
+    for question, passages, length in zip(examples.question, examples.passages, examples.lengths, strict=True):
+        assert length == len(ASKED[question]) + max(len(TEXTS[row]) for row in passages)
+
+
+def test_labelled_pairs_of_the_sample() -> None:
+    sample = find("sample")
+    options = CrossEncoderOptions(negatives=4)
+    material = material_of(sample, SplitOptions(), options)
+    columns, _ = cross_encoder_examples(options, material)
+    row_of_text = {text: row for row, text in enumerate(material.texts)}
+    by_text = {question.text: question for question in material.train.questions}
+    first_twenty = dict(zip(by_text, material.candidates(material.train, 20).indices.tolist(), strict=True))
+    seen = list(zip(columns["question"], columns["passage"], columns["label"], strict=True))
+    for question, passage, label in seen:
+        row = row_of_text[passage]
+        assert label == float(sample.passages[row].id in by_text[question].relevant)
+        assert label == 1 or row in first_twenty[question]
+    assert len({*seen}) == len(seen)
+    assert sorted(question for question, _, label in seen if label == 1) == sorted(by_text)
+    counts = [sum(q == question and label == 0 for q, _, label in seen) for question in by_text]
+    assert max(counts) == 4
+    assert np.mean(counts) > 3.5
+    assert columns == cross_encoder_examples(options, material)[0]
+
+
+WORDS = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("bases")
+    return {
+        BI_ENCODER: str(build_bi_encoder(folder / "bi")),
+        CROSS_ENCODER: str(build_cross_encoder_base(folder / "cross", segment_types=1)),
+    }
+
+
+def long_set(n: int = 12, words: int = 300, title: str = "세종") -> QuestionSet:
+    """Passages of which the models here read less than half; question n's answer stands at another place in each."""
+    rng, passages, questions = np.random.default_rng(0), [], []
+    for row in range(n):
+        text = [str(word) for word in rng.choice(WORDS, words)]
+        text[(row * words) // n] = f"answer{row}x"
+        passages.append(Passage(f"p{row}", " ".join(text), f"{title}{row}"))
+        questions.append(Question(f"q{row}", f"{text[-1]} {text[-2]}", (f"answer{row}x",), (f"p{row}",)))
+    return QuestionSet("long", tuple(passages), tuple(questions))
+
+
+def spans_of(n_letters: int, size: int, stride: int, head: int) -> Iterator[Window]:
+    for start in range(head, max(head + 1, n_letters - size + stride), stride):
+        yield Window(head, start, min(n_letters, start + size))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=60),
+    st.integers(0, 60),
+    st.integers(8, 80),
+    st.sampled_from(["", "제목"]),
+)
+def test_the_window_shown_holds_the_answer(words: list[str], place: int, size: int, title: str) -> None:
+    words.insert(min(place, len(words)), "정답낱말")
+    passages = (Passage("p0", " ".join(words), title), Passage("p1", "다른 글"))
+    question_set = QuestionSet("one", passages, (Question("q0", "한강은", ("정답낱말",), ("p0",)),))
+    material = whole(question_set)
+    text = material.texts[0]
+    windows = list(spans_of(len(text), size, size // 2, len(title) + 1 if title else 0))
+    shown = ShownPassages(material, lambda _, row: [] if row else windows)
+    (told,) = shown.texts(np.array([0]), np.array([0]))
+    assert "정답낱말" in told
+    assert told in {window.text(text) for window in windows}
+    assert told.startswith(f"{title}\n" if title else "")
+    assert shown.told == {"windows": {"passages": 1}}
+    assert shown.texts(np.array([0]), np.array([1])) == ["다른 글"]
+
+
+def test_a_negative_and_a_passage_without_a_known_answer_show_what_fits_by_bm25() -> None:
+    text = "한강은 서울을 지나고 가을이 오면 설악산의 단풍이 물든다"
+    windows = [Window(0, 0, 12), Window(0, 6, 18), Window(0, 12, len(text))]
+    passages = (Passage("p0", text), Passage("p1", f"{text} 끝"))
+    questions = (Question("q0", "설악산의 단풍", (), ("p0",)), Question("q1", "서울을 지나고", ("단풍",), ("p1",)))
+    material = whole(QuestionSet("two", passages, questions))
+    shown = ShownPassages(material, lambda _, __: windows)
+    told = shown.texts(np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    assert told == [windows[2].text(text), windows[0].text(text), windows[2].text(text), windows[2].text(text)]
+
+
+def test_where_all_passages_fit_the_very_same_texts_are_shown() -> None:
+    material = whole(long_set(words=5))
+    shown = ShownPassages(material, lambda _, __: [])
+    rows = np.arange(12)
+    assert shown.texts(rows, rows) == [material.texts[row] for row in rows]
+    assert shown.told == {}
+
+
+def material(question_set: QuestionSet, options: Any) -> Material:
+    return material_of(question_set, options=options)
+
+
+def test_a_bi_encoder_is_shown_answers_that_it_reads(bases: dict[str, str]) -> None:
+    options = BiEncoderOptions(base=bases[BI_ENCODER])
+    of = material(long_set(), options)
+    task = BiEncoderRecipe(options, of).task(find_model(options.base))
+    tokenizer = task.model.tokenizer
+    assert len(task.columns["positive"]) == len(of.train.questions) > 5
+    for question, text in zip(task.examples.question.tolist(), task.columns["positive"], strict=True):
+        assert of.train.questions[question].answers[0] in text
+        assert len(tokenizer(text)["input_ids"]) <= tokenizer.model_max_length
+        (own,) = of.train.questions[question].relevant
+        assert text.startswith(f"세종{own.removeprefix('p')}\n")
+    assert task.told == {"windows": {"passages": len(of.train.questions)}}
+    cut_off = BiEncoderRecipe(replace(options, windows=False), of).task(find_model(options.base))
+    assert cut_off.columns["positive"] == [of.texts[row] for row in cut_off.examples.passages[:, 0]]
+    assert cut_off.told == {}
+
+
+@pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
+def test_a_cross_encoder_is_shown_answers_that_it_reads(
+    bases: dict[str, str], objective: CrossEncoderObjective
+) -> None:
+    options = CrossEncoderOptions(base=bases[CROSS_ENCODER], objective=objective, negatives=2)
+    of = material(long_set(), options)
+    task = CrossEncoderRecipe(options, of).task(find_model(options.base))
+    tokenizer = task.model.tokenizer
+    lists = objective is CrossEncoderObjective.LISTNET
+    seen = 0
+    for row, question in enumerate(task.columns["question"]):
+        texts = task.columns["passages"][row] if lists else [task.columns["passage"][row]]
+        labels = task.columns["labels"][row] if lists else [task.columns["label"][row]]
+        for text, label in zip(texts, labels, strict=True):
+            assert len(tokenizer(question, text)["input_ids"]) <= tokenizer.model_max_length
+            if label:
+                seen += 1
+                asked = int(task.examples.question[row])
+                assert of.train.questions[asked].answers[0] in text
+    assert seen == len(of.train.questions)
+    assert task.told["windows"]["passages"] >= seen
+
+
+@pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])
+def test_where_all_passages_fit_a_training_is_the_same_with_windows_and_without(
+    bases: dict[str, str], kind: str
+) -> None:
+    from safetensors.numpy import load_file
+
+    told: list[dict[str, Any]] = []
+    weights: list[dict[str, np.ndarray]] = []
+    more: dict[str, Any] = {} if kind == BI_ENCODER else {"negatives": 2}
+    for windows in (True, False):
+        run = planned(kind, long_set(words=12, title=""), base=bases[kind], windows=windows, epochs=1.0, **more)
+        assert train(run).state is State.DONE
+        weights.append(load_file(run.model_folder / "model.safetensors"))
+        told.append(run.provenance())
+    assert "windows" not in told[0]
+    for name, array in weights[0].items():
+        assert array.tobytes() == weights[1][name].tobytes()
+
+
+def test_a_run_tells_how_many_passages_were_too_long_and_is_measured_by_their_best_windows(
+    bases: dict[str, str],
+) -> None:
+    run = planned(BI_ENCODER, long_set(), base=bases[BI_ENCODER], epochs=1.0)
+    assert train(run).state is State.DONE
+    count = run.provenance()["windows"]["passages"]
+    assert f"- **Long passages**: of {count} a window was shown" in (run.model_folder / "README.md").read_text("utf-8")
+    of = material_of(long_set(), run.plan().split, run.plan().options)
+    encoder = BiEncoder(find_model(str(run.model_folder)), of.texts)
+    dense = Dense("dense", of.question_set.passages, encoder, windows=WindowOptions())
+    assert run.scores()["after"] == pytest.approx(of.measure(dense).validation.means())
+
+
+def test_a_run_planned_before_there_were_windows_goes_on_without(tmp_path: Path) -> None:
+    run = planned(BI_ENCODER, long_set())
+    raw = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    assert raw["options"].pop("windows") is True
+    (run.folder / "run.json").write_text(json.dumps(raw), encoding="utf-8")
+    assert not Run(run.folder).plan().options.windows  # type: ignore[attr-defined]

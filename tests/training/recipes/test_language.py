@@ -1,0 +1,155 @@
+"""Trainings of language models from beginning to end: what is learned, resumed, estimated and saved."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.models.reader_networks import load_masked
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.recipes.language import UNIGRAM, LanguageRecipe
+from mrc_workbench.training.runs import Run
+from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
+from mrc_workbench.training.train import load_material, train
+from mrc_workbench.workbench.cli import main
+from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.training.recipes.language_worlds import created, of_topics, text_file
+from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
+from tests.training.worlds import logged, source_of, trained, within
+
+__all__ = ["begin"]  # a fixture
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+
+
+@pytest.fixture(scope="module")
+def learned(workspace_of_the_module: Path) -> Run:
+    """A new model that was taught the topics."""
+    options = {"epochs": 14.0, "logging_steps": 10, "objective": LanguageObjective.MLM_NSP}
+    return within(workspace_of_the_module, lambda: trained(created(text_file(300), **options)))
+
+
+def test_the_topic_of_a_text_is_learned(learned: Run) -> None:
+    scores, material = learned.scores(), load_material(learned.plan())
+    before, alone, after = (scores[name] for name in ("before", UNIGRAM, "after"))
+    assert before["perplexity"] == pytest.approx(len(material.tokenizer), rel=0.25), "a new model knows nothing"
+    assert after["perplexity"] < alone["perplexity"] / 3
+    assert after["masked_accuracy"] > 2 * alone["masked_accuracy"]
+    low, high = scores["intervals"]["after"]["perplexity"]
+    assert low < after["perplexity"] < high < alone["perplexity"]
+    assert scores["gain"]["interval"][0] > 0.1
+    assert scores["training_sample"]["after"]["next_accuracy"] > 0.6
+    assert after["log_likelihood"] == pytest.approx(max(logged(learned, "eval_validation_log_likelihood")), abs=1e-5)
+    assert scores["rows"] == len(material.judging.rows)
+
+
+def test_its_provenance_and_card_say_what_it_is(learned: Run) -> None:
+    data = learned.provenance()["data"]
+    material = load_material(learned.plan())
+    assert data["tokens"] == material.tokens
+    assert data["train_documents"] + data["validation_documents"] + data["test_documents"] == data["documents"] == 300
+    card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "pipeline_tag: fill-mask" in card
+    assert LanguageRecipe.does in card
+    assert "| |Hidden tokens guessed|Next segments told|" in card
+    assert "| |Perplexity of hidden tokens|" in card
+    assert f"|Frequency alone|{learned.scores()[UNIGRAM]['perplexity']:.2f} [" in card
+    lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
+    exec(lines, {})  # noqa: S102 - what the card tells people to run
+
+
+def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) -> None:
+    found = {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()}
+    assert found == {".safetensors", ".json", ".md"}
+    plain = AutoModelForMaskedLM.from_pretrained(learned.model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(learned.model_folder)
+    own = load_masked(source_of(learned), pairs=True)
+    text = of_topics(1)[0] + tokenizer.mask_token
+    given = tokenizer([text], return_tensors="pt")
+    with torch.no_grad():
+        assert torch.equal(plain(**given).logits, own[0].model(**given).prediction_logits)
+    assert own.new_heads == ()
+    assert tokenizer.model_max_length == 512
+
+
+SHORT: dict[str, Any] = {"epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
+
+
+def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
+    options = OFTEN | {"batch_size": 8, "epochs": 10.0, "evaluation_limit": 8}
+    whole, run = (created(text_file(40), **options) for _ in range(2))
+    killed_while_it_saves(run, begin)
+    trained(run)
+    trained(whole)
+    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", apart=1e-4)
+
+
+def test_stopped_within_an_epoch_it_comes_out_as_if_it_had_not_been() -> None:
+    options = SHORT | {"objective": LanguageObjective.MLM_NSP, "whole_words": "spaces", "evaluation_limit": 8}
+    whole, run = (created(text_file(40), **options) for _ in range(2))
+    trained(whole)
+    stopped_at(run, 4)
+    trained(run)
+    assert_alike(run, whole, "eval_loss", "eval_validation_perplexity", apart=1e-4)
+
+
+def test_it_goes_on_from_a_base_and_from_a_run(tmp_path: Path) -> None:
+    base = str(build_cross_encoder_base(tmp_path / "roberta"))
+    first = trained(created(text_file(40), base=base, evaluation_limit=8))
+    assert "new_heads" not in first.provenance()
+    second = trained(created(text_file(40), base=first.id, evaluation_limit=8, recompute=True))
+    assert second.scores()["before"] == pytest.approx(first.scores()["after"], rel=1e-5)
+
+
+def test_a_base_without_a_head_gets_one_and_that_is_told(tmp_path: Path) -> None:
+    base = str(build_bi_encoder(tmp_path / "bare"))
+    run = trained(created(text_file(40), base=base, evaluation_limit=8))
+    assert run.provenance()["new_heads"] == ["guesses"]
+    assert "no head for guesses" in (run.model_folder / "README.md").read_text(encoding="utf-8")
+    failed = created(text_file(40), base=base, lora_rank=2, evaluation_limit=8)
+    assert train(failed).state is State.FAILED
+    assert "lora_rank must be 0" in failed.status().message
+    failed = created(text_file(40), base=base, max_length=512)
+    assert train(failed).state is State.FAILED
+    assert "max_length must be 128 or less" in failed.status().message
+
+
+def test_adapters_are_trained_and_merged(tmp_path: Path) -> None:
+    base = str(build_cross_encoder_base(tmp_path / "roberta"))
+    run = trained(created(text_file(40), base=base, lora_rank=2, learning_rate=1e-2, evaluation_limit=8))
+    kept, saved = (load_file(Path(folder) / "model.safetensors") for folder in (base, run.model_folder))
+    assert saved.keys() == kept.keys()
+    changed = {name for name, array in saved.items() if not np.array_equal(array, kept[name])}
+    assert any("attention.self.query.weight" in name for name in changed)
+    assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
+
+
+@pytest.mark.parametrize("objective", LanguageObjective)
+def test_what_it_would_take_is_estimated(objective: LanguageObjective) -> None:
+    run = created(text_file(40), objective=objective, evaluation_limit=8, epochs=2.0)
+    found = estimate(run.plan())
+    assert found.fits
+    assert (found.seconds_a_step, found.seconds_measuring, found.seconds_loading) > (0, 0, 0)
+    assert trained(run).status().total_steps == found.steps
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["language-model", "--data", text_file(40), "--out", str(tmp_path / "out"), "--size", "tiny"]
+    words += ["--epochs", "1", "--max-length", "32", "--vocabulary", "1000", "--whole-words", "morphemes"]
+    assert main(["train", *words, "--tokenizer-kind", "bpe"]) == 0
+    told = capsys.readouterr().out
+    assert str(tmp_path / "out" / "model") in told
+    assert "perplexity" in told
+    options = Run(tmp_path / "out").plan().options
+    assert isinstance(options, LanguageOptions)
+    assert (options.size, options.tokenizer_kind, options.whole_words) == ("tiny", "bpe", "morphemes")
+    tokenizer = str(tmp_path / "out" / "model")
+    words = [*words[:4], str(tmp_path / "second"), *words[5:], "--tokenizer", tokenizer]
+    assert main(["train", *words]) == 0
+    saved = [(tmp_path / name / "model" / "tokenizer.json").read_bytes() for name in ("out", "second")]
+    assert saved[0] == saved[1], "one's own tokenizer is used"
+    assert main(["train", "language-model", "--data", str(tmp_path / "nothing.txt")]) == 2

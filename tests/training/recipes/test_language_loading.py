@@ -1,0 +1,263 @@
+"""Finished language models are loaded by others, and a model from the hub goes on, is killed and resumed."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.text.corpora import Corpus, find_corpus
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.labs.language.masking import write_tokens
+from mrc_workbench.labs.language.texts import Corpus, find_corpus
+from mrc_workbench.labs.language.train import Sample, gathered, train_on
+from mrc_workbench.training.recipes.language_material import LanguageMaterial
+from mrc_workbench.training.runs import Phase, Run
+from mrc_workbench.training.train import train
+from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
+from tests.training.recipes.language_worlds import SHARES, created, of_topics, options_of, text_file
+from tests.training.test_resume import again, assert_alike
+from tests.training.worlds import python, trained
+
+pytestmark = pytest.mark.slow
+
+OPTIONS: dict[str, Any] = {"evaluation_limit": 8}
+
+
+@pytest.fixture(autouse=True)
+def _told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.data.text.corpora._CHARACTERS_BETWEEN", 100)
+    monkeypatch.setattr("mrc_workbench.training.train._SECONDS_BETWEEN_WRITES", 0.0)
+
+
+def test_all_of_the_work_is_told_of_from_its_beginning_to_its_end() -> None:
+    corpus, shares = find_corpus(text_file(300, seed=3)), list[float]()
+    LanguageMaterial.of(corpus, SHARES, options_of(), shares.append)
+    assert shares == sorted(shares)
+    assert shares[0] < 0.01
+    assert shares[-1] == 1.0
+    cutting = [share for share in shares if share >= 2 / 3]
+    assert len(cutting) > 0.9 * 2 * corpus.characters / 200, "in both readings, one for each part"
+    assert np.diff(cutting).max() < 0.05
+    again = list[float]()
+    LanguageMaterial.of(corpus, SHARES, options_of(), again.append)
+    assert again == [], "it is found"
+
+
+def test_a_tokenizer_that_is_there_takes_no_share_of_it(tmp_path: Path) -> None:
+    corpus, shares = find_corpus(text_file(300, seed=4)), list[float]()
+    folder = tmp_path / "tokenizer"
+    LanguageMaterial.of(corpus, SHARES, options_of()).tokenizer.save_pretrained(folder)
+    LanguageMaterial.of(corpus, SHARES, options_of(tokenizer=str(folder), whole_words="morphemes"), shares.append)
+    # documents cut by then, of those learned from or measured on: two ninths of these are measured on
+    expected = [7 / 9 * min(1.0, seen / corpus.characters) for seen in _gone_through(corpus)] + [7 / 9]
+    expected += [7 / 9 + 2 / 9 * min(1.0, seen / corpus.characters) for seen in _gone_through(corpus)] + [1.0]
+    assert shares == pytest.approx(expected)
+
+
+def _gone_through(corpus: Corpus) -> Iterator[int]:
+    seen = told = 0
+    for document in corpus.documents():
+        seen += len(document)
+        if seen - told > 100:
+            yield (told := seen)
+
+
+def test_the_status_tells_it_and_begins_anew_with_the_next_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, write = list[Status](), Run.write_status
+
+    def noted(run: Run, status: Status) -> None:
+        told.append(status)
+        write(run, status)
+
+    monkeypatch.setattr(Run, "write_status", noted)
+    trained(created(text_file(60, seed=5), **OPTIONS))
+    shares = {phase: [status.share for status in told if status.phase == phase] for phase in Phase}
+    assert shares[Phase.LOADING] == sorted(shares[Phase.LOADING])
+    assert len(set(shares[Phase.LOADING])) > 20
+    assert shares[Phase.LOADING][-1] == 1.0
+    assert shares[Phase.MEASURING_BEFORE] == shares[Phase.PREPARING] == [0.0]
+    assert not shares[Phase.MINING], "a language model has no hard negatives to look for"
+    assert set(shares[Phase.MEASURING_AFTER]) == {1.0}, "of the steps"
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_a_wish_to_stop_ends_the_reading_of_a_tokenizers_training(kind: str) -> None:
+    corpus = find_corpus(text_file(60))
+
+    def stop(share: float) -> None:
+        raise AskedToStop
+
+    options, sample = options_of(tokenizer_kind=kind), Sample(held_out=SHARES.test + SHARES.validation)
+    with gathered(corpus, sample) as material, pytest.raises(AskedToStop):
+        train_on(material, options.tokenizer_kind, options.vocabulary, stop)
+
+
+def test_a_wish_to_stop_is_heard_while_the_library_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, merged = created(text_file(60, seed=6), **OPTIONS), Event()
+
+    def merging(*_: Any) -> None:
+        run.ask_to_stop()
+        assert merged.wait(300)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mrc_workbench.training.recipes.language_material.train_on", merging)
+        ended = train(run)
+    merged.set()
+    assert (ended.state, ended.phase) == (State.STOPPED, Phase.LOADING)
+    assert made("tokenizers") == []
+    goes_on(run)
+
+
+def test_a_wish_to_stop_is_heard_while_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = created(text_file(60, seed=7), **OPTIONS)
+    parts = list[str]()
+
+    def stopped_in_the_second_part(folder: Path, *told: Any) -> None:
+        parts.append(folder.name)
+        if len(parts) == 2:
+            run.ask_to_stop()
+        write_tokens(folder, *told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mrc_workbench.training.recipes.language_material.write_tokens", stopped_in_the_second_part)
+        ended = train(run)
+    assert (ended.state, ended.phase, ended.step) == (State.STOPPED, Phase.LOADING, 0)
+    assert 0.9 < ended.share < 1, "nearly all was cut"
+    assert parts == ["train", "validation"]
+    assert len(made("tokenizers")) == 1, "that was done by then"
+    assert made("tokens") == []
+    goes_on(run)
+
+
+def test_what_goes_wrong_in_a_tokenizers_training_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any) -> None:
+        raise MemoryError("nothing left")
+
+    monkeypatch.setattr("mrc_workbench.training.recipes.language_material.train_on", failing)
+    ended = train(created(text_file(60, seed=8), **OPTIONS))
+    assert (ended.state, ended.code, ended.message) == (State.FAILED, "memory", "nothing left")
+
+
+def made(kind: str) -> list[Path]:
+    """What is left in the cache of this kind, but for the files that say whose turn it is."""
+    return [path for path in (workspace() / "cache" / kind).glob("*") if path.is_dir()]
+
+
+def goes_on(run: Run) -> None:
+    again(run)
+    trained(run)
+    assert len(made("tokens")) == 1
+
+
+BASE = f"{OWNER}/roberta"
+TRAIN = """
+import json, os, signal, sys
+from pathlib import Path
+from tests.training.test_resume import again
+from mrc_workbench.workbench.cli import main
+from mrc_workbench.training.engine import trainers
+from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.progress import RunFolderCallback
+from mrc_workbench.training.runs import Run
+
+out, words = sys.argv[1], json.loads(sys.argv[2])
+if os.fork():  # what has read the libraries, and no more, stays behind
+    assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
+    killed = Run(Path(out, "killed"))
+    print(json.dumps([killed.status().state, step_of(newest_checkpoint(killed.folder))]), flush=True)
+    again(killed)
+    sys.exit(main(["internal", "runs", f"{out}/killed"]))
+
+for length in ("513", "512"):
+    status = main(["train", *words, "--max-length", length, "--epochs", "0.01", "--out", f"{out}/{length}"])
+    assert status == (1 if length == "513" else 0), length
+assert main(["train", *words, "--out", f"{out}/whole"]) == 0
+
+told = RunFolderCallback.on_step_end
+
+def on_step_end(self, args, state, control, **kwargs):
+    if state.global_step == 8:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(self, args, state, control, **kwargs)
+
+RunFolderCallback.on_step_end = on_step_end
+main(["train", *words, "--out", f"{out}/killed"])
+"""
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    base: Path
+    whole: Run
+    killed: Run
+    saved_before: int  # the step of the checkpoint that the killed one left
+    refused: str  # why 513 tokens were
+    as_long_as_it_reads: State
+
+
+@pytest.fixture(scope="module")
+def trainings(tmp_path_factory: pytest.TempPathFactory) -> _Trainings:
+    folder = tmp_path_factory.mktemp("hub-language")
+    base = build_masked_base(folder / "hub" / BASE)
+    words = ["language-model", "--data", text_file(60), "--base", BASE, "--precision", "float32", "--batch-size", "8"]
+    words += ["--max-length", "128", "--epochs", "2", "--evaluation-steps", "5", "--save-steps", "5"]
+    words += ["--logging-steps", "1", "--validation-share", "0.2", "--learning-rate", "0.005"]
+    words += ["--evaluation-limit", "4"]
+    with hub_server(folder / "hub") as url:
+        environment = hub_environment(url, folder / "home") | {"MRC_WORKSPACE": str(folder / "workspace")}
+
+        done = python("-c", TRAIN, str(folder), json.dumps(words), environment=environment)
+    assert done.returncode == 0, done.stderr[-5000:]
+    state, saved_before = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
+    assert state == State.INTERRUPTED
+    whole, killed = Run(folder / "whole"), Run(folder / "killed")
+    refused, longest = Run(folder / "513").status().message, Run(folder / "512").status().state
+    return _Trainings(base, whole, killed, saved_before, refused, longest)
+
+
+def test_what_was_killed_comes_out_as_if_it_had_not_been(trainings: _Trainings) -> None:
+    whole, killed = trainings.whole, trainings.killed
+    assert trainings.saved_before == 5
+    assert whole.status().step > 8
+    assert_alike(killed, whole, apart=1e-4)
+
+
+def test_it_began_with_the_head_of_the_hub_and_learned(trainings: _Trainings) -> None:
+    provenance, scores = trainings.whole.provenance(), trainings.whole.scores()
+    assert provenance["base"]["reference"] == BASE
+    assert provenance["base"]["revision"]
+    assert "new_heads" not in provenance
+    assert scores["after"]["perplexity"] < scores["before"]["perplexity"]
+    kept, saved = (load_file(one / "model.safetensors") for one in (trainings.base, trainings.whole.model_folder))
+    assert saved.keys() == kept.keys()
+    assert not np.array_equal(saved["lm_head.bias"], kept["lm_head.bias"])
+
+
+def test_plain_transformers_loads_it_and_misses_nothing(trainings: _Trainings) -> None:
+    folder = trainings.killed.model_folder
+    plain, told = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert {name: sorted(keys) for name, keys in told.items() if keys} == {}
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert (tokenizer.mask_token, tokenizer.model_max_length) == ("<mask>", 512)
+    text = of_topics(1)[0][:20] + tokenizer.mask_token
+    given = tokenizer([text], return_tensors="pt")
+    assert set(given) == {"input_ids", "attention_mask"}, "there are no segments"
+    with torch.no_grad():
+        likely = plain(**given).logits[0, -2].softmax(dim=0)
+    (best,) = pipeline("fill-mask", model=str(folder), device="cpu", top_k=1)(text)
+    assert best["token"] == int(likely.argmax())
+    assert best["score"] == pytest.approx(float(likely.max()), rel=1e-4)
+
+
+def test_as_many_tokens_are_read_as_it_has_positions_for(trainings: _Trainings) -> None:
+    assert trainings.as_long_as_it_reads is State.DONE
+    assert "max_length must be 512 or less" in trainings.refused

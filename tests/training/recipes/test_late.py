@@ -1,0 +1,203 @@
+"""How late interaction is trained: its losses by hand, its model as the library reads it, its figures as in search."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import MultiVectorEncoder
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.retrieval.evaluation.measures import evaluate
+from mrc_workbench.retrieval.late import Late
+from mrc_workbench.training.engine import speed
+from mrc_workbench.training.engine.adaptation import project
+from mrc_workbench.training.engine.speed import LowerStates
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjective, LateOptions
+from mrc_workbench.training.recipes.losses import late_loss, negatives_of_processes
+from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.train import train
+from tests.hub import SENTENCES, build_bi_encoder
+from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = [SENTENCES[3], "도서관은 언제 문을 닫는가?", "한강은 어디로 흐르는가?"]
+POSITIVES = [SENTENCES[1], SENTENCES[4], SENTENCES[1]]
+NEGATIVES = [[SENTENCES[0], SENTENCES[2], SENTENCES[0]], [SENTENCES[4], SENTENCES[0], SENTENCES[2]]]
+TEACHER = np.array([[4.0, 1.0, -2.5], [0.5, 0.75, -1.0], [7.0, -3.0, 2.0]], dtype=np.float32)
+SHARES = SplitOptions(0.1, 0.1)
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    return np.asarray(scores - np.log(np.exp(scores).sum(axis=1, keepdims=True)))
+
+
+def score(question: np.ndarray, passage: np.ndarray) -> float:
+    """The mean over the question's tokens of the best cosine among the passage's, one after the other."""
+    return float(np.mean([max(float(token @ other) for other in passage) for token in question]))
+
+
+def by_hand(model: MultiVectorEncoder, options: LateOptions) -> float:
+    """The loss as its formula says, of the texts above."""
+    questions = [np.asarray(one, dtype=np.float64) for one in model.encode_query(QUESTIONS, convert_to_numpy=True)]
+    columns = [model.encode_document(texts, convert_to_numpy=True) for texts in (POSITIVES, *NEGATIVES)]
+    scores = np.array([[[score(one, passage) for passage in column] for column in columns] for one in questions])
+    scores /= options.temperature  # (questions, places, questions that they belong to)
+    every = scores.transpose(0, 2, 1).reshape(3, 9)
+    contrasted = -log_softmax(every)[np.arange(3), 3 * np.arange(3)].mean()
+    if options.objective is LateObjective.MULTIPLE_NEGATIVES:
+        return float(contrasted)
+    own = np.array([scores[row, :, row] for row in range(3)])
+    p, q = log_softmax(TEACHER.astype(np.float64) / options.teacher_temperature), log_softmax(own)
+    taught = (np.exp(p) * (p - q)).sum(axis=1).mean()
+    return float(options.distillation_weight * taught + (1 - options.distillation_weight) * contrasted)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"temperature": 0.5},
+        {"objective": LateObjective.KL},
+        {"objective": LateObjective.KL, "distillation_weight": 0.3, "teacher_temperature": 2.5, "temperature": 0.1},
+    ],
+)
+def test_the_loss_is_its_formula(told: dict[str, Any]) -> None:
+    options = LateOptions(base=base_of(LATE_INTERACTION), negatives=2, teacher=STARTER, **told)
+    model = load_token_encoder(find_model(options.base))
+    model.eval()
+    columns = [QUESTIONS, POSITIVES, *NEGATIVES]
+    features = [
+        model.preprocess(texts) | {"task": "document" if place else "query"} for place, texts in enumerate(columns)
+    ]
+    found = late_loss(model, options)(features, torch.tensor(TEACHER))
+    assert float(found.detach()) == pytest.approx(by_hand(model, options), rel=1e-4, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    options = {"epochs": 30.0, "batch_size": 8, "learning_rate": 3e-3, "dimensions": 8, "evaluation_limit": 0}
+    return trained_in(
+        tmp_path_factory.mktemp("late"), lambda: planned(LATE_INTERACTION, shuffled(40, 40), SHARES, **options)
+    )
+
+
+def test_it_learns(finished: Trained) -> None:
+    assert finished.status.state is State.DONE, finished.status.message
+    losses = [entry["loss"] for entry in finished.run.progress() if "loss" in entry]
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) / 2
+
+
+def test_scores_are_those_of_the_retrieval_room(finished: Trained) -> None:
+    material = Material.of(finished.question_set, SHARES, LateOptions(evaluation_limit=0))
+    encoder = TokenEncoder(source_of(finished.run), material.texts, precision=Precision.FLOAT32)
+    late = Late("", material.question_set.passages, encoder)
+    found = late.search([question.text for question in material.validation.questions], 10)
+    means = evaluate(found, material.validation, (1, 10)).means()
+    told = finished.run.scores()["after"]
+    assert {name: told[name] for name in ("recall@1", "ndcg@10")} == pytest.approx(
+        {name: means[name] for name in ("recall@1", "ndcg@10")}, abs=0.02
+    )
+
+
+def test_the_model_is_one_of_the_library(finished: Trained) -> None:
+    model = MultiVectorEncoder(str(finished.run.model_folder), device="cpu")
+    assert [type(module).__name__ for module in model] == [
+        *("Transformer", "WeightedLayerPooling", "Dense", "MultiVectorMask", "Normalize"),
+    ]
+    (vectors,) = model.encode_document(SENTENCES[:1], convert_to_numpy=True)
+    assert vectors.shape[1] == 8
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert load_token_encoder(source_of(finished.run)).similarity_fn_name == "meanmaxsim"
+
+
+def test_shared_passages_and_frozen_layers_learn_in_fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three questions a passage make a third of the steps; measuring and training use the same stored states."""
+    stored: list[LowerStates] = []
+
+    class Noted(LowerStates):
+        def __init__(self, count: int) -> None:
+            super().__init__(count)
+            stored.append(self)
+
+    monkeypatch.setattr(speed, "LowerStates", Noted)
+    options = {"epochs": 20.0, "batch_size": 8, "learning_rate": 3e-3, "logging_steps": 1, "evaluation_limit": 0}
+    many = shuffled(120, 120)
+    questions = [replace(question, relevant=(f"p{row // 3}",)) for row, question in enumerate(many.questions)]
+    same = QuestionSet("three a passage", tuple(many.passages)[:40], tuple(questions))
+    run = planned(LATE_INTERACTION, same, SHARES, **options, shared_passages=True, frozen_layers=1)
+    ended = train(run)
+    assert ended.state is State.DONE, ended.message
+    losses = [entry["loss"] for entry in run.progress() if "loss" in entry]
+    assert np.mean(losses[-10:]) < np.mean(losses[:10]) * 0.8
+    passages = Material.of(same, SHARES, LateOptions()).positive_pairs()[1]
+    assert ended.total_steps == 20 * -(-len(set(passages.tolist())) // 8)
+    (states,) = stored
+    assert states.bytes > 0
+    assert states.seconds_reused > states.seconds
+
+
+def test_a_projection_begins_with_the_directions_that_lose_least(tmp_path: Any) -> None:
+    source = find_model(str(build_bi_encoder(tmp_path)))
+    plain, model = load_token_encoder(source), load_token_encoder(source)
+    project(model, 6, SENTENCES)
+    wide = np.concatenate(plain.encode_document(SENTENCES, convert_to_numpy=True)).astype(np.float64)
+    expected = wide @ np.linalg.svd(wide, full_matrices=False)[2][:6].T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = np.concatenate(model.encode_document(SENTENCES, convert_to_numpy=True))
+    # an axis may point the other way: what counts is how vectors lie to each other
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
+
+
+def test_a_projection_makes_vectors_no_longer_and_stands_alone(tmp_path: Any) -> None:
+    model = load_token_encoder(find_model(str(build_bi_encoder(tmp_path))))
+    width = model[0].get_embedding_dimension()
+    project(model, width, SENTENCES)
+    assert len(model) == 4  # as it is
+    with pytest.raises(OptionError, match=f"0 or {width}"):
+        project(model, width + 1, SENTENCES)
+    project(model, 4, SENTENCES)
+    with pytest.raises(OptionError, match="0 or 4"):
+        project(model, 2, SENTENCES)
+
+
+def test_a_starter_has_no_tokens() -> None:
+    with pytest.raises(ModelError, match="knows words and no tokens"):
+        LateOptions.check_base(find_model(STARTER))
+    run = planned(LATE_INTERACTION, shuffled(20, 20), base=STARTER)
+    ended = train(run)
+    assert (ended.state, ended.code) == (State.FAILED, "not_late")
+
+
+@pytest.mark.parametrize(
+    ("told", "option"),
+    [({"negatives": 0, "teacher": STARTER}, "negatives"), ({"negatives": 1, "teacher": " "}, "teacher")],
+)
+def test_a_teacher_needs_a_name_and_negatives(told: dict[str, Any], option: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        LateOptions(objective=LateObjective.KL, **told)
+    assert refused.value.option == option
+
+
+def test_what_several_processes_make_of_it() -> None:
+    taught = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 1}
+    told = [LateOptions(), LateOptions(**taught), LateOptions(**taught, distillation_weight=0.5)]
+    assert [negatives_of_processes(options) for options in told] == ["gathered", "none", "own"]
+
+
+def test_a_teacher_is_asked_and_long_passages_are_cut() -> None:
+    taught = {"objective": LateObjective.KL, "teacher": STARTER, "negatives": 2, "distillation_weight": 0.5}
+    options = {"epochs": 1.0, "batch_size": 8, "max_length": 8, "recompute": True}
+    run = planned(LATE_INTERACTION, shuffled(24, 24), SHARES, **taught, **options)
+    ended = train(run)
+    assert ended.state is State.DONE, ended.message
+    assert run.provenance()["windows"]["passages"] > 0

@@ -1,0 +1,325 @@
+"""Every objective: its gradient reaches all of a batch, and a few steps of it teach what there is to learn."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.sources import STARTER, ModelSource, find_model
+from mrc_workbench.training.engine.trainers import make_trainer
+from mrc_workbench.training.ranker_options import (
+    BI_ENCODER,
+    CROSS_ENCODER,
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+)
+from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.runs import Run
+from mrc_workbench.training.train import load_material, train
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.training.worlds import planned, shuffled, source_of, whole, within
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+
+MEGA, MULTIPLE, GIST, TRIPLET, MARGIN_MSE, KL = BiEncoderObjective
+OPEN: dict[str, Any] = {"positive_margin": 1.0, "negative_margin": -1.0}  # no cosine reaches these: every hinge is open
+IN_PARTS: dict[str, dict[str, Any]] = {
+    "mega-batch": {"objective": MEGA, **OPEN},
+    "multiple-negatives": {"objective": MULTIPLE},
+    "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
+    "gist": {"objective": GIST},
+    "gist, hard ones": {"objective": GIST, "negatives": 1},
+    "mega-batch, matryoshka": {"objective": MEGA, "matryoshka": "16,8", **OPEN},
+    "multiple-negatives, matryoshka": {"objective": MULTIPLE, "matryoshka": "16,8"},
+    "gist, matryoshka": {"objective": GIST, "matryoshka": "16,8"},
+    "margin-mse": {"objective": MARGIN_MSE, "negatives": 2, "teacher": STARTER},
+    "kl": {"objective": KL, "negatives": 2, "teacher": STARTER},
+    "kl and multiple-negatives": {"objective": KL, "negatives": 2, "teacher": STARTER, "distillation_weight": 0.5},
+    "kl, matryoshka": {"objective": KL, "negatives": 2, "teacher": STARTER, "matryoshka": "16,8"},
+}
+BI_ENCODERS: dict[str, dict[str, Any]] = {
+    **IN_PARTS,
+    "triplet": {"objective": TRIPLET, "negatives": 1, "triplet_margin": 2.0},
+    "triplet, matryoshka": {"objective": TRIPLET, "negatives": 1, "triplet_margin": 2.0, "matryoshka": "16,8"},
+}
+
+
+def of_both(trainings: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """Each of them for the tiny model, and for the starter those that it can do."""
+    fits = [
+        name
+        for name, options in trainings.items()
+        if options["objective"] is not GIST and "mini_batch_size" not in options
+    ]
+    return [*(("tiny", name) for name in trainings), *(("starter", name) for name in fits)]
+
+
+@pytest.fixture(scope="module")
+def tiny_bi_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_bi_encoder(tmp_path_factory.mktemp("tiny-bi-encoder")))
+
+
+@pytest.fixture(scope="module")
+def tiny_cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build_cross_encoder_base(tmp_path_factory.mktemp("tiny-cross-encoder"), segment_types=1))
+
+
+class Batch:
+    """The first batch that the real trainer would train on, in a model without dropout."""
+
+    def __init__(self, options: BiEncoderOptions | CrossEncoderOptions, material: Material, folder: Path) -> None:
+        kind = BI_ENCODER if isinstance(options, BiEncoderOptions) else CROSS_ENCODER
+        task = recipe_of(kind)(options, material).task(find_model(options.base))
+        self.task = task.labelled(lambda lesson: lesson.labels(lambda _: None))
+        self.trainer = make_trainer(self.task, options, folder, [])
+        self.task.model.eval()
+        self._inputs = next(iter(self.trainer.get_train_dataloader()))
+
+    def backward(self) -> float:
+        self.task.model.zero_grad()
+        loss = self.trainer.compute_loss(self.task.model, dict(self._inputs))
+        loss.backward()
+        return float(loss.detach())
+
+    def gradient(self) -> np.ndarray:
+        gradients = [p.grad.flatten().numpy() for p in self.task.model.parameters() if p.grad is not None]
+        return np.concatenate(gradients)
+
+    @contextmanager
+    def watching(self, name: str, change: Callable[[Any], Any] = lambda _: None) -> Iterator[list[Any]]:
+        """Note the gradients at what the model's last module calls `name`, an array a call."""
+        seen: list[Any] = []
+
+        def forwarded(module: Any, inputs: Any, output: dict[str, Any]) -> None:
+            def noted(gradient: Any) -> Any:
+                seen.append(gradient.detach().clone().numpy())
+                return change(gradient)
+
+            if output[name].requires_grad:
+                output[name].register_hook(noted)
+
+        hook = self.task.model[-1].register_forward_hook(forwarded)
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+
+@cache
+def five_questions() -> Material:
+    """About the first five of many passages: a batch of all, without a passage twice."""
+    return replace(whole(shuffled(5, 400)), learnable=np.arange(400) >= 5)
+
+
+def bi_encoder_batch(base: str, folder: Path, **options: Any) -> Batch:
+    chosen = BiEncoderOptions(
+        base=base, batch_size=5, precision=Precision.FLOAT32, **{"negatives_last": 200, **options}
+    )
+    return Batch(chosen, five_questions(), folder)
+
+
+def text_columns(batch: Batch) -> list[str]:
+    return [name for name in batch.task.columns if name != "label"]
+
+
+@pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS))
+def test_the_gradient_reaches_every_text(name: str, kind: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+    options = BI_ENCODERS[name]
+    batch = bi_encoder_batch(tiny_bi_encoder if kind == "tiny" else STARTER, tmp_path, **options)
+    with batch.watching("sentence_embedding") as seen:
+        batch.backward()
+    lengths = np.linalg.norm(np.concatenate(seen), axis=1)
+    assert len(lengths) == 5 * len(text_columns(batch))
+    assert lengths.min() > 1e-5, lengths
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A base whose prompts change everything."""
+    folder = build_bi_encoder(tmp_path_factory.mktemp("prompted") / "base")
+    told = json.loads((folder / "config_sentence_transformers.json").read_text())
+    prompts = {"query": f"{SENTENCES[0]} ", "document": f"{SENTENCES[1]} "}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(told | {"prompts": prompts}))
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", [name for name in BI_ENCODERS if "gist" not in name])
+def test_training_reads_what_searching_reads(name: str, prompted: str, tmp_path: Path) -> None:
+    """The vectors of a training step are those of a search."""
+    batch = bi_encoder_batch(prompted, tmp_path, **BI_ENCODERS[name])
+    seen: list[np.ndarray] = []
+    last = batch.task.model[-1]
+    hook = last.register_forward_hook(lambda *call: seen.append(call[2]["sentence_embedding"].detach().numpy()))
+    batch.backward()
+    hook.remove()
+    seen = seen[-len(text_columns(batch)) :] if not batch.task.loss.__class__.__name__.startswith("Cached") else seen
+    rows = np.concatenate(seen)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    encoder = BiEncoder(find_model(prompted), [], precision=Precision.FLOAT32)
+    for column, side in (("anchor", "question"), ("positive", "passage")):
+        for text in batch.task.columns[column]:
+            apart = np.abs(rows - encoder.encode(side, [text])).max(axis=1)
+            assert apart.min() < 1e-5, (column, text)
+            bare = np.asarray(encoder.model.encode([text], normalize_embeddings=True))
+            assert np.abs(rows - bare).max(axis=1).min() > 1e-3
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_in_parts_the_gradient_is_that_of_the_whole_batch(name: str, tiny_bi_encoder: str, tmp_path: Path) -> None:
+    whole_batch = bi_encoder_batch(tiny_bi_encoder, tmp_path, **IN_PARTS[name])
+    in_parts = bi_encoder_batch(tiny_bi_encoder, tmp_path, mini_batch_size=2, **IN_PARTS[name])
+    loss = whole_batch.backward()
+    gradient = whole_batch.gradient()
+    assert in_parts.backward() == pytest.approx(loss, abs=1e-5)
+    tolerance = 1e-5 * max(1, np.abs(gradient).max())
+    np.testing.assert_allclose(in_parts.gradient(), gradient, rtol=0, atol=tolerance)
+
+    # had it lost one example, or all but the last part, it would differ by much more than that
+    def without(rows: list[int]) -> np.ndarray:
+        def dropped(gradient: Any) -> Any:
+            gradient = gradient.clone()
+            gradient.view(-1, 5, gradient.shape[1])[:, rows] = 0  # columns may be read together, one after the other
+            return gradient
+
+        with whole_batch.watching("sentence_embedding", dropped):
+            whole_batch.backward()
+        return whole_batch.gradient()
+
+    for rows in [[0], [1], [2], [3], [4], [0, 1, 2, 3]]:
+        assert np.abs(without(rows) - gradient).max() > 100 * tolerance, rows
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+@pytest.mark.parametrize("kind", ["tiny", "starter"])
+def test_the_gradient_reaches_every_pair(
+    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, tmp_path: Path
+) -> None:
+    base, teacher = tiny_cross_encoder, STARTER
+    if kind == "starter":
+        base, teacher = STARTER, str(with_head(build_cross_encoder_base(tmp_path / "teacher", segment_types=1)))
+    options = CrossEncoderOptions(base=base, objective=objective, teacher=teacher, batch_size=5)
+    batch = Batch(replace(options, precision=Precision.FLOAT32), five_questions(), tmp_path)
+    with batch.watching("scores") as seen:
+        batch.backward()
+    columns = batch.task.columns
+    shown = np.concatenate([gradient.ravel() for gradient in seen])
+    if "passages" in columns:
+        assert len(shown) == sum(map(len, columns["passages"])) == 5 * (1 + options.negatives)
+    else:
+        assert len(shown) == 5 * (2 if objective is CrossEncoderObjective.MARGIN_MSE else 1)
+    assert np.abs(shown).min() > 1e-5, shown
+
+
+BI_ENCODERS_THAT_LEARN: dict[str, dict[str, Any]] = {
+    "mega-batch": {"objective": MEGA},
+    "mega-batch, in parts": {"objective": MEGA, "mini_batch_size": 3},
+    "multiple-negatives": {"objective": MULTIPLE},
+    "multiple-negatives, in parts": {"objective": MULTIPLE, "mini_batch_size": 3},
+    "multiple-negatives, hard ones": {"objective": MULTIPLE, "negatives": 2},
+    "multiple-negatives, hard ones, in parts": {"objective": MULTIPLE, "negatives": 2, "mini_batch_size": 3},
+    "gist": {"objective": GIST},
+    "gist, in parts": {"objective": GIST, "mini_batch_size": 3},
+    "triplet": {"objective": TRIPLET, "negatives": 2},
+    "matryoshka": {"objective": MULTIPLE, "matryoshka": "8"},
+    "margin-mse": {"objective": MARGIN_MSE, "negatives": 4},
+    "kl": {"objective": KL, "negatives": 4},
+}
+
+
+def mean_lead(material: Material, scores: np.ndarray) -> float:
+    """Mean over the training questions of the score of their passage minus the best of the others trained on.
+
+    `scores` are of every passage, `(n_questions, n_passages)`.
+    """
+    relevant = material.train.relevance.toarray()[:, material.learnable]
+    scores = scores[:, material.learnable]
+    right = np.where(relevant, scores, -np.inf).max(axis=1)
+    return float((right - np.where(relevant, -np.inf, scores).max(axis=1)).mean())
+
+
+def lead_of_bi_encoder(source: ModelSource, material: Material, dimensions: int | None = None) -> float:
+    encoder = BiEncoder(source, material.texts)
+    questions = encoder.encode_questions([question.text for question in material.train.questions])[:, :dimensions]
+    passages = encoder.encode_passages(material.texts)[:, :dimensions]
+    questions, passages = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (questions, passages))
+    return mean_lead(material, questions @ passages.T)
+
+
+def lead_of_cross_encoder(source: ModelSource, material: Material) -> float:
+    scorer = CrossEncoderScorer(source, material.texts, new_head=True)
+    pairs = [(question.text, text) for question in material.train.questions for text in material.texts]
+    return mean_lead(material, scorer.score(pairs).reshape(-1, len(material.texts)))
+
+
+def trained(kind: str, base: str, **options: Any) -> Run:
+    """Learn which of seven passages a question is about, of five questions by heart."""
+    rates = {BI_ENCODER: (0.06, 6e-3), CROSS_ENCODER: (0.2, 6e-3)}
+    told = {"epochs": 30.0, "learning_rate": rates[kind][base != STARTER], "batch_size": 64, "warmup": 0.0}
+    never = {"evaluation_steps": 10_000}  # so the last weights are kept
+    seven = shuffled(7, 7)
+    run = planned(kind, seven, SplitOptions(0.1, 0.1), base=base, precision=Precision.FLOAT32, **told | never | options)
+    assert train(run).state is State.DONE, run.status().message
+    return run
+
+
+@pytest.fixture(scope="module")
+def guide(tiny_bi_encoder: str, workspace_of_the_module: Path) -> str:
+    """A bi-encoder that knows the answers."""
+    return str(within(workspace_of_the_module, lambda: trained(BI_ENCODER, tiny_bi_encoder, objective=MULTIPLE)).folder)
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_cross_encoder: str, workspace_of_the_module: Path) -> str:
+    """A cross-encoder that knows the answers."""
+    told = {"negatives": 6, "epochs": 150.0, "learning_rate": 3e-3}
+    run = within(workspace_of_the_module, lambda: trained(CROSS_ENCODER, tiny_cross_encoder, **told))
+    return str(run.folder)
+
+
+@pytest.mark.parametrize(("kind", "name"), of_both(BI_ENCODERS_THAT_LEARN))
+def test_a_few_steps_of_a_bi_encoder_tell_right_from_wrong(
+    name: str, kind: str, tiny_bi_encoder: str, guide: str, teacher: str
+) -> None:
+    options = BI_ENCODERS_THAT_LEARN[name]
+    if options["objective"] is GIST:
+        options = options | {"guide": guide}
+    if options["objective"] in TAUGHT:
+        options = options | {"teacher": teacher}
+    base = tiny_bi_encoder if kind == "tiny" else STARTER
+    run = trained(BI_ENCODER, base, **options)
+    material = load_material(run.plan())
+    for dimensions in (None, 8) if "matryoshka" in options else (None,):
+        before = lead_of_bi_encoder(find_model(base), material, dimensions)
+        after = lead_of_bi_encoder(source_of(run), material, dimensions)
+        assert before < 0
+        # one that is taught leads by the teacher's margin times its own temperature, and by no more
+        assert after > (0.05 if options["objective"] in TAUGHT else 0.3)
+
+
+@pytest.mark.parametrize("objective", list(CrossEncoderObjective))
+@pytest.mark.parametrize("kind", ["tiny", "starter"])
+def test_a_few_steps_of_a_cross_encoder_tell_right_from_wrong(
+    objective: CrossEncoderObjective, kind: str, tiny_cross_encoder: str, teacher: str
+) -> None:
+    base, epochs = (tiny_cross_encoder, 50.0) if kind == "tiny" else (STARTER, 30.0)
+    run = trained(CROSS_ENCODER, base, objective=objective, negatives=6, epochs=epochs, teacher=teacher)
+    material = load_material(run.plan())
+    before, after = (lead_of_cross_encoder(source, material) for source in (find_model(base), source_of(run)))
+    assert before < 0
+    # a starter only weighs matching words, and no weights of these tell all of the passages apart
+    assert after > (0.2 if kind == "tiny" else before + 1.5)

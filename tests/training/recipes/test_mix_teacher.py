@@ -1,0 +1,84 @@
+"""The untrained mix as a teacher of a batch's passages."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrc_workbench.data.split import SplitOptions
+from mrc_workbench.data.store import find
+from mrc_workbench.training.options import OptionError
+from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
+from mrc_workbench.training.recipes.examples import encoder_examples
+from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.recipes.shown import CANDIDATES, MixTeacher
+from tests.hub import build_bi_encoder
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def teacher(tmp_path: Path) -> MixTeacher:
+    base = str(build_bi_encoder(tmp_path / "base"))
+    options = BiEncoderOptions(
+        base=base, objective=BiEncoderObjective.MULTIPLE_NEGATIVES, shared_passages=True, mix_weight=0.5
+    )
+    material = Material.of(find("sample"), SplitOptions(), options)
+    material = replace(material, train=material.train.with_questions(np.arange(20)))
+    _, examples = encoder_examples(options, material)
+    assert examples.shared
+    return MixTeacher(base, material, examples)
+
+
+def test_a_label_names_the_passage_and_scores_each_candidate_once(teacher: MixTeacher) -> None:
+    progress: list[float] = []
+    labels = np.array(teacher.labels(progress.append))
+    assert progress[-1] == 1.0
+    assert labels.shape == (len(teacher.examples.question), 1 + 2 * CANDIDATES)
+    positives, candidates, scores = labels[:, 0], labels[:, 1 : 1 + CANDIDATES], labels[:, 1 + CANDIDATES :]
+    assert positives.tolist() == teacher.examples.passages[:, 0].tolist()
+    assert (candidates == positives[:, None]).any(axis=1).all()
+    assert all(len(set(row)) == CANDIDATES for row in candidates.astype(int).tolist())
+    assert np.isfinite(scores).all()
+    np.testing.assert_allclose(scores.mean(axis=1), 0, atol=1e-4)
+    # what answers a question stands above the candidates' mean, though no label was read
+    assert scores[candidates == positives[:, None]].mean() > 1.0
+    assert np.array(teacher.stand_ins()).shape == labels.shape
+
+
+def test_probabilities_are_those_of_the_batch_s_candidates() -> None:
+    import torch
+
+    from mrc_workbench.training.recipes.losses import MIX_TEMPERATURE, mix_probabilities
+
+    labels = torch.tensor([[7, 7, 3, -1, 1.0, 0.5, 0.0], [9, 3, 9, 5, -0.2, 2.0, 0.1]])
+    shares = mix_probabilities(labels, torch.tensor([7, 9, 3, 8]))
+    first = torch.softmax(torch.tensor([1.0, 0.5]) / MIX_TEMPERATURE, dim=0)
+    second = torch.softmax(torch.tensor([2.0, -0.2]) / MIX_TEMPERATURE, dim=0)
+    expected = torch.tensor([[first[0], 0, first[1], 0], [0, second[0], second[1], 0]])
+    torch.testing.assert_close(shares, expected)
+
+
+def test_the_mix_pulls_the_loss_towards_its_own_order(tmp_path: Path) -> None:
+    import torch
+
+    from mrc_workbench.models.loading import load_bi_encoder
+    from mrc_workbench.models.sources import find_model
+    from mrc_workbench.training.recipes.losses import SharedPassagesLoss
+
+    model = load_bi_encoder(find_model(str(build_bi_encoder(tmp_path))), []).eval()
+    features = [model.preprocess(["달은", "강은"]), model.preprocess(["달은 밝다", "강은 흐른다"])]
+    by_labels = SharedPassagesLoss(model, 0.05)(features).item()
+    sure = torch.tensor([[0, 0, 1, 9.0, -9.0], [1, 0, 1, -9.0, 9.0]])  # the mix says what the labels say
+    assert SharedPassagesLoss(model, 0.05, 0.5)(features, sure).item() == pytest.approx(by_labels, rel=1e-4)
+    contrary = torch.tensor([[0, 0, 1, -9.0, 9.0], [1, 0, 1, 9.0, -9.0]])
+    assert SharedPassagesLoss(model, 0.05, 0.5)(features, contrary).item() > by_labels + 0.01
+
+
+@pytest.mark.parametrize("changes", [{"shared_passages": False}, {"negatives": 2}, {"mini_batch_size": 8}])
+def test_a_mix_teaches_only_passages_that_questions_share(changes: dict[str, object]) -> None:
+    given = {"base": "folder", "objective": "multiple-negatives", "shared_passages": True, "mix_weight": 0.5}
+    with pytest.raises(OptionError) as refused:
+        BiEncoderOptions(**given | changes)  # type: ignore[arg-type]
+    assert (refused.value.option, refused.value.code) == ("mix_weight", "mix")

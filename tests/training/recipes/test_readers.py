@@ -1,0 +1,409 @@
+"""Readers of a tiny transformer: windows with their marks and their loss by hand, and trainings to their end."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from mrc_workbench.data.records import Passage, Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions, split
+from mrc_workbench.data.store import keep
+from mrc_workbench.labs.reading.extractive import best_threshold, read_own_passages
+from mrc_workbench.labs.reading.rules import Rules, judged
+from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.reader import SpanOptions, SpanReader, SpanTokens, load_reader, options_of
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.estimate import estimate
+from mrc_workbench.training.options import EmbeddingTable, TrainingError
+from mrc_workbench.training.ranker_options import BI_ENCODER
+from mrc_workbench.training.recipes.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
+from mrc_workbench.training.runs import Run
+from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
+from mrc_workbench.training.train import load_material
+from mrc_workbench.workbench.cli import main
+from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
+from tests.training.worlds import (
+    CUE,
+    WORDS,
+    base_of,
+    created_reader,
+    cue_set,
+    logged,
+    planned,
+    source_of,
+    trained,
+    within,
+)
+
+__all__ = ["begin"]  # a fixture
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
+
+
+@pytest.fixture(scope="module")
+def learned(workspace_of_the_module: Path) -> Run:
+    """A reader that was taught the rule."""
+    told: dict[str, Any] = {"epochs": 8.0, "batch_size": 8, "logging_steps": 10}
+    return within(workspace_of_the_module, lambda: trained(created_reader(cue_set(600, words=4), **told)))
+
+
+def pairs_of(run: Run, part: Part) -> tuple[QuestionSet, list[tuple[str, str]]]:
+    question_set = ReaderRecipe.family.find(run.plan().data)
+    asked = split(question_set, run.plan().split).questions(question_set, part)
+    row_of = question_set.row_of_passage
+    return asked, [(one.text, question_set.passages[row_of[one.relevant[0]]].text) for one in asked.questions]
+
+
+def test_the_rule_is_learned_and_holds_for_passages_never_seen(learned: Run) -> None:
+    scores = learned.scores()
+    assert scores["before"]["em"] < 0.3
+    assert scores["after"]["em"] > 0.9
+    assert scores["gain"]["interval"][0] > 0.5
+    assert (scores["questions"], scores["measured_on"], scores["rules"]) == (120, "validation", "korquad")
+    asked, pairs = pairs_of(learned, Part.TEST)
+    read = SpanReader(source_of(learned)).read(pairs)
+    said = [text[start:end] for (_, text), start, end in zip(pairs, read.starts[:, 0], read.ends[:, 0], strict=True)]
+    right = [judged(one, question.answers, Rules.KORQUAD) for one, question in zip(said, asked.questions, strict=True)]
+    assert np.mean(right, axis=0).min() > 0.9
+    measured = logged(learned, "eval_validation_f1")
+    assert scores["after"]["f1"] == pytest.approx(max(measured), abs=1e-6)
+    assert learned.provenance()["answers"] == dict.fromkeys(("mended", "lost", "without_answer"), 0) | {
+        **{"answers": 360, "windows": 360}
+    }
+
+
+def test_bfloat16_points_at_the_same_spans(learned: Run) -> None:
+    _, pairs = pairs_of(learned, Part.ALL)
+    exact, quick = (
+        SpanReader(source_of(learned), precision=one).read(pairs) for one in (Precision.FLOAT32, Precision.BFLOAT16)
+    )
+    same = (exact.starts[:, 0] == quick.starts[:, 0]) & (exact.ends[:, 0] == quick.ends[:, 0])
+    assert same.mean() >= 0.95
+
+
+def test_plain_transformers_loads_it_and_nothing_in_it_is_pickled(learned: Run) -> None:
+    assert {path.suffix for path in learned.model_folder.rglob("*") if path.is_file()} == {
+        *(".safetensors", ".json", ".md")
+    } | {path.suffix for path in learned.model_folder.glob("vocab.txt")}
+    network = AutoModelForQuestionAnswering.from_pretrained(learned.model_folder)
+    tokenizer = AutoTokenizer.from_pretrained(learned.model_folder)
+    own = load_reader(source_of(learned))
+    given = tokenizer([CUE, CUE], [" ".join(WORDS[:4]), " ".join([*WORDS[:2], CUE])], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        theirs, ours = network(**given), own[0](dict(given))
+    assert torch.equal(theirs.start_logits, ours["starts"])
+    assert torch.equal(theirs.end_logits, ours["ends"])
+    assert options_of(source_of(learned)) == SpanOptions(32, 8, 4)
+
+
+def test_its_card_says_what_it_is(learned: Run) -> None:
+    card = (learned.model_folder / "README.md").read_text(encoding="utf-8")
+    assert "library_name: transformers" in card
+    assert "pipeline_tag: question-answering" in card
+    assert ReaderRecipe.does in card
+    assert "| |Exact match|F1|" in card
+    assert "each with the passage it was asked of, by the rules of korquad" in card
+    assert "Of 360 passages with answers, 0 had theirs at another place" in card
+    assert "part of the MRC Retrieval Workbench" in card
+    lines = card.split("```python\n")[1].split("```")[0].replace("path/of/this/folder", str(learned.model_folder))
+    exec(lines, {})  # noqa: S102 - what the card tells people to run
+
+
+SHORT: dict[str, Any] = {"batch_size": 4, "epochs": 2.0, "evaluation_steps": 3, "save_steps": 3}
+
+
+# they add the same to the logits of every place, see `weights`
+WITHOUT_GRADIENT = ("layer.1.output.LayerNorm.bias", "qa_outputs.bias")
+
+
+def test_stopped_at_a_step_it_comes_out_as_if_it_had_not_been() -> None:
+    options = SHORT | {"negatives_share": 0.5}
+    whole, run = (created_reader(cue_set(30, 10), **options) for _ in range(2))
+    trained(whole)
+    for step in (2, 4):
+        stopped_at(run, step)
+    trained(run)
+    assert_alike(run, whole, "eval_loss", "eval_validation_f1", but=WITHOUT_GRADIENT)
+
+
+def test_killed_while_it_saves_it_comes_out_as_if_it_had_not_been(begin: Begin) -> None:
+    options = OFTEN | {"batch_size": 4, "epochs": 3.0}
+    whole, run = (created_reader(cue_set(80), **options) for _ in range(2))
+    killed_while_it_saves(run, begin)
+    trained(run)
+    trained(whole)
+    assert whole.status().step == 36
+    assert_alike(run, whole, "eval_loss", "eval_validation_f1", but=WITHOUT_GRADIENT)
+
+
+def test_adapters_are_trained_and_merged() -> None:
+    run = trained(created_reader(cue_set(30), lora_rank=2, learning_rate=1e-2))
+    base = load_reader(find_model(base_of(READER)), new_head=True)[0].model.state_dict()
+    saved = load_file(run.model_folder / "model.safetensors")
+    assert saved.keys() == base.keys()
+    changed = {name for name, array in saved.items() if not np.array_equal(array, base[name].numpy())}
+    assert "qa_outputs.weight" in changed, "the head is new, so it is trained in full"
+    assert any("attention.self.query.weight" in name for name in changed)
+    assert not any("embeddings" in name or "LayerNorm" in name for name in changed)
+
+
+@pytest.mark.parametrize("options", [{}, {"lora_rank": 2, "evaluation_steps": 3}, {"recompute": True}])
+def test_what_it_would_take_is_estimated(options: dict[str, Any]) -> None:
+    run = created_reader(cue_set(30, 6), negatives_share=1.0, epochs=2.0, batch_size=8, **options)
+    found = estimate(run.plan())
+    assert found.fits
+    assert (found.seconds_a_step, found.seconds_measuring, found.seconds_loading) > (0, 0, 0)
+    assert found.seconds > found.steps * found.seconds_a_step
+    assert trained(run).status().total_steps == found.steps
+
+
+def test_a_frozen_table_stays() -> None:
+    run = trained(created_reader(cue_set(30), embedding_table=EmbeddingTable.FROZEN))
+    base = load_reader(find_model(base_of(READER)), new_head=True)[0].model.state_dict()
+    saved = load_file(run.model_folder / "model.safetensors")
+    name = "bert.embeddings.word_embeddings.weight"
+    assert np.array_equal(saved[name], base[name].numpy())
+
+
+# questions that nobody can answer
+
+
+def test_saying_that_there_is_no_answer_is_judged_at_the_best_threshold() -> None:
+    run = trained(created_reader(cue_set(60, 60), epochs=3.0))
+    material, scores = load_material(run.plan()), run.scores()
+    assert scores["unanswerable"] == sum(map(is_unanswerable, material.validation.questions)) == 12
+    assert run.provenance()["data"]["unanswerable_questions"] == 60
+    assert run.provenance()["answers"]["without_answer"] == 36
+    read = read_own_passages(SpanReader(source_of(run)), material.validation)
+    threshold = best_threshold(read, material.validation, Rules.KORQUAD)
+    assert threshold is not None
+
+    def reached(at: float) -> list[float]:
+        said = zip(read.said(at), material.validation.questions, strict=True)
+        both: list[float] = np.mean([judged(one, of.answers, Rules.KORQUAD) for one, of in said], axis=0).tolist()
+        return both
+
+    assert [scores["after"][name] for name in ("em", "f1")] == pytest.approx(reached(threshold), abs=1e-6)
+    assert reached(threshold)[1] == pytest.approx(max(reached(at) for at in np.linspace(-30, 30, 121))[1], abs=0.05)
+    assert scores["after"]["em"] >= 0.5, "to be silent always is right for half of them"
+
+
+def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
+    """What a training that starts at the tiny base would be shown."""
+    chosen = ReaderOptions(base=base_of(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
+    recipe = ReaderRecipe(chosen, reader_material(question_set, SplitOptions(0.2, 0.2), chosen))
+    told: dict[str, int] = recipe.task(find_model(base_of(READER))).told["answers"]
+    return told
+
+
+def test_a_passage_of_an_article_held_out_is_never_shown_even_where_it_does_not_answer() -> None:
+    question_set = cue_set(20)
+    held_out = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TEST).questions[0]
+    asked = tuple(replace(one, rejected=(held_out.relevant[0],)) for one in question_set.questions)
+    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 0
+    learned = split(question_set, SplitOptions(0.2, 0.2)).questions(question_set, Part.TRAIN).questions[0]
+    asked = tuple(replace(one, rejected=(learned.relevant[0],)) for one in question_set.questions)
+    assert windows_of(replace(question_set, questions=asked))["without_answer"] == 12
+
+
+@pytest.mark.parametrize("title", [False, True])
+def test_where_an_answer_begins_is_told_of_its_first_passage_whatever_stands_before_it(title: bool) -> None:
+    """A second passage holds the same words elsewhere; nothing is to be mended there."""
+    passages, questions = [], []
+    for number in range(10):
+        first, second = f"{WORDS[1]} {WORDS[2]} {WORDS[number % 3 + 3]}", f"{WORDS[number % 4 + 6]} {WORDS[2]}"
+        passages += [Passage(f"a{number}", f"{first} {number}", "제목"[number % 2 :] + f"{number}")]
+        passages += [Passage(f"b{number}", f"{second} {number}", f"다른 {number}")]
+        start = len(WORDS[1]) + 1
+        questions.append(
+            Question(f"q{number}", f"{CUE} {number}", (WORDS[2],), (f"a{number}", f"b{number}"), starts=(start,))
+        )
+    told = windows_of(QuestionSet("two", tuple(passages), tuple(questions)), title=title)
+    assert told == {"answers": 12, "mended": 0, "lost": 0, "without_answer": 0, "windows": 12}
+
+
+def test_where_no_answer_stands_in_its_passage_there_is_nothing_to_read() -> None:
+    question_set = cue_set(20)
+    asked = tuple(replace(one, answers=("없다",), starts=()) for one in question_set.questions)
+    with pytest.raises(TrainingError) as caught:
+        windows_of(replace(question_set, questions=asked))
+    assert caught.value.code == "nothing_to_read"
+
+
+# its place among the others
+
+
+def test_it_goes_on_from_a_bi_encoder_and_from_a_reader() -> None:
+    question_set = cue_set(30)
+    encoder = trained(planned(BI_ENCODER, question_set, SplitOptions(0.2, 0.2), base=base_of(READER), epochs=1.0))
+    first = trained(created_reader(question_set, base=encoder.id))
+    second = trained(created_reader(question_set, base=first.id))
+    assert second.scores()["before"] == pytest.approx(first.scores()["after"], abs=1e-6)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = keep(cue_set(30))
+    words = [READER, "--data", data.key, "--base", base_of(READER), "--out", str(tmp_path / "out"), "--epochs", "1"]
+    words += ["--max-length", "32", "--overlap", "8", "--rules", "squad", "--best-by", "em", "--batch-size", "8"]
+    assert main(["train", *words]) == 0
+    told = capsys.readouterr().out
+    assert str(tmp_path / "out" / "model") in told
+    options = Run(tmp_path / "out").plan().options
+    assert isinstance(options, ReaderOptions)
+    assert (options.rules, options.best_by) == (Rules.SQUAD, ReaderBestBy.EXACT)
+    assert Run(tmp_path / "out").scores()["gain"]["measure"] == "em"
+    assert main(["train", READER, "--data", data.key, "--base", "starter"]) == 2
+    assert "base must be a transformer: a starter knows words" in capsys.readouterr().err
+    assert main(["train", READER, "--data", data.key, "--base", base_of(READER), "--overlap", "300"]) == 2
+    assert "overlap must be half of max_length at most" in capsys.readouterr().err
+
+
+# windows and their marks
+
+A, B, C, D, E, F, G, H = WORDS[:8]  # a token each
+# [CLS] question [SEP] and five words [SEP]: the passage stands from place 3 on, and each window begins 3 words on
+OPTIONS = SpanOptions(9, 2, 4)
+START = 3
+PASSAGE = " ".join((A, B, C, D, E, F, G, H))
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return load_reader(find_model(base_of(READER)), new_head=True)
+
+
+@pytest.fixture
+def windows(model: Any) -> WindowsToRead:
+    return WindowsToRead(SpanTokens(model.tokenizer, 128, OPTIONS, "tiny"))
+
+
+def asked(*answers: str, starts: tuple[int, ...] = ()) -> Question:
+    return Question("q", CUE, answers, ("p",), starts=starts)
+
+
+def marks(windows: WindowsToRead) -> list[tuple[list[int], list[int]]]:
+    return [(list(one), list(other)) for one, other in zip(windows.begins, windows.finishes, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (B, [([START + 1], [START + 1]), ([0], [0])]),  # words A to E, then D to H
+        (f"{F} {G}", [([0], [0]), ([START + 2], [START + 3])]),
+        (f"{D} {E}", [([START + 3], [START + 4]), ([START], [START + 1])]),  # in both
+        (f"{C} {D} {E} {F}", [([0], [0]), ([0], [0])]),  # cut in the middle by either
+    ],
+)
+def test_marks_of_an_answer(windows: WindowsToRead, answer: str, expected: list[tuple[list[int], list[int]]]) -> None:
+    windows.add_answered(asked(answer), PASSAGE)
+    assert [(one.start, one.first, one.last) for one in windows.windows] == [(START, 0, 5), (START, 3, 8)]
+    assert marks(windows) == expected
+    assert windows.counts == {
+        **{"answers": 1, "mended": 0, "lost": 0},
+        "without_answer": sum(begins == [0] for begins, _ in expected),
+    }
+    assert windows.columns() == {
+        "question": [CUE] * 2,
+        "passage": [" ".join((A, B, C, D, E)), " ".join((D, E, F, G, H))],
+    }
+
+
+def test_an_answer_within_a_word_is_marked_by_its_token(windows: WindowsToRead) -> None:
+    windows.add_answered(asked(B[:2]), B)
+    assert marks(windows) == [([START], [START])]
+
+
+def test_several_places_are_all_marked(windows: WindowsToRead) -> None:
+    windows.add_answered(asked(B), f"{B} {A} {B} {C}")
+    windows.add_answered(asked(f"{A} {B}", C), f"{A} {B} {C}")
+    assert marks(windows) == [([START, START + 2], [START, START + 2]), ([START, START + 2], [START + 1, START + 2])]
+
+
+def test_what_is_mended_and_what_is_lost_is_counted(windows: WindowsToRead) -> None:
+    windows.add_answered(asked(B, starts=(0,)), PASSAGE)
+    windows.add_answered(asked("없다", starts=(0,)), PASSAGE)
+    windows.add_answered(asked(A, starts=(0,)), A)
+    assert windows.counts == {"answers": 3, "mended": 1, "lost": 1, "without_answer": 1}
+    assert len(windows.windows) == 3
+
+
+def test_of_a_passage_that_does_not_answer_one_window_is_read(windows: WindowsToRead) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        windows.add_rejected(asked(), PASSAGE, rng)
+    assert {one.first for one in windows.windows} == {0, 3}
+    assert marks(windows) == [([0], [0])] * 20
+    windows.add_rejected(asked(), "", rng)
+    assert windows.columns()["passage"][-1] == ""
+    assert windows.counts == {"answers": 0, "mended": 0, "lost": 0, "without_answer": 21}
+
+
+def test_features_are_a_batch_with_its_marks(windows: WindowsToRead, model: Any) -> None:
+    windows.add_answered(asked(B), PASSAGE)
+    windows.add_answered(asked(A), f"{A} {B}")
+    features = windows.features(model, [0, 2])
+    assert {name: (tuple(one.shape), one.dtype) for name, one in features.items()} == {
+        **dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), ((2, 9), torch.int64)),
+        **dict.fromkeys(("allowed", "begins", "finishes"), ((2, 9), torch.bool)),
+    }
+    assert [np.flatnonzero(row).tolist() for row in features["allowed"]] == [[0, 3, 4, 5, 6, 7], [0, 3, 4]]
+    assert [np.flatnonzero(row).tolist() for row in features["begins"]] == [[START + 1], [START]]
+    plain = model.tokenizer(CUE, f"{A} {B}")
+    assert features["input_ids"][1, :6].tolist() == plain["input_ids"]
+    assert features["token_type_ids"][1, :6].tolist() == plain["token_type_ids"]
+    assert features["attention_mask"][1].tolist() == [1] * 6 + [0] * 3
+
+
+def test_any_examples_may_stand_together(windows: WindowsToRead) -> None:
+    windows.add_answered(asked(B), PASSAGE)
+    examples = windows.examples()
+    assert examples.lengths.tolist() == [9, 9]
+    assert not examples.in_batch
+    assert examples.sound().tolist() == [0, 1]
+
+
+def test_the_loss_is_the_hand_sum(windows: WindowsToRead, model: Any) -> None:
+    windows.add_answered(asked(B), f"{B} {A} {B} {C}")
+    windows.add_answered(asked(f"{A} {B}"), f"{A} {B} {C}")
+    windows.add_rejected(asked(), f"{C} {D}", np.random.default_rng(0))
+    features = windows.features(model, [0, 1, 2])
+    with torch.no_grad():
+        logits, losses = model[0](dict(features)), model(dict(features))["losses"].tolist()
+    for row in range(3):
+        expected = 0.0
+        for side, marked in (("starts", "begins"), ("ends", "finishes")):
+            weights = [np.exp(value) for value in logits[side][row].tolist()]
+            allowed = sum(weights[place] for place in np.flatnonzero(features["allowed"][row]))
+            right = sum(weights[place] for place in np.flatnonzero(features[marked][row]))
+            expected -= np.log(right / allowed) / 2
+        assert losses[row] == pytest.approx(expected, abs=1e-5)
+        assert expected > 0
+
+
+def test_where_every_place_counts_and_one_is_right_it_is_the_loss_of_transformers(
+    windows: WindowsToRead, model: Any
+) -> None:
+    windows.add_answered(asked(f"{B} {C}"), f"{A} {B} {C} {D}")
+    windows.add_answered(asked(D), f"{D} {C} {B} {A}")
+    features = windows.features(model, [0, 1])
+    features["allowed"] = torch.ones_like(features["allowed"])
+    given = {name: features[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    with torch.no_grad():
+        begins, ends = torch.tensor([START + 1, START]), torch.tensor([START + 2, START])
+        theirs = model[0].model(**given, start_positions=begins, end_positions=ends).loss
+        ours = model(features)["losses"].mean()
+    assert ours.item() == pytest.approx(theirs.item(), abs=1e-6)
+
+
+def test_no_gradient_is_undefined(windows: WindowsToRead, model: Any) -> None:
+    windows.add_answered(asked(B), PASSAGE)
+    windows.add_answered(asked(A), A)
+    model(windows.features(model, [0, 1, 2]))["losses"].mean().backward()
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    assert gradients
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+    model.zero_grad()

@@ -1,0 +1,159 @@
+"""Late interaction over the distinct passages of a batch: the library's loss and gradients, in less memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mrc_workbench.models.loading import load_token_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.ranker_options import LateObjective, LateOptions
+from mrc_workbench.training.recipes.losses import SharedPassagesLoss, best_products, late_loss, mean_max_sims
+from tests.hub import SENTENCES, build_bi_encoder
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = ["달은", "강은 어디로 흐르는가", "산은 높다"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_token_encoder(find_model(str(build_bi_encoder(tmp_path_factory.mktemp("base"))))).eval()
+
+
+def features_of(model: Any, questions: Sequence[str], passages: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        model.preprocess(list(questions)) | {"task": "query"},
+        model.preprocess(list(passages)) | {"task": "document"},
+    ]
+
+
+def loss_and_gradients(loss: Any, features: list[dict[str, Any]]) -> tuple[float, dict[str, Any]]:
+    loss.zero_grad()
+    value = loss(features, None)
+    value.backward()
+    weights = loss.model.named_parameters()
+    return float(value.detach()), {name: one.grad.clone() for name, one in weights if one.grad is not None}
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.5])
+def test_the_loss_is_that_of_the_library_if_no_passage_repeats(model: Any, temperature: float) -> None:
+    features = features_of(model, QUESTIONS, SENTENCES[:3])
+    of_library = late_loss(model, LateOptions(base="folder", temperature=temperature))
+    shared = late_loss(model, LateOptions(base="folder", temperature=temperature, shared_passages=True))
+    assert type(of_library).__name__ == "MultiVectorMultipleNegativesRankingLoss"
+    assert isinstance(shared, SharedPassagesLoss)
+    expected_loss, expected = loss_and_gradients(of_library, features)
+    loss, gradients = loss_and_gradients(shared, features)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-5)
+
+
+def test_several_processes_take_the_library_s_loss(model: Any) -> None:
+    loss = late_loss(model, LateOptions(base="folder", shared_passages=True), processes=2)
+    assert type(loss).__name__ == "MultiVectorMultipleNegativesRankingLoss"
+
+
+def test_a_passage_that_repeats_is_scored_once(model: Any) -> None:
+    features = features_of(model, QUESTIONS, [SENTENCES[0], SENTENCES[1], SENTENCES[0]])
+    scores = mean_max_sims(model, features[0], features_of(model, QUESTIONS, SENTENCES[:2])[1]) / 0.1
+    expected = torch.nn.functional.cross_entropy(scores, torch.tensor([0, 1, 0])).item()
+    loss = SharedPassagesLoss(model, 0.1, scores=mean_max_sims)
+    assert loss(features).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_scores_are_those_of_search(model: Any) -> None:
+    """As the encoder and the library's similarity compute them, of texts of different lengths."""
+    expected = model.similarity(model.encode_query(QUESTIONS), model.encode_document(SENTENCES))
+    scores = mean_max_sims(model, *features_of(model, QUESTIONS, SENTENCES))
+    torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_are_those_of_all_products_at_once() -> None:
+    generator = torch.Generator().manual_seed(0)
+    questions = torch.randn(7, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    passages = torch.randn(9, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(7, 3, generator=generator, dtype=torch.float64)
+    lengths = [4, 1, 4]
+    at_once = torch.stack([part.max(dim=1).values for part in (questions @ passages.T).split(lengths, dim=1)], dim=1)
+    expected = torch.autograd.grad((at_once * weights).sum(), (questions, passages))
+    in_parts = best_products(questions, passages, lengths)
+    torch.testing.assert_close(in_parts, at_once)
+    found = torch.autograd.grad((in_parts * weights).sum(), (questions, passages))
+    for gradient, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient, other)
+
+
+def test_masked_tokens_do_not_count() -> None:
+    """Nor does a text whose tokens are all masked end a training: its first token counts."""
+
+    def tokens(features: dict[str, Any], task: str) -> dict[str, Any]:
+        assert task == ("query" if features["is_question"] else "document")
+        return {name: features[name] for name in ("token_embeddings", "attention_mask")}
+
+    first, second = [1.0, 0.0], [0.0, 1.0]
+    questions = {
+        "is_question": True,
+        "token_embeddings": torch.tensor([[first, second], [second, first]]),
+        "attention_mask": torch.tensor([[1, 1], [1, 0]]),
+    }
+    passages = {
+        "is_question": False,
+        "token_embeddings": torch.tensor([[first, second], [first, first], [second, first]]),
+        "attention_mask": torch.tensor([[1, 0], [0, 0], [0, 1]]),
+    }
+    scores = mean_max_sims(tokens, questions, passages)
+    torch.testing.assert_close(scores, torch.tensor([[0.5, 0.5, 0.5], [0.0, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "shares"),
+    [
+        ({}, True),
+        ({"negatives": 1}, False),
+        ({"shared_passages": False}, False),
+        ({"objective": LateObjective.KL, "negatives": 1, "teacher": "starter"}, False),
+    ],
+)
+def test_passages_are_shared_only_where_each_question_has_one(changes: dict[str, Any], shares: bool) -> None:
+    options: dict[str, Any] = {"base": "folder", "shared_passages": True} | changes
+    assert LateOptions(**options).shares_passages is shares
+
+
+def test_a_packaged_base_freezes_the_layers_below_those_that_are_read() -> None:
+    packaged, other = LateOptions.suited_to("packaged:any"), LateOptions.suited_to("some/model")
+    assert packaged.shares_passages
+    assert (packaged.frozen_layers, packaged.temperature, packaged.learning_rate) == (8, 0.01, 1e-4)
+    assert packaged.evaluation_steps == 100
+    assert not other.shares_passages
+    assert (other.frozen_layers, other.temperature, other.learning_rate) == (0, 0.02, 2e-5)
+
+
+def test_the_states_of_the_highest_frozen_layer_are_read_and_stored(model: Any, tmp_path: Path) -> None:
+    """The tiny model reads its last layer and the one below, the only frozen one."""
+    from mrc_workbench.training.engine.adaptation import adapt
+    from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes
+    from tests.training.engine.test_frozen_layers import calls_of_layers, without_dropout
+
+    folder = str(build_bi_encoder(tmp_path))
+    trained = load_token_encoder(find_model(folder))
+    adapt(trained, LateOptions(base=folder, frozen_layers=1))
+    assert trained[1].layer_start == 1
+    loss = SharedPassagesLoss(without_dropout(trained), 0.1, scores=mean_max_sims)
+    features = features_of(trained, QUESTIONS, SENTENCES[:3])
+    expected_loss, expected = loss_and_gradients(loss, features)
+    with cached_lower_layers(trained, 1) as lower, short_passes(trained):
+        assert lower is not None
+        calls = calls_of_layers(trained, lambda: loss_and_gradients(loss, features))
+        assert calls[0] > 0
+        assert lower.bytes > 0
+        assert calls_of_layers(trained, lambda: loss_and_gradients(loss, features))[0] == 0
+        value, gradients = loss_and_gradients(loss, features)
+    assert value == pytest.approx(expected_loss, rel=1e-4)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-3, atol=1e-4)

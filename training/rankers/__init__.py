@@ -1,1 +1,0 @@
-"""Bi-encoders and cross-encoders: material, negatives, losses."""

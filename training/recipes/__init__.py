@@ -1,0 +1,57 @@
+"""The kinds of training: a new one is a class of its own, a `training.base.Recipe`, and a line in `RECIPES`."""
+
+from typing import Any
+
+from mrc_workbench.training.base import Recipe
+from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
+from mrc_workbench.training.recipes.language import LanguageRecipe
+from mrc_workbench.training.recipes.material import RANKERS
+from mrc_workbench.training.recipes.rankers import BiEncoderRecipe, CrossEncoderRecipe, LateRecipe, SparseEncoderRecipe
+from mrc_workbench.training.recipes.readers import ReaderRecipe
+from mrc_workbench.training.recipes.sentences import SentenceCrossEncoderRecipe, SentenceRecipe
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES
+
+# in the order in which they are offered
+RECIPES: dict[str, type[Recipe[Any, Any]]] = {
+    recipe.kind: recipe
+    for recipe in (
+        BiEncoderRecipe,
+        CrossEncoderRecipe,
+        LateRecipe,
+        SparseEncoderRecipe,
+        SentenceRecipe,
+        SentenceCrossEncoderRecipe,
+        ReaderRecipe,
+        LanguageRecipe,
+    )
+}
+
+
+def ranking_kinds() -> list[str]:
+    """Return the kinds that learn from a question set, and whose models rank passages."""
+    return [kind for kind, recipe in RECIPES.items() if recipe.family is RANKERS]
+
+
+def kinds_alike(kind: str) -> tuple[str, ...]:
+    """Return the kinds whose finished models do the same work."""
+    alike = (BI_ENCODER, SENTENCES)
+    return alike if kind in alike else (kind,)
+
+
+def kinds_to_start_from(kind: str) -> tuple[str, ...]:
+    """Return the kinds whose finished models a training of this kind can go on from."""
+    # a reader's head is new on any transformer, late interaction reads any, and all began as language models
+    others = (*kinds_alike(BI_ENCODER), LANGUAGE_MODEL) if kind in (READER, LATE_INTERACTION) else (LANGUAGE_MODEL,)
+    return tuple(dict.fromkeys((*kinds_alike(kind), *others)))
+
+
+def usual_base(kind: str) -> str:
+    """Return the base that a training of this kind starts from where nobody chooses."""
+    return next(iter(recipe_of(kind).options.offered()), recipe_of(kind).base)
+
+
+def recipe_of(kind: str) -> type[Recipe[Any, Any]]:
+    """Return the recipe of a kind. Raises `ValueError` where there is none."""
+    if kind not in RECIPES:
+        raise ValueError(f"there is no kind of training {kind!r}; there are {', '.join(RECIPES)}")
+    return RECIPES[kind]

@@ -1,0 +1,242 @@
+"""The recipe of a masked language model: text, a tokenizer, and a network that is new or goes on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.corpora import Corpus, find_corpus
+from mrc_workbench.data.workspace import limits, user
+from mrc_workbench.models.language.perplexity import (
+    FOLLOWED,
+    GUESSED,
+    LOG_LIKELIHOOD,
+    PERPLEXITY,
+    Guesses,
+    configuration,
+    guesses,
+    unigram_guesses,
+)
+from mrc_workbench.models.sources import STARTER, ModelSource
+from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training.base import (
+    Examples,
+    Family,
+    HeldOut,
+    Marks,
+    OnProgress,
+    Recipe,
+    Task,
+    finished,
+    seconds_for,
+)
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.options import EmbeddingTable, OptionError
+from mrc_workbench.training.recipes.language_material import LanguageMaterial, MeasuredRows
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """What a model guesses of rows held out and of some that it learns from; `judge` is the key of the former."""
+
+    validation: Guesses
+    training: Guesses
+    judge: str = ""
+
+    def means(self) -> dict[str, dict[str, float]]:
+        return {"validation": self.validation.means(), "training": self.training.means()}
+
+    def kept(self) -> dict[str, Any]:
+        return {"judge": self.judge, "validation": self.validation.kept(), "training": self.training.kept()}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self | None:
+        if not {"validation", "training", "judge"} <= kept.keys():
+            return None
+        return cls(Guesses.of(kept["validation"]), Guesses.of(kept["training"]), kept["judge"])
+
+
+def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
+    difference, interval = by_name["after"].gain(by_name["before"])
+    return {"measure": GUESSED, "difference": difference, "interval": list(interval)}
+
+
+UNIGRAM = "unigram"
+
+
+class Languages(Family):
+    """Trainings of language models."""
+
+    measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
+    curves = (GUESSED, FOLLOWED)
+    tag = "fill-mask"
+    counted = ("documents", "tokens")
+    examples = "documents"
+    split_by = "document"
+    compared = "on the same hidden tokens"
+
+    def find(self, reference: str) -> Corpus:
+        return find_corpus(reference)
+
+    def check(self, data: Corpus, options: LanguageOptions) -> None:
+        """Raise `OptionError` where the tokenizer is none, or one that is not open to this user."""
+        del data
+        if options.tokenizer.strip() and user() and not limits().paths:
+            raise OptionError("tokenizer", "server_path", "tokenizer must be empty: folders are not open to users")
+        if options.tokenizer.strip() and not (Path(options.tokenizer) / "tokenizer.json").is_file():
+            raise OptionError("tokenizer", "no_tokenizer", "tokenizer must name a folder with a tokenizer.json in it")
+
+    def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
+        """The first documents, enough to tell their language: there may be more than memory holds."""
+        del options
+        return list(islice(data.documents(), 1000))
+
+    def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
+        material = self.material(data, shares, options)
+        parts = {f"{part}_documents": count for part, count in material.documents.items()}
+        told = {"documents": sum(material.documents.values()), "tokens": material.tokens, **parts}
+        return told | {"rows": len(material.learned), "vocabulary": len(material.tokenizer)}
+
+    def material(
+        self, data: Corpus, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
+    ) -> LanguageMaterial:
+        del marked
+        self.check(data, options)
+        return LanguageMaterial.of(data, shares, options, tell)
+
+    def baselines(self, material: LanguageMaterial) -> dict[str, Guessed]:
+        """What the frequencies of tokens alone guess: a model that learned anything of their neighbours is better."""
+        counts, special = material.files[Part.TRAIN].counts, material.learned.masker.special
+        judged, learned = (
+            unigram_guesses(rows.labels(), counts, special) for rows in (material.judging, material.sample)
+        )
+        return {UNIGRAM: Guessed(judged, learned, material.judge)}
+
+    def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> Guessed | None:
+        return Guessed.of(kept) if kept.get("judge") == material.judge else None
+
+    def summary(
+        self, measured: Mapping[str, Guessed], material: LanguageMaterial, options: LanguageOptions
+    ) -> dict[str, Any]:
+        del material, options
+        judging = {name: one.validation for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items()}
+        ends = {name: {of: list(both) for of, both in one.intervals().items()} for name, one in judging.items()}
+        return {
+            **{name: one.means() for name, one in judging.items()},
+            "intervals": ends,
+            "gain": _gain(judging),
+            "training_sample": {
+                **{name: one.means() for name, one in learned.items()},
+                "gain": _gain(learned),
+                "questions": len(learned["after"].losses),
+            },
+            "measured_on": "validation",
+            "rows": len(judging["after"].losses),
+            "hidden": int(judging["after"].hidden.sum()),
+        }
+
+    def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
+        del options, scores
+        return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
+
+    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+        yield (
+            f"In percent, of {scores.get('hidden', 0):,} tokens hidden in {scores.get('rows', 0):,} rows of documents "
+            "that it was not trained on; they also chose the checkpoint. In brackets: 95% intervals, of the bootstrap "
+            "over rows, and Wilson's of pairs."
+        )
+        lines = [
+            f"|{name}|{scores[key][PERPLEXITY]:.2f} [{low:.2f}, {high:.2f}]|"
+            for key, name in self.rows(None, scores).items()  # type: ignore[arg-type]  # they are the same for all
+            if key in scores
+            for low, high in (scores["intervals"][key][PERPLEXITY],)
+        ]
+        yield "\n".join(["| |Perplexity of hidden tokens|", "|---|---:|", *lines])
+        if heads := made.get("new_heads"):
+            yield f"The base had no head for {' and '.join(heads)}: what it reaches before is by chance."
+
+
+LANGUAGES: Family = Languages()
+
+
+class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
+    """How a masked language model is trained."""
+
+    kind = LANGUAGE_MODEL
+    family = LANGUAGES
+    options = LanguageOptions
+    base = STARTER
+    measure = GUESSED
+    colour = PALETTE[5]
+    does = "A masked language model: it is given a text with gaps, and says which tokens may stand in them."
+    hub_task = "fill-mask"
+    loading = (
+        "from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline",
+        'AutoModelForMaskedLM.from_pretrained("{folder}")',
+    )
+    usage = """tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
+fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
+print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest tokens, and how likely each is"""
+
+    def measured(self, source: ModelSource) -> Guessed:
+        return self._measured(self._loaded(source))
+
+    def task(self, source: ModelSource) -> Task:
+        options, material = self._options, self._material
+        model = self._loaded(source)
+        if model.new_heads and options.lora_rank:
+            message = "lora_rank must be 0 for a base without a head of its own: what is drawn by chance must learn"
+            raise OptionError("lora_rank", "new_model", message)
+        if options.base == STARTER and options.embedding_table is EmbeddingTable.AUTO:
+            options = replace(options, embedding_table=EmbeddingTable.TRAINED)
+        model.pairs_weight = options.pairs_weight
+        settled = adapt(model, options)
+        best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
+        rows, columns = material.learned, material.learned.columns(material.tokenizer)
+        judging = material.judging
+        lengths = judging.hidden.blocks.lengths()
+        return Task(
+            *(model, None, columns, Examples.apart(rows.blocks.lengths()), self._measured),
+            settled=settled,
+            told={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
+            held_out=HeldOut.of({}, Examples.apart(lengths[judging.rows]), features=judging.features),
+            features=rows.features,
+            kept_models=options.kept_models,
+            best_by=best_by,
+        )
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
+        from mrc_workbench.models.reader_networks import load_masked
+
+        source = finished(model_folder)
+        return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        asked = (self._material.judging, self._material.sample)
+        return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
+
+    def _loaded(self, source: ModelSource) -> Any:
+        from mrc_workbench.models.reader_networks import load_masked, new_masked
+
+        options, tokenizer = self._options, self._material.tokenizer
+        if options.base != STARTER:
+            loaded = load_masked(source, pairs=options.pairs)
+            if options.max_length > loaded.max_seq_length:
+                message = f"max_length must be {loaded.max_seq_length} or less: the base reads no more"
+                raise OptionError("max_length", "longer_than_the_base", message)
+            return loaded
+        told = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
+        return new_masked(told, tokenizer, pairs=options.pairs, seed=options.seed)
+
+    def _measured(self, model: Any) -> Guessed:
+        asked = (self._material.judging, self._material.sample)
+        judged, learned = (self._guesses(model, rows, rows.batches()) for rows in asked)
+        return Guessed(judged, learned, self._material.judge)
+
+    def _guesses(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> Guesses:
+        return guesses(model, map(rows.hidden.features, batches), self._options.precision)

@@ -1,0 +1,378 @@
+"""The losses of rankers: those of the library, late interaction in little memory, shared passages and distillation.
+
+**Late interaction.** A score is the mean over a question's tokens of the best dot product with a token of the passage
+(MaxSim: Khattab & Zaharia 2020, divided by the number of the question's tokens). All products of 256 questions of 30
+tokens and 32 passages of 400 take 400 MB, and their gradient as much again. But only a question token's best product
+with a passage has a gradient: its position is stored, and products are computed passage by passage.
+
+**Shared passages.** For a question `q` with the passage `p(q)`, and `P` the distinct passages of the batch, the loss is
+the mean over questions of `-log(exp(s(q, p(q))) / sum over p in P of exp(s(q, p)))` with `s = score / temperature`:
+InfoNCE (van den Oord et al. 2018), each passage encoded once. It is the loss of `MultipleNegativesRankingLoss` or
+`MultiVectorMultipleNegativesRankingLoss`, of which no batch may hold a passage twice. With a weight `w` of the mix
+above 0 it is `(1 - w) * InfoNCE + w * KL(t || softmax(s))`, with `t` the softmax over `P` of the mix's z-scores divided
+by `MIX_TEMPERATURE`; passages that are no candidates of the question have `t = 0`.
+
+**Distillation.** A student's score is the cosine of a question and a passage, divided by `temperature`: cosines lie
+close together, those of a base such as E5 all above .7, so that a softmax over them as they are would be flat. A
+teacher's score is its logit, divided by `teacher_temperature`. With `s` and `t` those of a question's passages, the
+positive's first:
+
+- MarginMSE (Hofstätter et al. 2020): the mean over questions and negatives of `((s_0 - s_n) - (t_0 - t_n)) ** 2`;
+- KL (Lin et al. 2020): the mean over questions of `sum_n p_n * (log p_n - log q_n)` with `p = softmax(t)` and
+  `q = softmax(s)`. The library multiplies by the square of its own student temperature, which is 1 here: the scores are
+  divided before, so the loss weighs as much as multiple-negatives' does at the same temperature.
+
+A late-interaction encoder learns by KL. With a weight `w` below 1 the loss is `w * taught + (1 - w) *
+multiple-negatives`, at the same temperature.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers.base.losses.gradcache import CachedLossMixin
+from sentence_transformers.base.losses.merged_forward import embed_columns, embed_columns_padded
+from sentence_transformers.cross_encoder import losses as cross_encoder_losses
+from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
+from sentence_transformers.multi_vector_encoder.scoring import mean_colbert_kd_scores, mean_colbert_scores
+from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.sparse_encoder import losses as sparse_losses
+from sentence_transformers.util import pairwise_cos_sim, stack_padded_token_embeddings
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, softmax
+
+from mrc_workbench.models.loading import load_bi_encoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.engine.adaptation import has_routes
+from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.ranker_options import (
+    TAUGHT,
+    BiEncoderObjective,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    LateObjective,
+    LateOptions,
+    SparseEncoderOptions,
+)
+from mrc_workbench.training.recipes.material import Material
+from mrc_workbench.training.text_options import SentenceOptions
+
+Features = dict[str, Any]
+
+
+def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor:
+    """Return the scores of the model's texts, `(n_questions, n_passages)` float32, higher is better.
+
+    `model` is a `MultiVectorEncoder`; tokens that it masks do not count. If all tokens of a text are masked, its first
+    one counts.
+    """
+    question_tokens, question_lengths = _tokens(model(dict(questions), task="query"))
+    passage_tokens, passage_lengths = _tokens(model(dict(passages), task="document"))
+    with torch.autocast(question_tokens.device.type, enabled=False):
+        best = best_products(question_tokens.float(), passage_tokens.float(), passage_lengths)
+    counts = torch.tensor(question_lengths, device=best.device)
+    question_of = torch.repeat_interleave(torch.arange(len(counts), device=best.device), counts)
+    sums = best.new_zeros((len(counts), best.shape[1])).index_add(0, question_of, best)
+    return sums / counts[:, None]
+
+
+def best_products(questions: Tensor, passages: Tensor, lengths: list[int]) -> Tensor:
+    """Return each question token's best dot product with a token of each passage, `(n_question_tokens, n_passages)`.
+
+    The tokens of questions and of passages stand one after the other, `(n_tokens, dimensions)`; `lengths` are how many
+    each passage has, at least 1. A gradient goes to the best token, of equals to one.
+    """
+    best: Tensor = _BestProducts.apply(questions, passages, lengths)
+    return best
+
+
+class _BestProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, questions: Tensor, passages: Tensor, lengths: list[int]) -> Tensor:
+        values = questions.new_empty((len(questions), len(lengths)))
+        positions = torch.empty(values.shape, dtype=torch.int32, device=values.device)
+        start = 0
+        for column, tokens in enumerate(passages.split(lengths)):
+            products, best = (questions @ tokens.T).max(dim=1)
+            values[:, column] = products
+            positions[:, column] = best + start
+            start += len(tokens)
+        ctx.save_for_backward(questions, passages, positions)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        questions, passages, positions = ctx.saved_tensors
+        of_questions, of_passages = torch.zeros_like(questions), torch.zeros_like(passages)
+        for column in range(gradient.shape[1]):
+            rows, weights = positions[:, column], gradient[:, column, None]
+            of_questions += weights * passages[rows]
+            of_passages.index_add_(0, rows, weights * questions)
+        return of_questions, of_passages, None
+
+
+def _tokens(outputs: Features) -> tuple[Tensor, list[int]]:
+    """Return the vectors of the tokens that count, `(n_tokens, dimensions)`, and how many each text has."""
+    mask = outputs["attention_mask"].bool()
+    is_empty = ~mask.any(dim=1)
+    mask = torch.cat([mask[:, :1] | is_empty[:, None], mask[:, 1:]], dim=1)
+    return outputs["token_embeddings"][mask], mask.sum(dim=1).tolist()
+
+
+MIX_TEMPERATURE = 0.4  # of z-scores
+
+Scores = Callable[[Any, Features, Features], Tensor]  # of a model, questions and passages: (n_questions, n_passages)
+
+
+def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
+    """Return the cosines of a bi-encoder's vectors, `(n_questions, n_passages)` float32."""
+    question_vectors = normalize(model(dict(questions))["sentence_embedding"].float(), dim=-1)
+    passage_vectors = normalize(model(passages)["sentence_embedding"].float(), dim=-1)
+    return question_vectors @ passage_vectors.T
+
+
+class SharedPassagesLoss(torch.nn.Module):
+    """The loss of questions and of one passage each, which other questions of the batch may have, too.
+
+    `scores` computes how well questions and passages fit, higher is better. `mix_weight` is the weight of the mix's
+    scores, which are read from labels as of `MixTeacher`.
+    """
+
+    def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0, scores: Scores = cosines) -> None:
+        super().__init__()
+        self.model = model
+        self._scores = scores
+        self._temperature = temperature
+        self._mix_weight = mix_weight
+
+    def forward(self, features: Iterable[Features], labels: Tensor | None = None) -> Tensor:
+        """Return the loss of questions and passages, the tokens of a pair in one row of each."""
+        question_features, passage_features = features
+        distinct, first, passage_of = distinct_rows(passage_features)
+        scores = self._scores(self.model, question_features, distinct) / self._temperature
+        loss = cross_entropy(scores, passage_of)
+        if labels is None or not self._mix_weight:
+            return loss
+        target = mix_probabilities(labels, labels[first, 0])
+        learned = kl_div(log_softmax(scores, dim=1), target, reduction="batchmean")
+        return (1 - self._mix_weight) * loss + self._mix_weight * learned
+
+
+def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
+    """The share that the mix gives each of a batch's passages, `(n_questions, n_passages)`.
+
+    `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`. Rows sum to 1: the passage of the
+    example is a candidate.
+    """
+    candidates, scores = labels[:, 1:].float().chunk(2, dim=1)
+    same = candidates[:, :, None] == passages[None, None, :].float()
+    known = same.any(dim=1)
+    mix_scores = (same * scores[:, :, None]).sum(dim=1)
+    return softmax((mix_scores / MIX_TEMPERATURE).masked_fill(~known, -torch.inf), dim=1)
+
+
+def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
+    """Return the features of the distinct texts, the first row of each, and which of them each row has."""
+    positions: dict[bytes, int] = {}
+    first: list[int] = []
+    position_of_row: list[int] = []
+    rows = torch.where(features["attention_mask"].bool(), features["input_ids"], -1).to("cpu", torch.int32).numpy()
+    for row, tokens in enumerate(rows):
+        key = tokens.tobytes()
+        if key not in positions:
+            positions[key] = len(first)
+            first.append(row)
+        position_of_row.append(positions[key])
+    selected = {name: value[first] if isinstance(value, Tensor) else value for name, value in features.items()}
+    return selected, first, torch.tensor(position_of_row, device=features["input_ids"].device)
+
+
+class Distillation(torch.nn.Module):
+    """The teacher's loss and that of the batch's negatives, of the same vectors.
+
+    `labels` are the teacher's scores `(n_questions, 1 + n_negatives)`.
+    """
+
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathered: bool = False) -> None:
+        super().__init__()
+        self.model, self._weight, scale = model, options.distillation_weight, 1 / options.temperature
+
+        def scores(questions: Tensor, passages: Tensor) -> Tensor:
+            return pairwise_cos_sim(questions, passages) * scale
+
+        self._taught: Any = (
+            losses.MarginMSELoss(model, scores)
+            if options.objective is BiEncoderObjective.MARGIN_MSE
+            else losses.DistillKLDivLoss(model, scores)
+        )
+        self._contrasted = losses.MultipleNegativesRankingLoss(model, scale, gather_across_devices=gathered)
+        self._teacher_temperature = options.teacher_temperature
+
+    def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        return self._of(embed_columns(self.model, features), labels)
+
+    def _of(self, vectors: list[Tensor], labels: Tensor) -> Tensor:
+        loss: Tensor = self._taught.compute_loss_from_embeddings(vectors, labels / self._teacher_temperature)
+        if self._weight == 1:
+            return loss
+        contrasted = self._contrasted.compute_loss_from_embeddings(vectors, labels)
+        return self._weight * loss + (1 - self._weight) * contrasted
+
+
+class CachedDistillation(CachedLossMixin, Distillation):
+    """The same, with texts encoded in parts of `mini_batch_size` (Gao et al. 2021)."""
+
+    def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathered: bool = False) -> None:
+        super().__init__(model, options, gathered=gathered)
+        self.mini_batch_size = options.mini_batch_size
+
+    def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        return self.forward_cached(features, labels)
+
+    def calculate_loss(self, reps: list[list[Tensor]], labels: Any = None, *, with_backward: bool = False) -> Tensor:
+        """Return the loss of vectors that come in parts; the graph ends with it where `with_backward`."""
+        loss = self._of([torch.cat(parts) for parts in reps], labels)
+        if with_backward:
+            loss.backward()
+        return loss.detach() if with_backward else loss
+
+
+class LateDistillation(torch.nn.Module):
+    """The same of late interaction, of one pass over all texts; the teacher's loss is KL.
+
+    `labels` are the teacher's scores `(n_questions, 1 + n_negatives)`.
+    """
+
+    def __init__(self, model: MultiVectorEncoder, options: LateOptions) -> None:
+        super().__init__()
+        self.model, self._options = model, options
+
+    def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        asked, *shown = [dict(one) for one in features]
+        questions = self.model(asked, task="query")
+        vectors, masks = embed_columns_padded(self.model, shown, None, task_default="document")
+        stacked, mask = stack_padded_token_embeddings(vectors, masks)
+        told = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
+        own = mean_colbert_kd_scores(*told) / self._options.temperature
+        wanted = log_softmax(labels / self._options.teacher_temperature, dim=-1)
+        loss = kl_div(log_softmax(own, dim=-1), wanted, reduction="batchmean", log_target=True)
+        if (weight := self._options.distillation_weight) == 1:
+            return loss
+        every = mean_colbert_scores(*told) / self._options.temperature
+        right = torch.arange(len(every), device=every.device) * stacked.shape[1]  # each question's passages together
+        return weight * loss + (1 - weight) * cross_entropy(every, right)
+
+
+def negatives_of_processes(options: TrainingOptions) -> str:
+    """Say what several processes make of an objective: `gathered`, `own` or `none`.
+
+    Gathered: each sees the passages of all, so the loss is that of one process with the same batch. Own: each takes
+    negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
+    negatives of the batch.
+    """
+    if isinstance(options, SparseEncoderOptions):
+        return "gathered"
+    if isinstance(options, SentenceOptions):
+        return "gathered" if options.contrasts else "none"
+    if isinstance(options, LateOptions) and options.contrasts:
+        return "gathered" if options.objective is LateObjective.MULTIPLE_NEGATIVES else "own"
+    if not isinstance(options, BiEncoderOptions) or not options.contrasts:
+        return "none"
+    gathered = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
+    return "gathered" if options.objective in gathered else "own"
+
+
+def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:
+    """Return the loss module of a bi-encoder's objective.
+
+    With `mini_batch_size` texts are encoded in parts of that size and the gradient is the whole batch's (Gao et al.
+    2021). Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
+    """
+    parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
+    gathered = {"gather_across_devices": processes > 1}
+    match options.objective:
+        case BiEncoderObjective.MEGA_BATCH_MARGIN:
+            loss = losses.MegaBatchMarginLoss(
+                model,
+                positive_margin=options.positive_margin,
+                negative_margin=options.negative_margin,
+                use_mini_batched_version=bool(parts),
+                **parts,
+            )
+        case BiEncoderObjective.MULTIPLE_NEGATIVES:
+            if options.shares_passages and processes == 1:
+                loss = SharedPassagesLoss(model, options.temperature, options.mix_weight)
+            else:
+                kind = losses.CachedMultipleNegativesRankingLoss if parts else losses.MultipleNegativesRankingLoss
+                loss = kind(model, scale=1 / options.temperature, **gathered, **parts)
+        case BiEncoderObjective.GIST:
+            guide = load_bi_encoder(find_model(options.guide or options.base), material.texts)
+            guided = losses.CachedGISTEmbedLoss if parts else losses.GISTEmbedLoss
+            loss = guided(model, guide, temperature=options.temperature, **gathered, **parts)
+        case BiEncoderObjective.TRIPLET:
+            metric = losses.TripletDistanceMetric.COSINE
+            loss = losses.TripletLoss(model, distance_metric=metric, triplet_margin=options.triplet_margin)
+        case BiEncoderObjective.MARGIN_MSE | BiEncoderObjective.KL:
+            distillation = CachedDistillation if parts else Distillation
+            loss = distillation(model, options, gathered=processes > 1)
+    if shorter := options.matryoshka_dimensions:
+        whole = int(model.get_embedding_dimension())
+        loss = losses.MatryoshkaLoss(model, loss, [whole, *(size for size in shorter if size < whole)])
+    return loss
+
+
+def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
+    """Return the loss module of a late-interaction encoder's objective."""
+    if options.objective is LateObjective.KL:
+        return LateDistillation(model, options)
+    if options.shares_passages and processes == 1:
+        return SharedPassagesLoss(model, options.temperature, scores=mean_max_sims)
+    return MultiVectorMultipleNegativesRankingLoss(
+        model,
+        scale=1 / options.temperature,
+        similarity_fct=mean_colbert_scores,
+        gather_across_devices=processes > 1,
+    )
+
+
+def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
+    """Return SPLADE's loss module: multiple negatives by dot products, and the FLOPS of questions and of passages.
+
+    FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), of each process's own part.
+    Questions that no model reads have none: nothing could make them fewer.
+    """
+    ranking = sparse_losses.SparseMultipleNegativesRankingLoss(
+        model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1
+    )
+    parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
+    kind = sparse_losses.CachedSpladeLoss if parts else sparse_losses.SpladeLoss
+    return kind(
+        model,
+        ranking,
+        document_regularizer_weight=options.passage_regularizer,
+        query_regularizer_weight=None if has_routes(model) else options.question_regularizer,
+        **parts,
+    )
+
+
+def _exact_dot(questions: Any, passages: Any) -> Any:
+    """Dot products in float32: of 8 bits, a score of 20 would be one of 20 and 20.125."""
+    with torch.autocast(questions.device.type, enabled=False):
+        return questions.float() @ passages.float().T
+
+
+def cross_encoder_loss(model: Any, options: CrossEncoderOptions) -> Any:
+    """Return the loss module of a cross-encoder's objective."""
+    match options.objective:
+        case CrossEncoderObjective.BINARY_CROSS_ENTROPY:
+            return cross_encoder_losses.BinaryCrossEntropyLoss(model)
+        case CrossEncoderObjective.MARGIN_MSE:
+            return cross_encoder_losses.MarginMSELoss(model)
+        case CrossEncoderObjective.LAMBDA:
+            return cross_encoder_losses.LambdaLoss(model, mini_batch_size=-1)
+        case CrossEncoderObjective.RANKNET:
+            return cross_encoder_losses.RankNetLoss(model, mini_batch_size=-1)
+        case CrossEncoderObjective.LISTNET:
+            return cross_encoder_losses.ListNetLoss(model, mini_batch_size=-1)

@@ -1,0 +1,396 @@
+"""How a reader is trained: what it learns from, windows of passages with and without answers, and its recipe.
+
+It points at the answer in a passage, or at none.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.text.marking import answer_spans
+from mrc_workbench.labs.reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
+from mrc_workbench.labs.reading.rules import judged
+from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
+from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.rankings import NOT_FOUND
+from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.training.base import (
+    Columns,
+    Examples,
+    Family,
+    HeldOut,
+    Marks,
+    OnProgress,
+    Recipe,
+    Task,
+    finished,
+    seconds_for,
+)
+from mrc_workbench.training.engine.adaptation import adapt
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.recipes.examples import mine
+from mrc_workbench.training.recipes.material import Material, Rankers, Reached, counts, some_of, summary
+from mrc_workbench.training.text_options import READER, ReaderOptions
+
+if TYPE_CHECKING:
+    from mrc_workbench.models.reader_networks import SpanNetwork
+
+
+OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
+
+
+class Readers(Rankers):
+    """Trainings of readers."""
+
+    measures = {EXACT: "Exact match", OVERLAP: "F1"}
+    curves = (EXACT, OVERLAP)
+    tag = "question-answering"
+    rows = Family.rows  # BM25 reads nothing
+
+    def check(self, data: QuestionSet, options: ReaderOptions) -> None:
+        del options
+        if not any(question.answers and question.relevant for question in data.questions):
+            message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
+            raise OptionError("data", "no_answers", message)
+
+    def about(self, data: QuestionSet, shares: SplitOptions, options: Any) -> dict[str, Any]:
+        unanswerable = sum(map(is_unanswerable, data.questions))
+        more = {"unanswerable_questions": unanswerable} if unanswerable else {}
+        return {**counts(data, shares), **more, "rules": options.rules.value}
+
+    def material(
+        self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
+    ) -> Material:
+        del tell
+        self.check(data, options)
+        return reader_material(data, shares, options, marked)
+
+    def baselines(self, material: Material) -> dict[str, Reached]:
+        del material
+        return {}
+
+    def summary(self, measured: Mapping[str, Reached], material: Material, options: Any) -> dict[str, Any]:
+        found = summary(measured, options.best_by, _by_passage(material.validation), _by_passage(material.sample))
+        unanswerable = sum(map(is_unanswerable, material.validation.questions))
+        return found | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
+
+    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+        yield (
+            f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on, each with "
+            f"the passage it was asked of, by the rules of {scores.get('rules', '')}; they also chose the checkpoint. "
+            "In brackets: 95% bootstrap intervals."
+        )
+        if met := made.get("answers"):
+            yield (
+                f"Of {met['answers']:,} passages with answers, {met['mended']:,} had theirs at another place than the "
+                f"file said, which was mended, and {met['lost']:,} nowhere. It was shown {met['windows']:,} windows, "
+                f"{met['without_answer']:,} of them without an answer."
+            )
+
+
+READERS = Readers()
+
+
+class ReaderRecipe(Recipe[ReaderOptions, Material]):
+    """How a reader is trained."""
+
+    kind = READER
+    family = READERS
+    options = ReaderOptions
+    base = DEFAULT_READER
+    measure = "f1"
+    colour = PALETTE[4]
+    does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
+    hub_task = "question-answering"
+    loading = (
+        "from mrc_workbench.models.reader import SpanReader\nfrom mrc_workbench.models.sources import find_model",
+        'SpanReader(find_model("{folder}"))',
+    )
+    usage = """spans = model.read([("a question", "a passage with its answer")])
+print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of the passage, and log P: higher is better
+# plain transformers loads it, too: AutoModelForQuestionAnswering.from_pretrained(...)"""
+
+    def measured(self, source: ModelSource) -> Reached:
+        """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
+        return self._answered(self._reader(source, new_head=True))[0]
+
+    def task(self, source: ModelSource) -> Task:
+        options, material = self._options, self._material
+        model = load_reader(source, new_head=True)
+        settled = adapt(model, options)
+        tokens = self._live(model).tokens
+        shown = _windows(options, material, tokens, negatives=options.negatives_share > 0)
+        if len(shown.windows) < 2:
+            message = f"{shown.counts['lost']:,} answers do not stand in their passages, and nothing else is to be read"
+            raise TrainingError("nothing_to_read", message)
+        held_out = _windows(options, material.held_out, tokens, negatives=False)
+        return Task(
+            *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))[0]),
+            settled=settled,
+            told={"answers": shown.counts | {"windows": len(shown.windows)}},
+            held_out=HeldOut.of(held_out.columns(), held_out.examples(), features=partial(held_out.features, model)),
+            features=partial(shown.features, model),
+        )
+
+    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+        """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
+        reached, threshold = self._answered(self._reader(finished(model_folder)))
+        keep_options(model_folder, self._options.span_options, threshold)
+        return {"after": reached}, {}
+
+    def seconds_to_measure(self, model: Any) -> float:
+        reader, passages = self._live(model), self._material.question_set.passages.texts
+        pairs = [
+            (question.text, passages[row])
+            for asked in (self._material.validation, self._material.sample)
+            for question, row in zip(asked.questions, own_passages(asked).tolist(), strict=True)
+        ]
+        return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
+
+    def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
+        """How right a reader is on both sets of questions, and its threshold of saying that there is no answer.
+
+        The threshold is the best one on the validation questions; None where all of them have an answer.
+        """
+        both, rules = (self._material.validation, self._material.sample), self._options.rules
+        read = [read_own_passages(reader, asked) for asked in both]
+        threshold = best_threshold(read[0], both[0], rules)
+
+        def scored(answers: ReadPassages, asked: QuestionSet) -> Scores:
+            said = zip(answers.said(threshold), asked.questions, strict=True)
+            values = np.array([judged(answer, question.answers, rules) for answer, question in said])
+            return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
+
+        return Reached(*map(scored, read, both)), threshold
+
+    def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
+        options, precision = self._options.span_options, self._options.precision
+        return SpanReader(source, options=options, precision=precision, new_head=new_head)
+
+    def _live(self, model: Any) -> SpanReader:
+        reader = self._reader(ModelSource(self._options.base))
+        reader.model = model
+        return reader
+
+
+def reader_material(
+    question_set: QuestionSet, shares: SplitOptions, options: ReaderOptions, marked: Marks = ()
+) -> Material:
+    """Split the set as planned, its unanswerable questions with it; at most so many as asked for judge.
+
+    Raises `TrainingError` where there is nothing to learn from or to measure on.
+    """
+
+    def readable(asked: QuestionSet) -> QuestionSet:
+        """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
+        rows = [row for row, question in enumerate(asked.questions) if question.answers]
+        return asked if len(rows) == len(asked.questions) else asked.with_questions(rows)
+
+    whole = Material.of(question_set, shares, replace(options, evaluation_limit=0), marked)
+    told = replace(whole, train=readable(whole.train), validation=readable(whole.validation))
+    material = with_unanswerable(told)
+    train, validation = material.train, material.validation
+    if len(train.questions) < 2 or not validation.questions:
+        raise TrainingError(
+            "too_few",
+            f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be read "
+            "are too few: use more articles, or change the split",
+        )
+    return replace(material, validation=some_of(validation, options.evaluation_limit, shares.seed))
+
+
+def with_unanswerable(material: Material) -> Material:
+    """Add, after the questions to learn from and to measure on, those of the set that nobody can answer.
+
+    They are told by the passages that do not answer them (SQuAD 2.0, KLUE-MRC). These follow their articles: to measure
+    on where validation questions ask about all of them, to learn from where validation and test questions ask about
+    none. A question whose passages lie on both sides is left out, and so is one that was published for another part.
+    """
+    groups = material.article_of_passage
+    if groups is None or not (asked := [one for one in material.question_set.questions if is_unanswerable(one)]):
+        return material
+    judging = np.isin(groups, groups[material.validation.relevance.indices])
+    rows = [material.question_set.row_of_passage.rows(question.rejected) for question in asked]
+
+    def added(own: QuestionSet, allowed: np.ndarray, parts: tuple[Part, ...]) -> QuestionSet:
+        more = (
+            question
+            for question, read in zip(asked, rows, strict=True)
+            if (read >= 0).all() and allowed[read].all() and material.published_as.get(question.part, parts[0]) in parts
+        )
+        return replace(own, questions=(*own.questions, *more))
+
+    has_validation = Part.VALIDATION in material.published_as.values()
+    judging_parts = (Part.VALIDATION,) if has_validation else (Part.VALIDATION, Part.TRAIN)
+    return replace(
+        material,
+        train=added(material.train, material.learnable, (Part.TRAIN,)),
+        validation=added(material.validation, judging, judging_parts),
+    )
+
+
+def _by_passage(question_set: QuestionSet) -> QuestionSet:
+    """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
+    asked = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
+    return replace(question_set, questions=tuple(asked))
+
+
+def is_unanswerable(question: Question) -> bool:
+    """Whether a passage is known that does not answer it, and none that does."""
+    return bool(question.rejected) and not question.answers and not question.relevant
+
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Located:
+    """Letters of a passage that answer, several where nobody says which of the same words is meant.
+
+    `mended`: the file named another place, where the answer does not stand.
+    """
+
+    spans: tuple[Span, ...]
+    mended: bool = False
+
+
+def located(question: Question, text: str) -> Located:
+    """Find the answers of a question in a passage.
+
+    Where the file says at which letter an answer begins and it does, that is it. Where it does not, the same words
+    nearest to that letter are; and where nothing is said, all of them that may be meant, see
+    `data.text.marking.answer_spans`.
+    """
+    starts = question.starts or (-1,) * len(question.answers)
+    claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
+    exact = tuple((start, start + len(answer)) for answer, start in claimed if text.startswith(answer, start))
+    if exact:
+        return Located(exact)
+    near = [
+        min(found, key=lambda span: abs(span[0] - start)) for answer, start in claimed if (found := _all(text, answer))
+    ]
+    if near:
+        return Located(tuple(near), mended=True)
+    if unicodedata.is_normalized("NFC", text):
+        return Located(tuple(answer_spans(text, question.answers)), mended=bool(claimed))
+    both = ((answer, unicodedata.normalize("NFD", answer)) for answer in question.answers)
+    every = tuple(span for forms in both for form in dict.fromkeys(forms) for span in _all(text, form))
+    return Located(every, mended=bool(claimed))
+
+
+def _all(text: str, answer: str) -> list[Span]:
+    """Every place where it stands, those that overlap, too."""
+    found = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
+    return [(match.start(), match.start() + len(answer)) for match in found]
+
+
+_NOTHING = (0,)  # the place that stands for no answer
+
+
+@dataclass
+class WindowsToRead:
+    """Windows, the places `begins` and `finishes` of each that answer, `(0,)` where none does, and what was met.
+
+    `counts`: `answers` that were looked for in their passage, those `mended`, whose place in the file was another, and
+    those `lost`, which do not stand there; `without_answer`, the windows that hold none.
+    """
+
+    tokens: SpanTokens
+    windows: list[SpanWindow] = field(default_factory=list)
+    begins: list[Sequence[int]] = field(default_factory=list)
+    finishes: list[Sequence[int]] = field(default_factory=list)
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("answers", "mended", "lost", "without_answer"), 0)
+    )
+
+    def add_answered(self, question: Question, text: str) -> None:
+        """Add the windows of a passage that answers; none where its answer is lost."""
+        found = located(question, text)
+        self.counts["answers"] += 1
+        self.counts["mended"] += found.mended and bool(found.spans)
+        self.counts["lost"] += not found.spans
+        if found.spans:
+            for window in self.tokens.windows(question.text, text):
+                self._add(question.text, text, window, found.spans)
+
+    def add_rejected(self, question: Question, text: str, rng: np.random.Generator) -> None:
+        """Add one window, by chance, of a passage that does not answer."""
+        windows = list(self.tokens.windows(question.text, text))
+        self._add(question.text, text, windows[int(rng.integers(len(windows)))], ())
+
+    def columns(self) -> Columns:
+        """Questions and what is read beside them, for who wants to know how long they are."""
+        questions, passages = zip(*self.texts, strict=True) if self.texts else ((), ())
+        return {"question": list(questions), "passage": list(passages)}
+
+    def examples(self) -> Examples:
+        """As batches are made of them: any may stand together, those of like length do."""
+        return Examples.apart(np.array([window.width for window in self.windows], dtype=float))
+
+    def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
+        """What the model reads of some of them: a batch of tokens, and the places as marks, `(n_rows, width)` bool."""
+        import torch
+
+        pad = model.tokenizer.pad_token_id or 0
+        made = batch([self.windows[row] for row in rows], pad, segments=model.has_segments)
+        for name, places in (("begins", self.begins), ("finishes", self.finishes)):
+            marks = np.zeros(made["allowed"].shape, dtype=bool)
+            for line, row in enumerate(rows):
+                marks[line, list(places[row])] = True
+            made[name] = marks
+        return {name: torch.from_numpy(values) for name, values in made.items()}
+
+    def _add(self, question: str, text: str, window: SpanWindow, spans: Sequence[Span]) -> None:
+        letters = self.tokens.of(text).letters[window.first : window.last]
+        inside = [places for span in spans if (places := _places_of(span, letters, window))]
+        begins, finishes = zip(*inside, strict=True) if inside else (_NOTHING, _NOTHING)
+        self.windows.append(window)
+        self.begins.append(begins)
+        self.finishes.append(finishes)
+        self.texts.append((question, text[int(letters[0, 0]) : int(letters[-1, 1])] if len(letters) else ""))
+        self.counts["without_answer"] += not inside
+
+
+def _places_of(span: Span, letters: np.ndarray, window: SpanWindow) -> tuple[int, int] | None:
+    """The places of the tokens with the first and the last letter of a span; None where one lies outside."""
+    touched = np.flatnonzero((letters[:, 0] < span[1]) & (letters[:, 1] > span[0]))
+    if not len(touched) or span[0] < letters[0, 0] or span[1] > letters[-1, 1]:
+        return None
+    return window.start + int(touched[0]), window.start + int(touched[-1])
+
+
+def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, negatives: bool) -> WindowsToRead:
+    """Windows of the passages that answer the questions to learn from, and of some that do not."""
+    found, texts = WindowsToRead(tokens), material.texts
+    row_of, rng = material.question_set.row_of_passage, np.random.default_rng(options.seed)
+    mined = mine(options, material).rows if negatives else None
+    for number, question in enumerate(material.train.questions):
+        for place, row in enumerate(row_of.rows(question.relevant).tolist()):
+            found.add_answered(_told_of(question, place, int(material.heads[row])), texts[row])
+        for row in row_of.rows(question.rejected).tolist():
+            if row >= 0 and material.learnable[row]:
+                found.add_rejected(question, texts[row], rng)
+        if mined is not None and rng.random() < options.negatives_share:
+            for row in mined[number][mined[number] != NOT_FOUND].tolist():
+                found.add_rejected(question, texts[row], rng)
+    return found
+
+
+def _told_of(question: Question, place: int, head: int) -> Question:
+    """The question with what is known of its passage in that place: only of the first one is told where answers begin.
+
+    The letters of a title, `head`, come before those that were counted.
+    """
+    starts = tuple(start + head if start >= 0 else start for start in question.starts) if place == 0 else ()
+    return question if starts == question.starts else replace(question, starts=starts)

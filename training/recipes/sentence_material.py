@@ -1,0 +1,437 @@
+"""What trainings on sentence pairs learn from and are measured on, and what each objective reads of it."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
+from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.texts import Texts
+from mrc_workbench.labs.embeddings.bootstrap import figure, mean_draws
+from mrc_workbench.labs.embeddings.encoder import Distinct
+from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
+from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, pearson, spearman
+from mrc_workbench.models.encoders.bi_encoder import BiEncoder
+from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Marks, OnProgress, seconds_for
+from mrc_workbench.training.options import OptionError, TrainingError
+from mrc_workbench.training.text_options import JudgedBy, PairOptions, SentenceObjective, SentenceOptions
+
+SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
+_SAMPLE = 500  # training pairs that are measured beside those that judge, at most
+
+
+@dataclass(frozen=True)
+class PairMaterial:
+    """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
+
+    `measure` is what it is told by: Spearman's correlation, accuracy, or nothing where people said nothing of the
+    pairs that it is measured on. `sample` are pairs that it learns from, measured beside them; None where they say
+    nothing, or other data judges.
+    """
+
+    train: PairSet
+    validation: PairSet
+    judge: PairSet
+    sample: PairSet | None
+    measure: str
+    judged_by: str  # what picks the best checkpoint: the measure or `LOSS`
+    judged_on: str  # the name of the set that judges
+
+    @classmethod
+    def of(cls, data: PairSet, shares: SplitOptions, options: PairOptions) -> Self:
+        """Split the set as planned, and the one that judges.
+
+        Raises `DataError` where that is gone, `OptionError` where one of them does not fit the objective, and
+        `TrainingError` where there is nothing to learn from or to measure on.
+        """
+        judging = _judging_set(data, options)
+        rows = split_pairs(data, shares)
+        validation = rows[Part.VALIDATION] if judging is data else split_pairs(judging, shares)[Part.VALIDATION]
+        if len(rows[Part.TRAIN]) < 2 or len(validation) < 2:
+            raise TrainingError(
+                "too_few_pairs",
+                f"{len(rows[Part.TRAIN])} training and {len(validation)} validation pairs are too few: "
+                "use more pairs, or change the split",
+            )
+        labelled = judging.kind is PairKind.LABELLED and not isinstance(options, SentenceOptions)
+        # nobody said what is right of other pairs
+        measure = SPEARMAN if judging.kind is PairKind.SCORED else ACCURACY if labelled else ""
+        drawn = _some(rows[Part.TRAIN], min(len(validation), _SAMPLE), shares.seed)
+        return cls(
+            train=data.at(rows[Part.TRAIN]),
+            validation=data.at(_some(rows[Part.VALIDATION], options.evaluation_limit, shares.seed)),
+            judge=judging.at(_some(validation, options.evaluation_limit, shares.seed)),
+            sample=data.at(drawn) if measure and judging is data else None,
+            measure=measure,
+            judged_by=measure if measure and options.best_by is JudgedBy.AUTO else LOSS,
+            judged_on=judging.name,
+        )
+
+    def require_judge(self, held_out: object) -> None:
+        """Raise `TrainingError` where a checkpoint is picked by the loss, and nothing is held out to read it of."""
+        if self.judged_by == LOSS and held_out is None:
+            message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
+            raise TrainingError("nothing_judges", message)
+
+    @cached_property
+    def judged(self) -> Distinct:
+        return Distinct.of(self.judge)
+
+    @cached_property
+    def sampled(self) -> Distinct | None:
+        return Distinct.of(self.sample) if self.sample else None
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return self.train.sentences
+
+
+def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
+    """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`: there is none."""
+    if not options.judged_on.strip():
+        return data
+    found = find(options.judged_on)
+    wanted = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
+    if found.kind is not wanted:
+        message = f"judged_on must name a set of {wanted} pairs, and {found.name} holds {found.kind}"
+        raise OptionError("judged_on", "judged_on", message)
+    return found
+
+
+def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """At most so many of the rows, by chance and in their order; all where `most` is 0."""
+    if not 0 < most < len(rows):
+        return rows
+    return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A model's scores of pairs, or the labels it tells, beside people's; `right` is empty where nobody said any."""
+
+    measure: str
+    said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
+    right: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
+    geometry: dict[str, float] = field(default_factory=dict)
+
+    def means(self) -> dict[str, float]:
+        """The figures by name. A correlation that is not defined, as of a model that says one thing only, is 0."""
+        if self.measure == SPEARMAN:
+            known = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
+            known = {name: value if math.isfinite(value) else 0.0 for name, value in known.items()}
+        else:
+            known = {ACCURACY: float((self.said == self.right).mean())} if self.measure else {}
+        return known | {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+
+    def kept(self) -> dict[str, Any]:
+        geometry = {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+        told = {"said": self.said.tolist(), "right": self.right.tolist()}
+        return {"measure": self.measure, **told, "geometry": geometry}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
+        columns = [np.array(kept[name], dtype=dtype) for name in ("said", "right")]
+        return cls(kept["measure"], columns[0], columns[1], kept["geometry"])
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What a model reaches on the pairs that judge it and, beside them, on a few that it learns from."""
+
+    validation: Judgement
+    training: Judgement | None
+    judge: str = ""  # the fingerprint of the pairs that judge
+
+    def means(self) -> dict[str, dict[str, float]]:
+        return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
+
+    def kept(self) -> dict[str, Any]:
+        training = {"training": self.training.kept()} if self.training else {}
+        return {"judge": self.judge, "validation": self.validation.kept(), **training}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self | None:
+        if "validation" not in kept:
+            return None
+        training = Judgement.of(kept["training"]) if "training" in kept else None
+        return cls(Judgement.of(kept["validation"]), training, kept.get("judge", ""))
+
+
+def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
+    """What vectors `(n_sentences, dimensions)` of the pairs' different sentences say of the pairs."""
+    geometry = {"uniformity": uniformity(vectors)}
+    if pairs.kind is PairKind.SENTENCES:
+        return Judgement("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
+    first, second = (vectors[distinct.places[:, column]] for column in range(2))
+    alike = positive_rows(pairs)
+    geometry = {"alignment": alignment(first[alike], second[alike]), **geometry}
+    right = pairs.gold if measure else np.zeros(0, np.float32)
+    return Judgement(measure, cosines(first, second), right.astype(np.float32), geometry)
+
+
+def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
+    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
+    names = [*judged]
+    draws, ends = _draws([*judged.values()], groups)
+    means = {name: one.means() for name, one in judged.items()}
+    intervals = {
+        name: {measure: figure(means[name][measure], drawn[:, place], ends)[1:] for measure, drawn in draws.items()}
+        for place, name in enumerate(names)
+    }
+    measure, drawn = next(iter(draws.items()))
+    difference = means["after"][measure] - means["before"][measure]
+    drawn_difference = drawn[:, names.index("after")] - drawn[:, names.index("before")]
+    told = figure(difference, drawn_difference, (ends[0] - ends[1], ends[1] - ends[0]))
+    gain = {"measure": measure, "difference": difference, "interval": [told.low, told.high]}
+    if np.array_equal(judged["after"].said, judged["before"].said):
+        gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
+    return {"intervals": intervals, "gain": gain}
+
+
+def _draws(judged: list[Judgement], groups: np.ndarray) -> tuple[dict[str, np.ndarray], tuple[float, float]]:
+    """Figures of the same resamples of groups of pairs, `(resamples, n_models)` each, and the ends they cannot pass."""
+    right = judged[0].right
+    if judged[0].measure == ACCURACY:
+        hits = np.stack([one.said == right for one in judged], axis=1).astype(np.float64)
+        return {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
+    by_rank, by_value = correlation_draws([one.said.astype(np.float64) for one in judged], right.astype(float), groups)
+    return {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
+
+
+class SentencePairs(Family):
+    """Trainings on a set of sentence pairs."""
+
+    measures = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
+    curves = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
+    tag = "sentence-embeddings"
+    counted = ("pairs",)
+    examples = "pairs"
+    split_by = "shared sentences, published parts as they are,"
+    compared = "on the same pairs"
+
+    def find(self, reference: str) -> PairSet:
+        return find(reference)
+
+    def check(self, data: PairSet, options: PairOptions) -> None:
+        options.require_fitting(data.name, data.kind)
+        _judging_set(data, options)
+
+    def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
+        del options
+        return data.sentences
+
+    def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
+        rows = split_pairs(data, shares)
+        parts = {f"{part.value}_pairs": len(rows[part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)}
+        judging = _judging_set(data, options)
+        judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
+        licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
+        told = {"licence": licence} if licence else {}
+        return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
+
+    def material(
+        self, data: PairSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
+    ) -> PairMaterial:
+        del marked, tell
+        self.check(data, options)
+        return PairMaterial.of(data, shares, options)
+
+    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
+        return Likeness.of(kept) if kept.get("judge") == material.judge.fingerprint else None
+
+    def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
+        del options
+        judged = {name: likeness.validation for name, likeness in measured.items()}
+        learned = {name: likeness.training for name, likeness in measured.items() if likeness.training}
+        found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
+        if material.measure:
+            found |= _sure(judged, material.judged.groups)
+        if learned and material.sampled:
+            means = {name: one.means() for name, one in learned.items()}
+            gain = _sure(learned, material.sampled.groups)["gain"]
+            found["training_sample"] = {**means, "gain": gain, "questions": len(material.sampled.places)}
+        about = {"measured_on": "validation", "pairs": len(material.judge), "judged_on": material.judged_on}
+        return {**found, **about, "judged_by": material.judged_by}
+
+    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
+        del made
+        chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
+        if scores.get("intervals"):
+            yield (
+                f"Times 100, on {scores.get('pairs', 0):,} validation pairs that it was not trained on; {chosen} the "
+                "checkpoint. In brackets: 95% bootstrap intervals over groups of pairs that share sentences."
+            )
+        else:
+            yield "Nobody scored what it was measured on: the loss of validation examples chose the checkpoint."
+        before, after = (scores.get(name, {}) for name in ("before", "after"))
+        known = [name for name in ("alignment", "uniformity") if name in before.keys() & after.keys()]
+        if known:
+            went = ", ".join(f"{name} went from {before[name]:.4f} to {after[name]:.4f}" for name in known)
+            yield f"In its space, {went}; lower is better for both (Wang & Isola 2020)."
+        yield "The licence of the data, and that of the base, may say what can be done with this model: look at both."
+
+
+PAIRS = SentencePairs()
+
+
+@dataclass(frozen=True)
+class _Triples:
+    """Rows `(n, 3)` int64 of `sentences`, and which sentences are no negatives of which, `(n_sentences, n_sentences)`.
+
+    That is a sentence itself, and everything that follows from it in any row.
+    """
+
+    sentences: list[str]
+    rows: np.ndarray
+    relevance: csr_array
+
+
+def triples_of(pairs: PairSet) -> _Triples:
+    """Make triples of triplets or of labelled pairs.
+
+    Of labelled pairs, each that says entailment becomes a triple with a contradiction of the same premise, its
+    contradictions taken in turn; premises without either make none (Gao et al. 2021, 4.1). A triple that holds a
+    sentence twice is none.
+    """
+    distinct = Distinct.of(pairs)
+    rows, follows = distinct.places, distinct.places[:, :2]
+    if pairs.kind is PairKind.LABELLED:
+        follows = follows[pairs.values == Label.ENTAILMENT]
+        rows = _in_turn(follows, distinct.places[pairs.values == Label.CONTRADICTION])
+    ordered = np.sort(rows, axis=1)
+    rows = rows[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)]
+    n = len(distinct.sentences)
+    itself = np.arange(n)
+    of = np.concatenate([itself, follows[:, 0]]), np.concatenate([itself, follows[:, 1]])
+    relevance = csr_array((np.ones(len(of[0]), dtype=np.int32), of), shape=(n, n))
+    return _Triples(distinct.sentences, rows, relevance)
+
+
+def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
+    """Give the i-th entailed pair of a premise its i-th contradicted one, from the first again where they are fewer."""
+    contradicted = contradicted[np.argsort(contradicted[:, 0], kind="stable")]
+    premises, first, count = np.unique(contradicted[:, 0], return_index=True, return_counts=True)
+    entailed = entailed[np.isin(entailed[:, 0], premises)]
+    entailed = entailed[np.argsort(entailed[:, 0], kind="stable")]
+    _, begins, held = np.unique(entailed[:, 0], return_index=True, return_counts=True)
+    turn = np.arange(len(entailed)) - np.repeat(begins, held)
+    place = np.searchsorted(premises, entailed[:, 0])
+    negatives = contradicted[first[place] + turn % count[place], 1]
+    return np.concatenate([entailed, negatives[:, None]], axis=1)
+
+
+def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns, Examples]:
+    """What an objective reads of some pairs, the label where it has one in the last column.
+
+    Raises `TrainingError` `no_triples` where labelled pairs make none.
+    """
+    match options.objective:
+        case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
+            return _triples(pairs, contrasts=options.contrasts)
+        case SentenceObjective.SIMCSE_UNSUPERVISED:
+            sentences = pairs.sentences
+            return _apart({"sentence": sentences, "again": list(sentences)}, contrasts=True)
+        case SentenceObjective.TSDAE:
+            sentences = pairs.sentences
+            return _apart({"damaged": damaged(sentences, options.deletion, options.seed), "whole": sentences})
+        case SentenceObjective.DISTILLATION:
+            return _apart(_texts(pairs))  # the label is a teacher's
+        case SentenceObjective.NLI_SOFTMAX:
+            return labelled_pairs(pairs, pairs.values)
+        case SentenceObjective.COSINE | SentenceObjective.COSENT:
+            return labelled_pairs(pairs, pairs.gold)
+
+
+def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Examples]:
+    """Both sentences and a label, any of which may stand together."""
+    columns, examples = _apart(_texts(pairs))
+    return columns | {"label": labels.tolist()}, examples
+
+
+def damaged(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
+    """Take words from sentences, each with the probability `deletion`; one is left at least (Wang et al. 2021, 3).
+
+    A word is what stands between spaces. The same seed takes the same words: a training that goes on reads what it did.
+    """
+    rng = np.random.default_rng(seed)
+    found = []
+    for sentence in sentences:
+        words = sentence.split()
+        stays = rng.random(len(words)) >= deletion
+        if len(words) and not stays.any():
+            stays[rng.integers(len(words))] = True
+        found.append(" ".join(word for word, is_left in zip(words, stays, strict=True) if is_left))
+    return found
+
+
+def _texts(pairs: PairSet) -> Columns:
+    return {f"sentence_{number}": list(column) for number, column in enumerate(pairs.texts, start=1)}
+
+
+def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
+    triples = triples_of(pairs)
+    if not len(triples.rows):
+        message = f"{pairs.name} holds no premise with both an entailed and a contradicted sentence"
+        raise TrainingError("no_triples", message)
+    columns = {
+        name: [triples.sentences[row] for row in column.tolist()]
+        for name, column in zip(("sentence", "positive", "negative"), triples.rows.T, strict=True)
+    }
+    shown = triples.rows[:, 1:].astype(np.int32)
+    lengths, order = _lengths(columns), np.arange(len(shown))
+    return columns, Examples(triples.rows[:, 0], shown, triples.relevance, lengths, contrasts, order)
+
+
+def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examples]:
+    """Examples of which none holds what another one does."""
+    lengths = _lengths(columns)
+    return columns, Examples.apart(lengths, contrasts=contrasts, article=np.arange(len(lengths)))
+
+
+def _lengths(columns: Columns) -> np.ndarray:
+    lengths: np.ndarray = np.sum([[len(text) for text in column] for column in columns.values()], axis=0, dtype=float)
+    return lengths
+
+
+class TeachersVectors:
+    """A teacher's vectors of length 1, `(dimensions,)` float32 each, one of every pair's first sentence.
+
+    They are kept in the workspace, so a training that is resumed asks for none again. Raises `OptionError` where they
+    have other dimensions than the student's, `dimensions`.
+    """
+
+    def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
+        self._teacher, self._precision, self._dimensions = teacher, precision, dimensions
+        self._sentences: Texts = pairs.texts[0]
+        found = self._encoder().encode("question", ["a"]).shape[1]
+        if found != dimensions:
+            message = f"teacher gives vectors of {found} dimensions, and the base has {dimensions}: both must be alike"
+            raise OptionError("teacher", "dimensions", message)
+
+    def labels(self, on_progress: Callable[[float], None]) -> list[Any]:
+        different, places = self._different
+        return list(self._encoder(on_progress).encode_sentences(different)[places])
+
+    def stand_ins(self) -> list[Any]:
+        return [np.zeros(self._dimensions, dtype=np.float32)] * len(self._sentences)
+
+    def seconds(self) -> float:
+        encoder = self._encoder()
+        return seconds_for(lambda some: encoder.encode("question", some), sorted(self._different[0], key=len))
+
+    def _encoder(self, on_progress: Callable[[float], None] | None = None) -> BiEncoder:
+        return BiEncoder(find_model(self._teacher), [], precision=self._precision, on_progress=on_progress)
+
+    @cached_property
+    def _different(self) -> tuple[list[str], np.ndarray]:
+        different, places = np.unique(np.array(list(self._sentences), dtype=object), return_inverse=True)
+        return different.tolist(), places

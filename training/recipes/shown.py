@@ -1,0 +1,353 @@
+"""What training questions are shown: passages or their windows, a teacher's scores of them, and what is held out.
+
+A teacher is a cross-encoder or the untrained mix: what BM25, late interaction and a bi-encoder say together of a
+question's candidates, the passages of the question's article and those that BM25 and the bi-encoder rank first. The
+z-score of each signal among the candidates counts, by `WEIGHTS`: BM25 and late interaction rank better than the vectors
+that are about to be trained. The mix reads no label.
+"""
+
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from mrc_workbench.data.records import Question
+from mrc_workbench.data.text.analysis import analyze
+from mrc_workbench.data.text.marking import answer_spans
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import Meter
+from mrc_workbench.models.windows import Window, WindowOptions
+from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
+from mrc_workbench.training.options import TrainingError
+from mrc_workbench.training.ranker_options import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
+from mrc_workbench.training.recipes.material import Material
+
+CANDIDATES = 48  # of a question, those of its article among them
+OF_ARTICLE = 24  # passages of the question's article, at most
+WEIGHTS = {"bm25": 0.4, "late": 0.5, "dense": 0.1}
+_SECONDS_A_QUESTION = 0.01  # to compare its tokens with those of the candidates, on one core
+
+
+@dataclass(frozen=True)
+class MixTeacher:
+    """Labels of examples: the example's passage, its question's candidates, and their scores, higher is better.
+
+    A label is `[passage, candidates..., scores...]`, `1 + 2 * CANDIDATES` numbers; missing candidates are -1.
+    """
+
+    base: str
+    material: Material
+    examples: Examples
+    windows: WindowOptions | None = None
+
+    def labels(self, on_progress: OnProgress) -> list[list[float]]:
+        texts = [question.text for question in self.material.train.questions]
+        encoder = BiEncoder(find_model(self.base), self.material.texts)
+        questions, passages = encoder.encode_questions(texts), encoder.encode_passages(self.material.texts)
+        tokens = TokenEncoder(find_model(self.base), self.material.texts, windows=self.windows)
+        token_passages = tokens.encode_passages(self.material.texts, self.material.heads)
+        token_questions = tokens.encode_questions(texts)
+        candidates = np.full((len(texts), CANDIDATES), -1, dtype=np.int64)
+        scores = np.zeros(candidates.shape, dtype=np.float32)
+        row = 0
+        for block in self.material.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
+            of_terms = np.where(np.isfinite(block), block, 0.0)
+            for bm25, dense in zip(of_terms, questions[row : row + len(block)] @ passages.T, strict=True):
+                rows = self._candidates(row, bm25, dense)
+                late = max_sim(token_questions.between(row, row + 1), token_passages.at(rows))[0]
+                signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
+                candidates[row, : len(rows)] = rows
+                scores[row, : len(rows)] = sum(weight * _z_scores(signals[name]) for name, weight in WEIGHTS.items())
+                row += 1
+            on_progress(row / len(texts))
+        return self._as_labels(candidates, scores)
+
+    def stand_ins(self) -> list[list[float]]:
+        candidates = np.full((len(self.material.train.questions), CANDIDATES), -1)
+        candidates[:, : min(CANDIDATES, len(self.material.texts))] = np.arange(
+            min(CANDIDATES, len(self.material.texts))
+        )
+        return self._as_labels(candidates, np.zeros(candidates.shape))
+
+    def seconds(self) -> float:
+        """Seconds that the labels take if the vectors are stored, as they are once the base has been measured."""
+        return _SECONDS_A_QUESTION * len(self.material.train.questions)
+
+    def _as_labels(self, candidates: np.ndarray, scores: np.ndarray) -> list[list[float]]:
+        questions = self.examples.question
+        columns = (self.examples.passages[:, :1], candidates[questions], scores[questions])
+        labels: list[list[float]] = np.hstack(columns).astype(np.float64).tolist()
+        return labels
+
+    def _candidates(self, row: int, bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
+        """Rows of the passages to score for a training question, at most `CANDIDATES`, those of its article first.
+
+        `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
+        """
+        own = self._positive_of.get(row)
+        of_article = np.array([] if own is None else [own], dtype=np.int64)
+        article_of = self.material.article_of_passage
+        if article_of is not None and own is not None:
+            same = np.flatnonzero(article_of == article_of[own])
+            of_article = np.concatenate([of_article, same[same != own][: OF_ARTICLE - 1]])
+        best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES]
+        return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
+
+    @cached_property
+    def _positive_of(self) -> dict[int, int]:
+        return dict(zip(self.examples.question.tolist(), self.examples.passages[:, 0].tolist(), strict=True))
+
+
+def _z_scores(scores: np.ndarray) -> np.ndarray:
+    """Scores less their mean over their deviation, along the last axis; 0 if all are equal."""
+    centred = scores - scores.mean(axis=-1, keepdims=True)
+    deviation = scores.std(axis=-1, keepdims=True)
+    return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
+
+
+Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, beside a question; none where it fits
+
+
+class ShownPassages:
+    """Texts of passages as a training shows them beside training questions.
+
+    `cut` tells the windows of a passage; without it every text is shown as it is, and the model cuts off what it does
+    not read.
+    """
+
+    def __init__(self, material: Material, cut: Cut | None = None) -> None:
+        self._material, self._cut = material, cut
+        self._fit = _WindowFit(material)
+        self._long: set[int] = set()
+
+    def columns(self, columns: Columns, examples: Examples) -> Columns:
+        """Return what a loss reads of examples, with their passages as they are shown: a text or a list in a column."""
+        if not self._cut:
+            return columns
+        shown, column = dict(columns), 0
+        for name, values in list(columns.items())[1:]:  # the first holds the questions
+            if isinstance(values[0], str):
+                shown[name] = self.texts(examples.question, examples.passages[:, column])
+                column += 1
+            elif isinstance(values[0], list) and isinstance(values[0][0], str):
+                there = examples.passages != NOT_FOUND
+                counts = there.sum(axis=1)
+                texts = iter(self.texts(np.repeat(examples.question, counts), examples.passages[there]))
+                shown[name] = [list(islice(texts, count)) for count in counts.tolist()]
+        return shown
+
+    def texts(self, questions: np.ndarray, rows: np.ndarray) -> list[str]:
+        """Return what is shown of passages beside questions of the training, both as rows `(n,)`."""
+        texts = [self._material.texts[row] for row in rows.tolist()]
+        asked = [self._material.train.questions[row] for row in questions.tolist()]
+        read = enumerate(zip(asked, rows.tolist(), strict=True))
+        cut = ((place, self._cut(question.text, row)) for place, (question, row) in read if self._cut)
+        long = {place: windows for place, windows in cut if windows}
+        self._long |= {int(rows[place]) for place in long}
+        candidates = {
+            place: self._with_answer(asked[place], int(rows[place]), windows) or windows
+            for place, windows in long.items()
+        }
+        told = {place: [window.text(texts[place]) for window in windows] for place, windows in candidates.items()}
+        self._fit.read([asked[place].text for place in told], [text for parts in told.values() for text in parts])
+        for place, parts in told.items():
+            texts[place] = self._fit.best(asked[place].text, parts)
+        return texts
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the training's provenance says of it; empty where every passage was shown whole."""
+        return {"windows": {"passages": len(self._long)}} if self._long else {}
+
+    def _with_answer(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
+        """The windows that hold an answer whole; none of a passage that is not the question's."""
+        passages = self._material.question_set.passages
+        if passages.ids[row] not in question.relevant:
+            return []
+        text, start = self._material.texts[row], len(self._material.texts[row]) - len(passages.texts[row])
+        answers = answer_spans(_composed(text[start:]), question.answers)
+
+        def holds_one(window: Window) -> bool:
+            first, last = (len(_composed(text[start : max(start, place)])) for place in window[1:])
+            return any(first <= answer[0] and answer[1] <= last for answer in answers)
+
+        return [*filter(holds_one, windows)]
+
+
+def cut_of(encoder: BiEncoder | TokenEncoder, options: WindowOptions, material: Material) -> Cut | None:
+    """Return the windows of the passages that an encoder does not read whole; None where there are none."""
+    windows = encoder.windows_of(material.texts, material.heads, options)
+    return (lambda _, row: windows.of(row)) if len(windows) else None
+
+
+def lesson_of(
+    options: BiEncoderOptions | LateOptions | SparseEncoderOptions, examples: Examples, material: Material
+) -> TeacherLabels | None:
+    """Return what the teacher of an encoder says of its examples; None where it has none."""
+    if isinstance(options, BiEncoderOptions) and options.mix_weight and examples.shared:
+        return MixTeacher(options.base, material, examples, options.window_options)
+    if isinstance(options, SparseEncoderOptions) or options.objective not in TAUGHT:
+        return None
+    told = (options.teacher, material, examples, options.window_options)
+    return TeachersScores(*told, bm25=options.teacher_bm25)
+
+
+class _WindowFit:
+    """How well windows fit questions by the terms of BM25, as the first stage counts them.
+
+    `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages: windows of a
+    passage are of one length, so that length holds none back.
+    """
+
+    def __init__(self, material: Material) -> None:
+        self._material = material
+        self._counts: dict[str, Counter[str]] = {}
+        self._idf: dict[str, float] = {}
+
+    def read(self, questions: Sequence[str], windows: Sequence[str]) -> None:
+        new = list(dict.fromkeys(text for text in (*questions, *windows) if text not in self._counts))
+        if not new:
+            return
+        analysis = self._material.first_stage.analysis
+        self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
+        terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
+        known = self._statistics
+        places = known.places_of(terms)
+        held = np.where(places >= 0, known.holders[places], 0)
+        self._idf |= zip(terms, np.log1p((known.n_passages - held + 0.5) / (held + 0.5)).tolist(), strict=True)
+
+    @cached_property
+    def _statistics(self) -> TermStatistics:
+        return term_statistics(self._material.first_stage.analysis, self._material.texts)
+
+    def best(self, question: str, windows: Sequence[str]) -> str:
+        """The window that fits best, of equals the first. All were `read`."""
+        return max(windows, key=lambda window: self._score(question, window))
+
+    def _score(self, question: str, window: str) -> float:
+        counts, k1 = self._counts[window], self._material.first_stage.options.k1
+        asked = self._counts[question].items()
+        return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in asked if counts[term])
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+class TeachersScores:
+    """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
+
+    With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
+    the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
+    questions, asks only for pairs that are new. With `windows` a passage that the teacher does not read whole has the
+    score of its best window. `bm25` is the share of BM25's scores, brought to the spread of the teacher's on each row.
+    """
+
+    def __init__(
+        self,
+        teacher: str,
+        material: Material,
+        examples: Examples,
+        windows: WindowOptions | None = None,
+        *,
+        bm25: float = 0.0,
+        differences: bool = False,
+    ) -> None:
+        self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
+        self._texts, self._differences = material.texts, differences
+        self._windows, self._heads = windows, material.heads
+        self._bm25, self._lexical = bm25, material.first_stage
+        self._asked = [question.text for question in material.train.questions]
+        self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
+
+    def labels(self, on_progress: OnProgress) -> list[Any]:
+        rows, places, candidates = self._candidates()
+        scores = self._pairs(on_progress).of(self._asked, candidates)
+        taught, share = self._by_example(scores[rows, places]), self._bm25
+        if share:
+            lexical = self._by_example(self._bm25_scores())
+            centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
+            standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
+            taught = np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
+        return self._as_labels(taught)
+
+    def stand_ins(self) -> list[Any]:
+        return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
+
+    def seconds(self) -> float:
+        candidates = self._candidates()[2]
+        missing = self._pairs().missing(self._asked, candidates)
+        if not missing:
+            return 0.0
+        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:64]  # pairs
+        rows, passages = np.divmod(chosen, len(self._texts))
+        pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
+        self._scorer.load()
+        began = time.perf_counter()
+        if self._windows:
+            self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        else:
+            self._scorer.score(pairs)
+        return (time.perf_counter() - began) / len(pairs) * missing
+
+    def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
+        meter, windows, heads = Meter(), self._windows, self._heads
+        return PairScores(self._scorer, self._texts, meter, on_progress, windows=windows, heads=heads)
+
+    def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
+        """Every pair once: the rows of their questions and their places there, by code, and what stands in them."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        counts = np.bincount(rows, minlength=len(self._asked))
+        places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        indices = np.full((len(self._asked), counts.max()), NOT_FOUND, dtype=np.int32)
+        indices[rows, places] = passages
+        return rows, places, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+
+    def _bm25_scores(self) -> np.ndarray:
+        """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        scores, first = np.zeros(len(rows), dtype=np.float32), 0
+        for block in self._lexical.score_blocks(self._asked):
+            here = slice(*np.searchsorted(rows, (first, first + len(block))))
+            scores[here] = block[rows[here] - first, passages[here]]
+            first += len(block)
+        return np.where(np.isfinite(scores), scores, 0.0)
+
+    def _by_example(self, by_code: np.ndarray) -> np.ndarray:
+        return np.asarray(by_code[np.searchsorted(np.unique(self._codes), self._codes)])
+
+    def _as_labels(self, scores: np.ndarray) -> list[Any]:
+        found: list[Any] = (scores[:, 0] - scores[:, 1] if self._differences else scores).tolist()
+        return found
+
+
+def held_out(
+    material: Material,
+    examples_of: Callable[[Material], tuple[Columns, Examples]],
+    cut: Cut | None = None,
+    lesson_of: Callable[[Examples, Material], TeacherLabels | None] = lambda *_: None,
+) -> HeldOut | None:
+    """Make examples of the validation questions as they are made of the training questions.
+
+    None where they make no two, and for several processes, which would each see other negatives.
+    """
+    asked = material.held_out
+    try:
+        columns, examples = examples_of(asked)
+    except TrainingError:  # no negative can be drawn
+        return None
+    if HeldOut.of(columns, examples) is None:  # what is shown and taught takes longer
+        return None
+    return HeldOut(ShownPassages(asked, cut).columns(columns, examples), examples, lesson_of(examples, asked))

@@ -1,1 +1,0 @@
-"""Trainings on sentence pairs: SBERT, SimCSE and what came after them."""
