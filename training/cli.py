@@ -1,24 +1,52 @@
-"""`mrc train KIND`: train a model, here or in the queue, or estimate the training."""
+"""`mrc train`, `mrc sweep` and `mrc ablate`: train a model, search its settings, or vary a language model."""
 
 import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
-from mrc_workbench.data.commands import commands_of
-from mrc_workbench.data.formats.text_tables import csv_bytes
+from mrc_workbench.data.commands import AsJson, commands_of
+from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.pairs.store import find as find_pairs
+from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.data.terminal import tell
-from mrc_workbench.training.commands import PlanWords, followed_rounds, options_of, planned
-from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
-from mrc_workbench.training.recipes import RECIPES
-from mrc_workbench.training.run_commands import run_folder
-from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
+from mrc_workbench.data.workspace import limits, user
+from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.ablation import AblationExperiment
+from mrc_workbench.training.jobs import (
+    DEFAULTS,
+    QUEUE,
+    UNTRAINED,
+    Ablation,
+    Estimate,
+    Findings,
+    Rehearsal,
+    RehearsalTask,
+    Table,
+    Tried,
+    Variant,
+    create_ablation,
+    create_search,
+)
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
+from mrc_workbench.training.run_commands import (
+    PlanWords,
+    followed_rounds,
+    options_of,
+    planned,
+    run_folder,
+    run_or_queue,
+)
+from mrc_workbench.training.runs import Plan, absolute, create_rounds, new_plan, rounds_of
+from mrc_workbench.training.text_options import LANGUAGE_MODEL
 
 _A_MODEL = {
     "bi-encoder": "a bi-encoder for dense retrieval",
@@ -30,14 +58,6 @@ _A_MODEL = {
     "reader": "a reader that finds answers in passages",
     "language-model": "a language model on text",
 }
-
-
-def _commands() -> App:
-    about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
-    commands = commands_of("train", about)
-    for kind in RECIPES:
-        commands.command(_training_of(kind), name=kind, help=f"Train {_A_MODEL.get(kind, kind)}.")
-    return commands
 
 
 def _training_of(kind: str) -> Callable[..., int]:
@@ -138,8 +158,172 @@ def _print_estimate(plan: Plan) -> int:
     return 0
 
 
+def _search_of(kind: str) -> Callable[..., int]:
+    other = Group("Other actions", validator=mutually_exclusive)
+
+    @options_of(kind)
+    def find(
+        *,
+        words: PlanWords,
+        minutes: Annotated[float, Parameter(help="time limit in minutes")] = 10.0,
+        as_json: AsJson = False,
+        queue: Annotated[
+            bool, Parameter(negative="", help="only add it to the queue, and print its id", group=other)
+        ] = False,
+        train: Annotated[bool, Parameter(negative="", help="train with the selected setting", group=other)] = False,
+        **chosen: Any,
+    ) -> int:
+        if not 0 < minutes <= 1440:
+            raise ValueError(f"minutes must be above 0 and 1440 at most, not {minutes:g}")
+        plan = planned(kind, words, chosen)
+        from mrc_workbench.training.search import find_settings  # imports torch
+
+        search = create_search(plan, minutes, attended=not queue)
+        status = run_or_queue(search, "search", partial(find_settings, search), queue=queue)
+        if status is not None:
+            return status
+        if (found := search.found) is None:
+            raise ValueError(f"{search.result} cannot be read")
+        options = replace(plan.options, **found.changes)
+        told = {"search": search.id, **asdict(found), "options": asdict(options)}
+        tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_table(found))
+        return followed_rounds(create_rounds(replace(plan, options=options), attended=True)) if train else 0
+
+    return find
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _as_table(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
+    lines = _aligned([head, *(_row(one, chosen=one.number == found.chosen) for one in found.tried)])
+    lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
+    lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
+    if found.untried:
+        lines.append(f"too little time for settings {', '.join(map(str, found.untried))}")
+    return "\n".join([*lines, _sentence(found)])
+
+
+def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
+    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items())
+    first = one.number == DEFAULTS
+    return (
+        "*" if chosen else "",
+        f"{one.number} {'defaults' if first else changed}",
+        f"{one.epochs:.2f}",
+        f"{one.steps:,}",
+        f"{one.value:.4f}",
+        f"{one.low:.4f} to {one.high:.4f}",
+        "" if first else f"{one.difference:+.4f}",
+        "" if first else f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
+        "" if first else f"{one.p_family:.4f}",
+        "" if one.loss is None else f"{one.loss:.4f}",
+    )
+
+
+def _sentence(found: Findings) -> str:
+    if found.chosen != DEFAULTS:
+        return f"setting {found.chosen} is better than the defaults"
+    if found.best == DEFAULTS:
+        return "nothing tried is better than the defaults: they stay"
+    return f"setting {found.best} came to most but cannot be told apart from the defaults: they stay"
+
+
+def ablate(
+    experiment: Annotated[Path, Parameter(help="experiment file (TOML)")],
+    /,
+    *,
+    name: Annotated[str, Parameter(help="name of the ablation")] = "",
+    as_json: AsJson = False,
+    queue: Annotated[bool, Parameter(negative="", help="only add it to the queue, and print its id")] = False,
+) -> int:
+    """Vary one option of a language model at a time.
+
+    Trains each variant, and compares them.
+    """
+    ablation = planned_ablation(read_as(AblationExperiment, experiment), name or experiment.stem, attended=not queue)
+    from mrc_workbench.training.ablation import ablate as execute  # imports torch
+
+    status = run_or_queue(ablation, "ablation", partial(execute, ablation), queue=queue)
+    if status is not None:
+        return status
+    if (table := ablation.table) is None:
+        raise ValueError(f"{ablation.result} cannot be read")
+    told = {"ablation": ablation.id, **asdict(table)}
+    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_text(table))
+    return 0
+
+
+def planned_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
+    """Check an experiment and make the folder of its ablation, which stands in line at once.
+
+    Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
+    """
+    experiment.check()
+    places = ("text", "questions", "sentences")
+    for place in places:
+        reference = getattr(experiment, place)
+        is_a_path = os.sep in reference or os.path.isfile(reference)  # noqa: PTH113 - a name may be too long
+        if is_a_path and user() and not limits().paths:
+            raise ExperimentError(f"{place}: files of the server are not open to users: name a set")
+    family = recipe_of(LANGUAGE_MODEL).family
+    text = family.find(experiment.text)
+    for number in experiment.changes:
+        family.check(text, experiment.learning(number))
+    data = (absolute(experiment.text), text.name, text.fingerprint)
+    plan = new_plan(LANGUAGE_MODEL, name, data, experiment.shares, experiment.learning(1))
+    if experiment.questions:
+        find_questions(experiment.questions)
+    if experiment.sentences:
+        find_pairs(experiment.sentences)
+    where = {place: absolute(getattr(experiment, place)) for place in places}
+    told = experiment.model_copy(update=where).model_dump(mode="json")
+    return create_ablation(plan, told, attended=attended)
+
+
+def _as_text(table: Table) -> str:
+    measures = table.measures
+    rows = [(called(one), *(_cell(one, measure) for measure in measures)) for one in table.variants]
+    lines = _aligned([("variant", *measures), *rows])
+    lines += [f"{called(one)}: {one.message}" for one in table.variants if one.code]
+    if any(not one.alike for one in table.variants):
+        lines.append(
+            "(o) other tokens are hidden there: perplexity and guesses cannot be compared with the first row's"
+        )
+    return "\n".join([*lines, f"{table.questions:,} test questions, {table.pairs:,} pairs; in brackets: 95%"])
+
+
+def called(variant: Variant) -> str:
+    """Return what a variant is called: the options that it changes."""
+    if variant.number == UNTRAINED:
+        return "without pre-training"
+    return ", ".join(f"{name} {value}" for name, value in variant.changed.items()) or "as written"
+
+
+def _cell(variant: Variant, measure: str) -> str:
+    figure = (variant.figures or {}).get(measure)
+    if figure is None:
+        return "-"
+    digits = 1 if measure == "perplexity" else 4
+    other = "" if variant.alike or measure not in ("perplexity", "masked_accuracy") else " (o)"
+    return f"{figure.value:.{digits}f} [{figure.low:.{digits}f}, {figure.high:.{digits}f}]{other}"
+
+
 def __getattr__(name: str) -> App:
-    """Make `commands` when they are used: other users of this module do without the options of every kind."""
-    if name == "commands":
-        return _commands()
+    """Return the commands of `mrc train` or `mrc sweep`, made when they are used: one for each kind of training."""
+    if name == "train_commands":
+        about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
+        commands = commands_of("train", about)
+        for kind in RECIPES:
+            commands.command(_training_of(kind), name=kind, help=f"Train {_A_MODEL.get(kind, kind)}.")
+        return commands
+    if name == "sweep_commands":
+        commands = commands_of("sweep", "Search settings of a training.\n\nTries a few on validation questions.")
+        for kind in ranking_kinds():
+            commands.command(_search_of(kind), name=kind, help=f"Search settings for a {kind}.")
+        return commands
     raise AttributeError(name)

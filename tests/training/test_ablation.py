@@ -24,6 +24,7 @@ from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.evaluation.significance import intervals_of, pair_tests, question_groups
 from mrc_workbench.training import ablation as carry
 from mrc_workbench.training.ablation import AblationExperiment, ablate
+from mrc_workbench.training.cli import planned_ablation
 from mrc_workbench.training.jobs import (
     QUEUE,
     REFERENCE,
@@ -37,7 +38,6 @@ from mrc_workbench.training.jobs import (
     job_at,
 )
 from mrc_workbench.training.runs import all_runs, find_run
-from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main

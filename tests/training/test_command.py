@@ -9,7 +9,6 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.training import cli as command
 from mrc_workbench.training import estimate as estimating
-from mrc_workbench.training.commands import PlanWords, planned
 from mrc_workbench.training.dry_run import Pace, StepTimes
 from mrc_workbench.training.estimate import SHARE_TO_USE
 from mrc_workbench.training.jobs import Estimate
@@ -24,6 +23,7 @@ from mrc_workbench.training.ranker_options import (
     SparseEncoderOptions,
 )
 from mrc_workbench.training.recipes import ranking_kinds
+from mrc_workbench.training.run_commands import PlanWords, planned
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.cli import main

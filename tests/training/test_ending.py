@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.training import train as training
-from mrc_workbench.training.commands import followed
+from mrc_workbench.training.run_commands import followed
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
 

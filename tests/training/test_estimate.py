@@ -16,9 +16,8 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training import estimate as estimating
 from mrc_workbench.training.base import Task
-from mrc_workbench.training.characters import BatchReader, characters_read
 from mrc_workbench.training.dry_run import Batch, Budget, Load, LowerLayersCost, Pace, StepTimes, evenly
-from mrc_workbench.training.estimate import SHARE_TO_USE, estimate, rehearse
+from mrc_workbench.training.estimate import SHARE_TO_USE, BatchReader, characters_read, estimate, rehearse
 from mrc_workbench.training.jobs import Estimate, Rehearsal
 from mrc_workbench.training.jobs import RehearsalTask as Asked
 from mrc_workbench.training.options import Report

@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.training import sweep_commands as command
+from mrc_workbench.training import cli as command
 from mrc_workbench.training.jobs import Findings, Search, Tried
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Run, all_runs

@@ -20,11 +20,11 @@ from mrc_workbench.models.language.tokenizer_training import TokenizerKind
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
 from mrc_workbench.training.ablation import AblationExperiment
+from mrc_workbench.training.cli import planned_ablation
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BiEncoderOptions
 from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run
-from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.workbench.views.names import pair_set_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets

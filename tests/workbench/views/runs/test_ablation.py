@@ -12,10 +12,10 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.training.ablation import AblationExperiment
+from mrc_workbench.training.cli import planned_ablation
 from mrc_workbench.training.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Trial, all_runs, create_run
-from mrc_workbench.training.sweep_commands import planned_ablation
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs
 from mrc_workbench.workbench.views.runs.ablation import as_written
 from tests.doubles import small_set

@@ -168,7 +168,7 @@ def test_files_of_the_server_are_not_open_to_users(
 ) -> None:
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
-    monkeypatch.setattr("mrc_workbench.training.sweep_commands.user", lambda: "somebody")
+    monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "somebody")
     run(app)
     upload(app, FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
     click(app, "train_ablation_of_file_start")
