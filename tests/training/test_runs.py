@@ -438,7 +438,7 @@ def test_rounds_go_on_where_one_was_stopped() -> None:
 
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
-BEFORE = Path(__file__).parents[2] / "workspace_before" / "runs"
+BEFORE = Path(__file__).parents[1] / "workspace_before" / "runs"
 RUN, INTERRUPTED = "20261122-014317-bi-0b1c", "20261122-022454-interrupted-3471"
 
 

@@ -28,7 +28,7 @@ from mrc_workbench.training.ranker_options import (
     BiEncoderOptions,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.rankers import material as material_module
+from mrc_workbench.training.recipes import material as material_module
 from mrc_workbench.training.recipes.examples import (
     HardNegatives,
     as_table,
