@@ -1,7 +1,4 @@
-"""What all kinds of training share: the task that a trainer is given, and the `Recipe` of a kind, which makes it.
-
-Kinds that learn from the same data share a `Family`.
-"""
+"""What all kinds of training share: the `Recipe` of a kind, the `Task` it makes for a trainer, and their `Family`."""
 
 import os
 import time
@@ -16,7 +13,6 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.training.options import Report, TrainingOptions, uses_bfloat16
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 
 Columns = dict[str, list[Any]]  # what the loss reads, one entry an example
 FeaturesOf = Callable[[list[int]], dict[str, Any]]  # of rows of the examples, what a model reads at once
-OnProgress = Callable[[float], None]  # is told the share done, 0 to 1
+OnProgress = Callable[[float], None]  # receives the fraction done, 0 to 1
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
@@ -35,7 +31,7 @@ _PROBED_AT_ONCE = 16
 
 
 def processes() -> int:
-    """How many processes share the training: what `torchrun` says, else 1."""
+    """How many processes share the training, as `torchrun` says."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -45,13 +41,9 @@ def seconds_for(
     limit: float = 2.0,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Seconds that `work` would take for everything in order of its length, by some of it: short and long ones alike.
-
-    Evenly spaced samples are tried one after the other until `limit` seconds are spent.
-    """
+    """Estimate the seconds that `work` takes for everything, which is ordered by length, from evenly spaced samples."""
     work(list(everything[:2]))  # what is only done once
-    strides = max(1, len(everything) // _PROBED)
-    probed = everything[::strides]
+    probed = everything[:: max(1, len(everything) // _PROBED)]
     rounds = max(1, len(probed) // _PROBED_AT_ONCE)
     began, done = clock(), 0
     for number in range(rounds):
@@ -84,9 +76,9 @@ class Examples:
 
     def shown(self) -> csr_array:
         """Which passages an example shows, bool `(n_examples, n_passages)`."""
-        rows, places = np.nonzero(self.passages >= 0)
+        rows, columns = np.nonzero(self.passages >= 0)
         shape = (len(self.passages), self.relevance.shape[1])
-        return csr_array((np.ones(len(rows), dtype=bool), (rows, self.passages[rows, places])), shape=shape)
+        return csr_array((np.ones(len(rows), dtype=bool), (rows, self.passages[rows, columns])), shape=shape)
 
     def forbidden(self) -> csr_array:
         """Which passages no other example of its batch may show: those shown and those relevant here; like `shown`."""
@@ -102,41 +94,71 @@ class Examples:
         return np.flatnonzero(~(twice | (relevant & (negatives >= 0))).any(axis=1))
 
 
-class TeacherLabels(Protocol):
-    """What a teacher says of the examples before they are trained on."""
+class Teacher(Protocol):
+    """Labels examples before they are trained on."""
 
     def labels(self, on_progress: OnProgress) -> list[Any]:
         """Return what the loss reads, one entry an example."""
 
     def stand_ins(self) -> list[Any]:
-        """Return as many of the same shape for which nobody was asked."""
+        """Return labels of the same shape without computing any."""
 
     def seconds(self) -> float:
-        """Seconds that the labels would take."""
+        """Estimate the seconds that the labels take."""
 
 
-class Measurement(Protocol):
-    """What a model reaches."""
+class Scored(Protocol):
+    """Results on some examples."""
+
+    def means(self) -> dict[str, float]: ...
+    def kept(self) -> dict[str, Any]: ...
+
+
+S = TypeVar("S", bound=Scored)
+
+
+@dataclass(frozen=True)
+class Measurement(Generic[S]):
+    """A model's results on the examples that judge it, on a few that it learns from, and on test examples.
+
+    `training` is None if these examples have no labels. Nothing is chosen by test examples. `judge` identifies the
+    examples that judge, if the data alone does not.
+    """
+
+    validation: S
+    training: S | None = None
+    test: S | None = None
+    judge: str = ""
 
     def means(self) -> dict[str, dict[str, float]]:
-        """Figures by name on `validation`, which judges it, and on `training`, a few examples that it learns from."""
+        return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
+
+    def figures(self) -> dict[str, float]:
+        """Means, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
+        return {f"{part}_{name}": value for part, means in self.means().items() for name, value in means.items()}
 
     def kept(self) -> dict[str, Any]:
-        """What it is made of again, as JSON."""
+        """Return the content of `before.json`."""
+        parts = {"validation": self.validation, "training": self.training, "test": self.test}
+        judge = {"judge": self.judge} if self.judge else {}
+        return judge | {name: part.kept() for name, part in parts.items() if part is not None}
 
-
-def figures(measurement: Measurement) -> dict[str, float]:
-    """The figures, named `validation_ndcg@10`, `training_ndcg@10` and so on."""
-    return {f"{of}_{name}": value for of, means in measurement.means().items() for name, value in means.items()}
+    @classmethod
+    def of(cls, kept: Mapping[str, Any], read: Callable[[Any], S]) -> Self | None:
+        """Read `kept`. None if parts are missing: earlier versions stored results on validation examples alone."""
+        if "validation" not in kept:
+            return None
+        parts = {name: read(kept[name]) for name in ("validation", "training", "test") if name in kept}
+        return cls(**parts, judge=kept.get("judge", ""))
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Validation questions as the loss reads them, with negatives: nothing is learned from them."""
+    """Validation examples as the loss reads them: nothing is learned from them."""
 
     columns: Columns
     examples: Examples
-    lesson: TeacherLabels | None = None
+    teacher: Teacher | None = None
     features: FeaturesOf | None = None
 
     @classmethod
@@ -149,42 +171,41 @@ class HeldOut:
 class Task:
     """What a trainer needs besides its options.
 
-    With `features` the model reads these and itself says how wrong it is; the columns are only told of then.
+    With `features` the model reads these and computes its own loss; the columns are only for estimates then.
     """
 
     model: Any
     loss: Any
     columns: Columns
     examples: Examples
-    measure: Callable[[Any], Measurement]
+    measure: Callable[[Any], Measurement[Any]]
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
     told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
-    lesson: TeacherLabels | None = None
+    teacher: Teacher | None = None
     held_out: HeldOut | None = None
     features: FeaturesOf | None = None
     kept_models: int = 0  # how many of those measured are kept on the way, see `training.engine.checkpoints`
     lower_states: "LowerStates | None" = None  # of the layers that the options freeze
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
-    def labelled(self, ask: Callable[[TeacherLabels], list[Any]]) -> "Task":
-        """The task with its lessons learned by heart: labels beside its examples, and beside those held out."""
-        if not self.lesson:
+    def labelled(self, label: Callable[[Teacher], list[Any]]) -> "Task":
+        """The task with its teacher's labels beside its examples, and beside those held out."""
+        if not self.teacher:
             return self
-        labels, held_out = ask(self.lesson), self.held_out
-        if held_out and held_out.lesson:
-            held_out = HeldOut(held_out.columns | {"label": ask(held_out.lesson)}, held_out.examples)
-        return replace(self, columns=self.columns | {"label": labels}, lesson=None, held_out=held_out)
+        labels, held_out = label(self.teacher), self.held_out
+        if held_out and held_out.teacher:
+            held_out = HeldOut(held_out.columns | {"label": label(held_out.teacher)}, held_out.examples)
+        return replace(self, columns=self.columns | {"label": labels}, teacher=None, held_out=held_out)
 
 
 def trainer_arguments(
     checkpoints: Path, options: TrainingOptions, batch_sampler: Any, best_by: str = ""
 ) -> dict[str, Any]:
-    """Return keyword arguments that the trainers share; a batch is shared out among the processes.
+    """Return keyword arguments that the trainers share; a batch is divided among the processes.
 
-    The best checkpoint is that of the highest figure `best_by`, of what the options say where that is empty, or of the
-    smallest loss of what is held out.
+    The best checkpoint has the highest `best_by`, by default that of the options, or the smallest held-out loss.
     """
     import torch
 
@@ -237,7 +258,7 @@ class Family(ABC):
 
     @abstractmethod
     def find(self, reference: str) -> Any:
-        """Return the data that a person names, with `name` and `fingerprint` of its content. Raises `DataError`."""
+        """Return the data, with `name` and `fingerprint` of its content. Raises `DataError`."""
 
     def check(self, data: Any, options: Any) -> None:  # noqa: B027 - most families take any data
         """Raise `OptionError` where the options do not fit the data."""
@@ -254,19 +275,18 @@ class Family(ABC):
     def material(
         self, data: Any, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> Any:
-        """Return what a recipe works on; where that takes long, `tell` hears of it.
+        """Return what a recipe works on; `tell` receives the progress if that takes long.
 
         Raises `OptionError`, and `TrainingError` where it cannot be learned from or measured on.
         """
 
-    def baselines(self, material: Any) -> Mapping[str, Measurement]:
+    def baselines(self, material: Any) -> Mapping[str, Measurement[Any]]:
         """What is measured once beside the base, by name."""
-        del material
         return {}
 
     @abstractmethod
-    def measurement(self, kept: Mapping[str, Any], material: Any) -> Measurement | None:
-        """Read again what was `kept` of a measurement; None where it says too little, or is of other data."""
+    def measurement(self, kept: Mapping[str, Any], material: Any) -> Measurement[Any] | None:
+        """Read a stored measurement; None if it is incomplete or of other data."""
 
     @abstractmethod
     def summary(self, measured: Any, material: Any, options: Any) -> dict[str, Any]:
@@ -274,7 +294,6 @@ class Family(ABC):
 
     def rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
         """What was measured, by name, as a card's table calls it."""
-        del options, scores
         return {"before": "The base", "after": "**This model**"}
 
     @abstractmethod
@@ -287,59 +306,58 @@ Learned = TypeVar("Learned")  # what a family makes of its data
 
 
 class Recipe(ABC, Generic[Options, Learned]):
-    """The class says what a kind of training is; an instance is one training, whose methods are called in turn.
+    """The class describes a kind of training; an instance is one training, whose methods are called in turn.
 
     `loading` and `loading_a_starter` are lines that import and an expression that loads a model from `{folder}`; the
-    latter is empty for a kind that has no starter.
+    latter is empty for a kind that has no starter. `searched` are the name and the specification of a retriever that
+    searches with a finished model.
     """
 
     kind: ClassVar[str]
     family: ClassVar[Family]
     options: ClassVar[type[TrainingOptions]]
     base: ClassVar[str]  # hub id that a page offers to start from, besides what the options offer
-    measure: ClassVar[str]  # what a finished training is told by
+    measure: ClassVar[str]  # the metric that a page shows of a finished training
     colour: ClassVar[str]  # of its curves
     does: ClassVar[str]  # the words of a finished model's card
     hub_task: ClassVar[str]
     loading: ClassVar[tuple[str, str]]
     loading_a_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
     usage: ClassVar[str]
+    searched: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()
 
     def __init__(self, options: Options, material: Learned) -> None:
         self._options, self._material = options, material
 
     @abstractmethod
-    def measured(self, source: ModelSource) -> Measurement:
+    def measured(self, source: ModelSource) -> Measurement[Any]:
         """Measure a model on what judges it, and on a sample of what it learns from."""
 
     @abstractmethod
     def task(self, source: ModelSource) -> Task:
-        """Load the base, change it as told, and gather what its training needs.
+        """Load the base, adapt it, and gather what its training needs.
 
         Raises `OptionError`, `ModelError` and `TrainingError`.
         """
 
-    def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement], dict[str, Any]]:
-        """Measure the finished model: measurements by name, `after` among them, and what else was found out."""
+    def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement[Any]], dict[str, Any]]:
+        """Measure the finished model: measurements by name, `after` among them, and other entries of `scores.json`."""
         return {"after": self.measured(finished(model_folder))}, {}
 
     @abstractmethod
     def seconds_to_measure(self, model: Any) -> float:
-        """Seconds that measuring this model once would take, by the time a little of it takes."""
+        """Estimate the seconds that measuring this model once takes, from a part of it."""
 
-    @staticmethod
-    def retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-        """Return what can be searched with a finished model; `first` is the name of BM25, `named` makes names."""
-        del model, first, title, named
-        return []
+    @classmethod
+    def retrievers(cls, model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
+        """Return retrievers that use a finished model, alone and with BM25, whose name is `first`."""
+        if not cls.searched:
+            return []
+        name, spec = cls.searched
+        alone = spec(name=named(name), model=model, title=title)
+        return [alone, HybridSpec(name=named("Hybrid"), of=(first, alone.name))]
 
 
 def finished(model_folder: Path) -> ModelSource:
     """Return the source of a finished model."""
     return ModelSource(str(model_folder), folder=model_folder)
-
-
-def dense_retrievers(model: str, first: str, *, title: bool, named: Callable[[str], str]) -> list[Spec]:
-    """Search with a model's vectors, alone and together with BM25; see `Recipe.retrievers`."""
-    dense = DenseSpec(name=named("Dense"), model=model, title=title, windows=True)
-    return [dense, HybridSpec(name=named("Hybrid"), of=(first, dense.name))]

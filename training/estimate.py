@@ -207,9 +207,8 @@ def estimate(
     recipe, source = recipe_of(plan.kind)(options, material), find_model(options.base)
     set_seed(options.seed)
     task = recipe.task(source)
-    lesson = task.lesson
-    if lesson:
-        task = task.labelled(lambda asked: asked.stand_ins())
+    teacher = task.teacher
+    task = task.labelled(lambda teacher: teacher.stand_ins())
     seconds_loading = time.perf_counter() - began
     read, a_token = characters_read(task)
     sampler = sampler_of(task.examples, batch_size=options.batch_size, seed=options.seed)
@@ -230,7 +229,7 @@ def estimate(
     times = take_steps(task, options, [batch for batch, _ in tried], pace)
     load = meter.load()
     measuring = recipe.seconds_to_measure(task.model)
-    return work.outcome(times, load, measuring=measuring, teaching=lesson.seconds() if lesson else 0.0)
+    return work.outcome(times, load, measuring=measuring, teaching=teacher.seconds() if teacher else 0.0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.training.base import Task
 from mrc_workbench.training.engine.checkpoints import discard_old, keep_model, seal
 from mrc_workbench.training.jobs import ROUNDS
-from mrc_workbench.training.recipes.material import Reached
+from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Phase, Run
 
 _SECONDS_BETWEEN_WRITES = 0.5
@@ -130,7 +130,6 @@ class Watch(TrainerCallback):
         return task, [self]
 
     def on_step_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        del control
         self._tell(state.global_step / state.max_steps)
 
 
@@ -143,8 +142,8 @@ class TrialWatch(Watch):
         self._due = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        def measure(model: Any) -> Reached:
-            reached = cast(Reached, task.measure(model))
+        def measure(model: Any) -> QuestionMeasurement:
+            reached = cast(QuestionMeasurement, task.measure(model))
             if self._due:
                 values = {name: of.tolist() for name, of in reached.validation.per_question.items()}
                 kept = {str(self._share): {"step": self._due, "scores": values}}

@@ -29,7 +29,7 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource, find_model, identity
-from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, figures, processes
+from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
 from mrc_workbench.training.engine.adaptation import settle
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
 from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id, made_status
@@ -160,9 +160,9 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     set_seed(plan.options.seed)
     task = recipe.task(source)
     run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
-    if task.lesson:
+    if task.teacher:
         tell = _progress_writer(run, enter(Phase.TEACHING))
-        task = task.labelled(lambda lesson: lesson.labels(tell))
+        task = task.labelled(lambda teacher: teacher.labels(tell))
     watched, callbacks = watch(task) if watch else (task, [])
     kept_step = _fit(run, watched, checkpoint, enter(Phase.TRAINING), callbacks)
     enter(Phase.MEASURING_AFTER)
@@ -178,10 +178,10 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 
 
-def _complete_curve(run: Run, step: int, after: Measurement) -> None:
+def _complete_curve(run: Run, step: int, after: Measurement[Any]) -> None:
     """Write what the finished model reaches as the last point of the curves if no step was measured before."""
     if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
-        run.add_progress({"step": step, **{f"eval_{name}": value for name, value in figures(after).items()}})
+        run.add_progress({"step": step, **{f"eval_{name}": value for name, value in after.figures().items()}})
 
 
 def _write_early(base: str) -> Thread:
@@ -258,7 +258,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     return int(trainer.state.best_global_step or trainer.state.global_step)
 
 
-def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement:
+def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement[Any]:
     """What the base reaches; a run that goes on has found out before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -18,7 +18,7 @@ from mrc_workbench.training.engine.trainers import make_trainer
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import ranking_kinds, recipe_of
-from mrc_workbench.training.recipes.material import Reached
+from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from tests.hub import build_bi_encoder, build_cross_encoder_base
@@ -35,14 +35,14 @@ SCRIPT = {
 }
 
 
-def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], Reached]:
+def scripted(script: dict[BestBy, tuple[float, ...]]) -> Callable[[Any], QuestionMeasurement]:
     """Measure what the script says, whatever the model."""
     rows = iter(zip(*script.values(), strict=True))
 
-    def measure(model: Any) -> Reached:
+    def measure(model: Any) -> QuestionMeasurement:
         row = zip(script, next(rows), strict=True)
         scores = Scores((1, 10), {name.value: np.array([value]) for name, value in row})
-        return Reached(scores, scores)
+        return QuestionMeasurement(scores, scores)
 
     return measure
 

@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.rankings import ranked
 from mrc_workbench.training.base import Examples, Family, Recipe, Task
 from mrc_workbench.training.options import QuestionOptions, option
 from mrc_workbench.training.recipes import RECIPES, kinds_alike, kinds_to_start_from, recipe_of, usual_base
-from mrc_workbench.training.recipes.material import RANKERS, Material, Reached
+from mrc_workbench.training.recipes.material import RANKERS, Material, QuestionMeasurement
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import choices_for
@@ -60,7 +60,7 @@ class ToyRecipe(Recipe[ToyOptions, Material]):
     does, hub_task, usage = "A toy: it is here to be trained.", "sentence-similarity", "print(model)"
     loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
 
-    def measured(self, source: ModelSource) -> Reached:
+    def measured(self, source: ModelSource) -> QuestionMeasurement:
         return self._measured(load_bi_encoder(source, self._material.texts))
 
     def task(self, source: ModelSource) -> Task:
@@ -76,7 +76,7 @@ class ToyRecipe(Recipe[ToyOptions, Material]):
         loss = MultipleNegativesRankingLoss(model, scale=self._options.sharpness)
         return Task(model, loss, columns, examples, self._measured)
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         return {"after": self.measured(ModelSource("toy", folder=model_folder))}, {"sharpness": self._options.sharpness}
 
     def seconds_to_measure(self, model: Any) -> float:
@@ -88,7 +88,7 @@ class ToyRecipe(Recipe[ToyOptions, Material]):
         del first
         return [DenseSpec(name=named("Toy"), model=model, title=title)]
 
-    def _measured(self, model: Any) -> Reached:
+    def _measured(self, model: Any) -> QuestionMeasurement:
         questions = model.encode([question.text for question in self._material.measured.questions])
         cosines = model.similarity(questions, model.encode(self._material.texts)).numpy()
         rows = np.broadcast_to(np.arange(cosines.shape[1], dtype=np.int32), cosines.shape)

@@ -79,7 +79,6 @@ class SafeCheckpoints:
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         from safetensors.torch import save_file
 
-        del state_dict
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
@@ -99,7 +98,6 @@ class SafeCheckpoints:
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
 
-        del model
         weights = load_file(Path(resume_from_checkpoint) / "weights.safetensors")
         if unknown := self.model.load_state_dict(weights, strict=False).unexpected_keys:
             raise ValueError(f"the checkpoint holds weights that the model has not: {unknown[:3]}")

@@ -33,7 +33,6 @@ from mrc_workbench.training.base import (
     FeaturesOf,
     Measurement,
     Task,
-    figures,
     processes,
     trainer_arguments,
 )
@@ -127,7 +126,6 @@ class _OfRows(Trainer):
         return self._loader(self.train_dataset, self.task.features)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        del eval_dataset
         held_out = self.task.held_out
         assert held_out  # noqa: S101 - else nothing is evaluated
         assert held_out.features  # noqa: S101 - as of the task
@@ -136,7 +134,6 @@ class _OfRows(Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        del num_items_in_batch
         loss = model(inputs)["losses"].mean()
         return (loss, {}) if return_outputs else loss
 
@@ -190,18 +187,17 @@ _FeatureTrainer = _own(_OfRows)
 class _ValidationEvaluator(BaseEvaluator):
     """Measures the model as it is, with the very code that measures it before and after."""
 
-    def __init__(self, measure: Callable[[Any], Measurement], best_by: str) -> None:
+    def __init__(self, measure: Callable[[Any], Measurement[Any]], best_by: str) -> None:
         super().__init__()
         self._measure = measure
         self.name, self.primary_metric = VALIDATION, best_by
 
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
-        del args, kwargs
         was_training = model.training
         model.eval()
         reached = self._measure(model)
         model.train(was_training)
-        return figures(reached)
+        return reached.figures()
 
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:

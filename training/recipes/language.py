@@ -1,11 +1,11 @@
 """The recipe of a masked language model: text, a tokenizer, and a network that is new or goes on."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
@@ -27,6 +27,7 @@ from mrc_workbench.training.base import (
     Family,
     HeldOut,
     Marks,
+    Measurement,
     OnProgress,
     Recipe,
     Task,
@@ -38,26 +39,7 @@ from mrc_workbench.training.options import EmbeddingTable, OptionError
 from mrc_workbench.training.recipes.language_material import LanguageMaterial, MeasuredRows
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
 
-
-@dataclass(frozen=True)
-class Guessed:
-    """What a model guesses of rows held out and of some that it learns from; `judge` is the key of the former."""
-
-    validation: Guesses
-    training: Guesses
-    judge: str = ""
-
-    def means(self) -> dict[str, dict[str, float]]:
-        return {"validation": self.validation.means(), "training": self.training.means()}
-
-    def kept(self) -> dict[str, Any]:
-        return {"judge": self.judge, "validation": self.validation.kept(), "training": self.training.kept()}
-
-    @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        if not {"validation", "training", "judge"} <= kept.keys():
-            return None
-        return cls(Guesses.of(kept["validation"]), Guesses.of(kept["training"]), kept["judge"])
+LanguageMeasurement = Measurement[Guesses]
 
 
 def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
@@ -84,7 +66,6 @@ class Languages(Family):
 
     def check(self, data: Corpus, options: LanguageOptions) -> None:
         """Raise `OptionError` where the tokenizer is none, or one that is not open to this user."""
-        del data
         if options.tokenizer.strip() and user() and not limits().paths:
             raise OptionError("tokenizer", "server_path", "tokenizer must be empty: folders are not open to users")
         if options.tokenizer.strip() and not (Path(options.tokenizer) / "tokenizer.json").is_file():
@@ -92,7 +73,6 @@ class Languages(Family):
 
     def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
         """The first documents, enough to tell their language: there may be more than memory holds."""
-        del options
         return list(islice(data.documents(), 1000))
 
     def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
@@ -104,25 +84,23 @@ class Languages(Family):
     def material(
         self, data: Corpus, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> LanguageMaterial:
-        del marked
         self.check(data, options)
         return LanguageMaterial.of(data, shares, options, tell)
 
-    def baselines(self, material: LanguageMaterial) -> dict[str, Guessed]:
+    def baselines(self, material: LanguageMaterial) -> dict[str, LanguageMeasurement]:
         """What the frequencies of tokens alone guess: a model that learned anything of their neighbours is better."""
         counts, special = material.files[Part.TRAIN].counts, material.learned.masker.special
         judged, learned = (
             unigram_guesses(rows.labels(), counts, special) for rows in (material.judging, material.sample)
         )
-        return {UNIGRAM: Guessed(judged, learned, material.judge)}
+        return {UNIGRAM: LanguageMeasurement(judged, learned, judge=material.judge)}
 
-    def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> Guessed | None:
-        return Guessed.of(kept) if kept.get("judge") == material.judge else None
+    def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> LanguageMeasurement | None:
+        return LanguageMeasurement.of(kept, Guesses.of) if kept.get("judge") == material.judge else None
 
     def summary(
-        self, measured: Mapping[str, Guessed], material: LanguageMaterial, options: LanguageOptions
+        self, measured: Mapping[str, LanguageMeasurement], material: LanguageMaterial, options: LanguageOptions
     ) -> dict[str, Any]:
-        del material, options
         judging = {name: one.validation for name, one in measured.items()}
         learned = {name: one.training for name, one in measured.items()}
         ends = {name: {of: list(both) for of, both in one.intervals().items()} for name, one in judging.items()}
@@ -141,7 +119,6 @@ class Languages(Family):
         }
 
     def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
-        del options, scores
         return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
@@ -183,7 +160,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
 fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
 print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest tokens, and how likely each is"""
 
-    def measured(self, source: ModelSource) -> Guessed:
+    def measured(self, source: ModelSource) -> LanguageMeasurement:
         return self._measured(self._loaded(source))
 
     def task(self, source: ModelSource) -> Task:
@@ -197,20 +174,24 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         model.pairs_weight = options.pairs_weight
         settled = adapt(model, options)
         best_by = LOG_LIKELIHOOD if options.best_by is LanguageBestBy.PERPLEXITY else options.best_by.value
-        rows, columns = material.learned, material.learned.columns(material.tokenizer)
-        judging = material.judging
-        lengths = judging.hidden.blocks.lengths()
+        rows, judging = material.learned, material.judging
         return Task(
-            *(model, None, columns, Examples.apart(rows.blocks.lengths()), self._measured),
+            model=model,
+            loss=None,
+            columns=rows.columns(material.tokenizer),
+            examples=Examples.apart(rows.blocks.lengths()),
+            measure=self._measured,
             settled=settled,
             told={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
-            held_out=HeldOut.of({}, Examples.apart(lengths[judging.rows]), features=judging.features),
+            held_out=HeldOut.of(
+                {}, Examples.apart(judging.hidden.blocks.lengths()[judging.rows]), features=judging.features
+            ),
             features=rows.features,
             kept_models=options.kept_models,
             best_by=best_by,
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Guessed], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, LanguageMeasurement], dict[str, Any]]:
         from mrc_workbench.models.reader_networks import load_masked
 
         source = finished(model_folder)
@@ -233,10 +214,10 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         told = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
         return new_masked(told, tokenizer, pairs=options.pairs, seed=options.seed)
 
-    def _measured(self, model: Any) -> Guessed:
+    def _measured(self, model: Any) -> LanguageMeasurement:
         asked = (self._material.judging, self._material.sample)
         judged, learned = (self._guesses(model, rows, rows.batches()) for rows in asked)
-        return Guessed(judged, learned, self._material.judge)
+        return LanguageMeasurement(judged, learned, judge=self._material.judge)
 
     def _guesses(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> Guesses:
         return guesses(model, map(rows.hidden.features, batches), self._options.precision)

@@ -14,8 +14,7 @@ from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import CUT, Measure, Scores, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
-from mrc_workbench.retrieval.significance import intervals_of, mean_interval, question_groups
-from mrc_workbench.training.base import Family, Marks, OnProgress
+from mrc_workbench.training.base import Family, Marks, Measurement, OnProgress
 from mrc_workbench.training.options import BestBy, QuestionOptions, TrainingError
 
 MEASURED_KS = (1, 5, 10)
@@ -25,37 +24,22 @@ _SAMPLE = 100  # training questions that are measured beside the validation ques
 _TESTED = 2000  # test questions that base and finished model are asked, at most: of a large set some tell enough
 
 
-@dataclass(frozen=True)
-class Reached:
-    """What a model reaches on the questions that judge it and, beside them, on a few that it learns from.
-
-    On test questions, where it was asked these, too: nothing is chosen by them.
-    """
-
-    validation: Scores
-    training: Scores
-    test: Scores | None = None
-
-    def means(self) -> dict[str, dict[str, float]]:
-        return {"validation": self.validation.means(), "training": self.training.means()}
+class QuestionScores(Scores):
+    """Every measure of every question, as a run stores them."""
 
     def kept(self) -> dict[str, Any]:
-        every = {"validation": self.validation, "training": self.training}
-        every |= {} if self.test is None else {"test": self.test}
-        return {of: {name: one.tolist() for name, one in scores.per_question.items()} for of, scores in every.items()}
+        return {name: values.tolist() for name, values in self.per_question.items()}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        """Read what was kept; earlier versions kept the validation questions alone, which says too little."""
-        if not {"validation", "training"} <= kept.keys():
-            return None
-        every = (kept[questions] for questions in ("validation", "training", "test") if questions in kept)
-        read = ({name: np.array(values) for name, values in one.items()} for one in every)
-        return cls(*(Scores(MEASURED_KS, one) for one in read))
+    def of(cls, kept: Mapping[str, Sequence[float]]) -> Self:
+        return cls(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
+
+
+QuestionMeasurement = Measurement[QuestionScores]
 
 
 def summary(
-    measured: Mapping[str, Reached],
+    measured: Mapping[str, QuestionMeasurement],
     best_by: str,
     validation: QuestionSet,
     sample: QuestionSet,
@@ -63,30 +47,31 @@ def summary(
 ) -> dict[str, Any]:
     """Means on validation questions, their 95% intervals, and the gain; means and gain on the training sample, too.
 
-    Of a reranker mixed with BM25, the gain over BM25 is told besides; on test questions the same, where both the base
-    and the trained model were asked these.
+    Also the gain over BM25 of a reranker mixed with it, and the same on test questions, if the base and the trained
+    model were measured on these.
     """
-    judging = {name: reached.validation for name, reached in measured.items()}
-    learned = {name: reached.training for name, reached in measured.items()}
-    tested = {name: reached.test for name, reached in measured.items() if reached.test is not None}
-    mixed = ("bm25", "interpolated")  # what a reranker is used as, against what it reranks
-    over_bm25 = _gain(judging, best_by, question_groups(validation), *mixed) if judging.keys() >= {*mixed} else None
-    return {
+    judging = {name: one.validation for name, one in measured.items()}
+    learned = {name: one.training for name, one in measured.items() if one.training}
+    tested = {name: one.test for name, one in measured.items() if one.test}
+    found = {
         **_figures(judging, best_by, validation),
-        **({"mixed_gain": over_bm25} if over_bm25 else {}),
         "training_sample": {
             **{name: scores.means() for name, scores in learned.items()},
             "gain": _gain(learned, best_by, question_groups(sample)),
             "questions": len(sample.questions),
         },
-        **({"test": _figures(tested, best_by, test)} if test and tested.keys() >= {"before", "after"} else {}),
         "measured_on": "validation",
-        **({"made_questions": validation.made} if validation.made else {}),
     }
+    if {"bm25", "interpolated"} <= judging.keys():  # what a reranker is used as, against what it reranks
+        found["mixed_gain"] = _gain(judging, best_by, question_groups(validation), "bm25", "interpolated")
+    if test and {"before", "after"} <= tested.keys():
+        found["test"] = _figures(tested, best_by, test)
+    if validation.made:
+        found["made_questions"] = validation.made
+    return found
 
 
 def _figures(scores: Mapping[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
-    """Means, intervals and gain on the questions that were asked."""
     groups = question_groups(asked)
     return {
         **{name: one.means() for name, one in scores.items()},
@@ -129,22 +114,26 @@ class Material:
         question_set = as_trained(question_set)
         train, validation, test = (parts.questions(question_set, part) for part in _PARTS)
         held_out = question_set.relevance[np.concatenate([parts.rows[Part.VALIDATION], parts.rows[Part.TEST]])].indices
-        learnable = ~np.isin(parts.group_of_passage, parts.group_of_passage[held_out])
         if len(train.questions) < 2 or not validation.questions:
             raise TrainingError(
                 "too_few",
                 f"{len(train.questions)} training and {len(validation.questions)} validation questions are too few: "
                 "use more articles, or change the split",
             )
-        validation = some_of(validation, options.evaluation_limit, shares.seed)
         all_questions = [question.text for question in question_set.questions]
         bm25 = BM25Options(title=options.title)
-        first_stage = BM25("BM25", question_set.passages, bm25, all_questions=all_questions)
-        # a training asks for them in any order
-        texts = list(question_set.passages.indexed_texts(title=options.title))
-        told = (question_set, train, validation, learnable, texts, first_stage, marked, parts.group_of_passage)
-        sampled = some_of(test, _TESTED, shares.seed) if test.questions else None
-        return cls(*told, parts.published_as, sampled)
+        return cls(
+            question_set=question_set,
+            train=train,
+            validation=some_of(validation, options.evaluation_limit, shares.seed),
+            learnable=~np.isin(parts.group_of_passage, parts.group_of_passage[held_out]),
+            texts=list(question_set.passages.indexed_texts(title=options.title)),  # a training reads them in any order
+            first_stage=BM25("BM25", question_set.passages, bm25, all_questions=all_questions),
+            marked=marked,
+            article_of_passage=parts.group_of_passage,
+            published_as=parts.published_as,
+            test=some_of(test, _TESTED, shares.seed) if test.questions else None,
+        )
 
     @cached_property
     def relevance(self) -> csr_array:
@@ -157,62 +146,52 @@ class Material:
 
     @cached_property
     def heads(self) -> np.ndarray:
-        """Letters of each text that are the passage's title and its line break, `(n_passages,)` int64."""
+        """Characters of each text that are the passage's title and its line break, `(n_passages,)` int64."""
         lengths = np.fromiter(map(len, self.texts), dtype=np.int64, count=len(self.texts))
-        heads: np.ndarray = lengths - self.question_set.passages.texts.lengths()
-        return heads
+        return np.asarray(lengths - self.question_set.passages.texts.lengths())
 
     def positive_pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Every training question with each of its relevant passages: rows of both, `(n_pairs,)` each."""
-        questions, passages = self.train.relevance.nonzero()
-        return questions, passages
+        pairs: tuple[np.ndarray, np.ndarray] = self.train.relevance.nonzero()
+        return pairs
 
     @cached_property
     def sample(self) -> QuestionSet:
         """Training questions by chance, as many as there are validation questions, at most 100."""
-        count = min(len(self.validation.questions), _SAMPLE)
-        return self.train.with_questions(
-            np.sort(np.random.default_rng(0).permutation(len(self.train.questions))[:count])
-        )
+        rows = np.random.default_rng(0).permutation(len(self.train.questions))
+        return self.train.with_questions(np.sort(rows[: min(len(self.validation.questions), _SAMPLE)]))
 
     @cached_property
     def measured(self) -> QuestionSet:
-        """What is asked to measure a model: the validation questions and, after them, the training sample."""
+        """The questions that a model is measured on: the validation questions and, after them, the training sample."""
         return replace(self.question_set, questions=self.validation.questions + self.sample.questions)
 
     @cached_property
     def held_out(self) -> Self:
-        """The same corpus with the validation questions in the place of those to learn from: a loss can be read of it.
+        """The same with validation questions as training questions: any passage may be a negative of theirs."""
+        return replace(self, train=self.validation, learnable=np.ones(len(self.texts), dtype=bool), marked=())
 
-        Any passage may be a negative of theirs, as nothing is learned.
-        """
-        anything = np.ones(len(self.texts), dtype=bool)
-        return replace(self, train=self.validation, learnable=anything, marked=())
-
-    def measure(self, retriever: Retriever, *, tested: bool = False) -> Reached:
-        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on the questions of `measured`.
-
-        With `tested` on the test questions, too.
-        """
-        reached = self.evaluated(_found(retriever, self.measured, CUT))
+    def measure(self, retriever: Retriever, *, tested: bool = False) -> QuestionMeasurement:
+        """Recall@1, @5, @10, MRR@10, nDCG@10 of a retriever on `measured` and, with `tested`, on test questions."""
+        reached = self.evaluated(_search(retriever, self.measured, CUT))
         if not tested or self.test is None:
             return reached
-        return replace(reached, test=_scores(_found(retriever, self.test, CUT), self.test))
+        return replace(reached, test=_scores(_search(retriever, self.test, CUT), self.test))
 
-    def evaluated(self, rankings: Rankings) -> Reached:
-        """The same of rankings of the questions of `measured`."""
-        scores, end = _scores(rankings, self.measured), len(self.validation.questions)
-        both = (slice(end), slice(end, None))
-        read = ({name: values[of] for name, values in scores.per_question.items()} for of in both)
-        return Reached(*(Scores(scores.ks, one) for one in read))
+    def evaluated(self, rankings: Rankings) -> QuestionMeasurement:
+        """The same of rankings of `measured`."""
+        scores, end = _scores(rankings, self.measured).per_question, len(self.validation.questions)
+        validation = {name: values[:end] for name, values in scores.items()}
+        training = {name: values[end:] for name, values in scores.items()}
+        return QuestionMeasurement(QuestionScores(MEASURED_KS, validation), QuestionScores(MEASURED_KS, training))
 
     @cached_property
-    def first_stage_scores(self) -> Reached:
-        """What BM25 reaches: the line every model is held against."""
+    def first_stage_scores(self) -> QuestionMeasurement:
+        """What BM25 reaches: every model is compared with it."""
         return self.measure(self.first_stage, tested=True)
 
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
-        return _found(self.first_stage, question_set, depth)
+        return _search(self.first_stage, question_set, depth)
 
 
 def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
@@ -223,19 +202,17 @@ def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
     return question_set.with_questions(np.sort(chosen))
 
 
-def _found(retriever: Retriever, question_set: QuestionSet, depth: int) -> Rankings:
+def _search(retriever: Retriever, question_set: QuestionSet, depth: int) -> Rankings:
     return retriever.search([question.text for question in question_set.questions], depth)
 
 
-def _scores(rankings: Rankings, question_set: QuestionSet) -> Scores:
-    """The measures of a training, of every question."""
-    scores = evaluate(rankings, question_set, MEASURED_KS)
-    known = {name: scores.per_question[name] for name in _MEASURES if name in scores.per_question}
-    return Scores(scores.ks, known)
+def _scores(rankings: Rankings, question_set: QuestionSet) -> QuestionScores:
+    scores = evaluate(rankings, question_set, MEASURED_KS).per_question
+    return QuestionScores(MEASURED_KS, {name: scores[name] for name in _MEASURES if name in scores})
 
 
 def counts(data: QuestionSet, shares: SplitOptions) -> dict[str, Any]:
-    """Say how many questions and passages there are, how many questions in each part, and how they were split."""
+    """Count questions, passages and the questions of each part, and say how they were split."""
     found = split(data, shares)
     parts = {f"{part.value}_questions": len(found.rows[part]) for part in _PARTS}
     return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": found.description}
@@ -259,23 +236,22 @@ class Rankers(Family):
         return data.passages.indexed_texts(title=options.title)
 
     def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
-        del options
         return counts(data, shares) | ({"made_questions": data.made} if data.made else {})
 
     def material(
         self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> Material:
-        del tell
         return Material.of(data, shares, options, marked)
 
-    def baselines(self, material: Material) -> dict[str, Reached]:
+    def baselines(self, material: Material) -> dict[str, QuestionMeasurement]:
         return {"bm25": material.first_stage_scores}
 
-    def measurement(self, kept: Mapping[str, Any], material: Material) -> Reached | None:
-        del material
-        return Reached.of(kept)
+    def measurement(self, kept: Mapping[str, Any], material: Material) -> QuestionMeasurement | None:
+        return QuestionMeasurement.of(kept, QuestionScores.of) if "training" in kept else None
 
-    def summary(self, measured: Mapping[str, Reached], material: Material, options: QuestionOptions) -> dict[str, Any]:
+    def summary(
+        self, measured: Mapping[str, QuestionMeasurement], material: Material, options: QuestionOptions
+    ) -> dict[str, Any]:
         return summary(measured, options.best_by, material.validation, material.sample, material.test)
 
     def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:

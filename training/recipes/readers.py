@@ -21,7 +21,6 @@ from mrc_workbench.labs.reading.rules import judged
 from mrc_workbench.labs.reading.scores import EXACT
 from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
 from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
-from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
@@ -39,7 +38,15 @@ from mrc_workbench.training.base import (
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.examples import mine
-from mrc_workbench.training.recipes.material import Material, Rankers, Reached, counts, some_of, summary
+from mrc_workbench.training.recipes.material import (
+    Material,
+    QuestionMeasurement,
+    QuestionScores,
+    Rankers,
+    counts,
+    some_of,
+    summary,
+)
 from mrc_workbench.training.text_options import READER, ReaderOptions
 
 if TYPE_CHECKING:
@@ -58,7 +65,6 @@ class Readers(Rankers):
     rows = Family.rows  # BM25 reads nothing
 
     def check(self, data: QuestionSet, options: ReaderOptions) -> None:
-        del options
         if not any(question.answers and question.relevant for question in data.questions):
             message = f"data must hold answers and the passages they stand in: {data.name!r} holds none"
             raise OptionError("data", "no_answers", message)
@@ -71,15 +77,13 @@ class Readers(Rankers):
     def material(
         self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> Material:
-        del tell
         self.check(data, options)
         return reader_material(data, shares, options, marked)
 
-    def baselines(self, material: Material) -> dict[str, Reached]:
-        del material
+    def baselines(self, material: Material) -> dict[str, QuestionMeasurement]:
         return {}
 
-    def summary(self, measured: Mapping[str, Reached], material: Material, options: Any) -> dict[str, Any]:
+    def summary(self, measured: Mapping[str, QuestionMeasurement], material: Material, options: Any) -> dict[str, Any]:
         found = summary(measured, options.best_by, _by_passage(material.validation), _by_passage(material.sample))
         unanswerable = sum(map(is_unanswerable, material.validation.questions))
         return found | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
@@ -120,7 +124,7 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
 print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of the passage, and log P: higher is better
 # plain transformers loads it, too: AutoModelForQuestionAnswering.from_pretrained(...)"""
 
-    def measured(self, source: ModelSource) -> Reached:
+    def measured(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""
         return self._answered(self._reader(source, new_head=True))[0]
 
@@ -135,14 +139,18 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
             raise TrainingError("nothing_to_read", message)
         held_out = _windows(options, material.held_out, tokens, negatives=False)
         return Task(
-            *(model, None, shown.columns(), shown.examples(), lambda trained: self._answered(self._live(trained))[0]),
+            model=model,
+            loss=None,
+            columns=shown.columns(),
+            examples=shown.examples(),
+            measure=lambda trained: self._answered(self._live(trained))[0],
             settled=settled,
             told={"answers": shown.counts | {"windows": len(shown.windows)}},
             held_out=HeldOut.of(held_out.columns(), held_out.examples(), features=partial(held_out.features, model)),
             features=partial(shown.features, model),
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Reached], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
         """Measure the model, and keep beside it how it reads and when it says that there is no answer."""
         reached, threshold = self._answered(self._reader(finished(model_folder)))
         keep_options(model_folder, self._options.span_options, threshold)
@@ -157,7 +165,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         ]
         return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
-    def _answered(self, reader: SpanReader) -> tuple[Reached, float | None]:
+    def _answered(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
         """How right a reader is on both sets of questions, and its threshold of saying that there is no answer.
 
         The threshold is the best one on the validation questions; None where all of them have an answer.
@@ -166,12 +174,12 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         read = [read_own_passages(reader, asked) for asked in both]
         threshold = best_threshold(read[0], both[0], rules)
 
-        def scored(answers: ReadPassages, asked: QuestionSet) -> Scores:
+        def scored(answers: ReadPassages, asked: QuestionSet) -> QuestionScores:
             said = zip(answers.said(threshold), asked.questions, strict=True)
             values = np.array([judged(answer, question.answers, rules) for answer, question in said])
-            return Scores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
+            return QuestionScores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
 
-        return Reached(*map(scored, read, both)), threshold
+        return QuestionMeasurement(*map(scored, read, both)), threshold
 
     def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
         options, precision = self._options.span_options, self._options.precision

@@ -20,7 +20,7 @@ from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, 
 from mrc_workbench.models.encoders.bi_encoder import BiEncoder
 from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Marks, OnProgress, seconds_for
+from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Marks, Measurement, OnProgress, seconds_for
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.text_options import JudgedBy, PairOptions, SentenceObjective, SentenceOptions
 
@@ -143,27 +143,7 @@ class Judgement:
         return cls(kept["measure"], columns[0], columns[1], kept["geometry"])
 
 
-@dataclass(frozen=True)
-class Likeness:
-    """What a model reaches on the pairs that judge it and, beside them, on a few that it learns from."""
-
-    validation: Judgement
-    training: Judgement | None
-    judge: str = ""  # the fingerprint of the pairs that judge
-
-    def means(self) -> dict[str, dict[str, float]]:
-        return {"validation": self.validation.means(), "training": self.training.means() if self.training else {}}
-
-    def kept(self) -> dict[str, Any]:
-        training = {"training": self.training.kept()} if self.training else {}
-        return {"judge": self.judge, "validation": self.validation.kept(), **training}
-
-    @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self | None:
-        if "validation" not in kept:
-            return None
-        training = Judgement.of(kept["training"]) if "training" in kept else None
-        return cls(Judgement.of(kept["validation"]), training, kept.get("judge", ""))
+PairMeasurement = Measurement[Judgement]
 
 
 def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
@@ -226,7 +206,6 @@ class SentencePairs(Family):
         _judging_set(data, options)
 
     def texts(self, data: PairSet, options: PairOptions) -> Sequence[str]:
-        del options
         return data.sentences
 
     def about(self, data: PairSet, shares: SplitOptions, options: PairOptions) -> dict[str, Any]:
@@ -241,17 +220,19 @@ class SentencePairs(Family):
     def material(
         self, data: PairSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
     ) -> PairMaterial:
-        del marked, tell
         self.check(data, options)
         return PairMaterial.of(data, shares, options)
 
-    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> Likeness | None:
-        return Likeness.of(kept) if kept.get("judge") == material.judge.fingerprint else None
+    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> PairMeasurement | None:
+        if kept.get("judge") != material.judge.fingerprint:
+            return None
+        return PairMeasurement.of(kept, Judgement.of)
 
-    def summary(self, measured: Mapping[str, Likeness], material: PairMaterial, options: PairOptions) -> dict[str, Any]:
-        del options
-        judged = {name: likeness.validation for name, likeness in measured.items()}
-        learned = {name: likeness.training for name, likeness in measured.items() if likeness.training}
+    def summary(
+        self, measured: Mapping[str, PairMeasurement], material: PairMaterial, options: PairOptions
+    ) -> dict[str, Any]:
+        judged = {name: one.validation for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items() if one.training}
         found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
         if material.measure:
             found |= _sure(judged, material.judged.groups)
@@ -263,7 +244,6 @@ class SentencePairs(Family):
         return {**found, **about, "judged_by": material.judged_by}
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        del made
         chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
         if scores.get("intervals"):
             yield (

@@ -1,5 +1,6 @@
 """The recipes of sentences: an encoder whose cosines say how alike two are, and a cross-encoder that reads both."""
 
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,15 @@ from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
-from mrc_workbench.retrieval.report.charts import PALETTE
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.report.drawing import PALETTE
 from mrc_workbench.training.base import (
     Columns,
     Examples,
     HeldOut,
     Recipe,
     Task,
-    TeacherLabels,
-    dense_retrievers,
+    Teacher,
     finished,
     processes,
     seconds_for,
@@ -37,8 +38,8 @@ from mrc_workbench.training.recipes.sentence_material import (
     ACCURACY,
     PAIRS,
     Judgement,
-    Likeness,
     PairMaterial,
+    PairMeasurement,
     TeachersVectors,
     encoder_examples,
     judgement,
@@ -70,9 +71,9 @@ class SentenceRecipe(Recipe[SentenceOptions, PairMaterial]):
     usage = """vectors = model.encode_query(["a sentence", "another one"], normalize_embeddings=True)
 print(vectors @ vectors.T)  # cosines, higher is more alike"""
 
-    retrievers = staticmethod(dense_retrievers)
+    searched = ("Dense", partial(DenseSpec, windows=True))
 
-    def measured(self, source: ModelSource) -> Likeness:
+    def measured(self, source: ModelSource) -> PairMeasurement:
         return self._measured(BiEncoder(source, self._material.texts, precision=self._options.precision))
 
     def task(self, source: ModelSource) -> Task:
@@ -95,10 +96,14 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
         held_out = self._held_out(model)
         material.require_judge(held_out)
         return Task(
-            *(model, loss, columns, examples, lambda trained: self._measured(self._live(trained))),
+            model=model,
+            loss=loss,
+            columns=columns,
+            examples=examples,
+            measure=lambda trained: self._measured(self._live(trained)),
             prompts={name: prompt for name in columns if name != "label"},
             settled=settled | {"best_by": material.judged_by},
-            lesson=self._lesson(model, material.train),
+            teacher=self._teacher(model, material.train),
             held_out=held_out,
             best_by=material.judged_by,
         )
@@ -108,7 +113,7 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
         sentences = [sentence for distinct in asked if distinct for sentence in distinct.sentences]
         return seconds_for(encoder.encode_sentences, sorted(sentences, key=len))
 
-    def _measured(self, encoder: BiEncoder) -> Likeness:
+    def _measured(self, encoder: BiEncoder) -> PairMeasurement:
         material = self._material
         vectors = encoder.encode_sentences(material.judged.sentences)
         judged = judgement(material.judge, material.judged, vectors, material.measure)
@@ -116,7 +121,7 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
         if material.sample and material.sampled:
             vectors = encoder.encode_sentences(material.sampled.sentences)
             learned = judgement(material.sample, material.sampled, vectors, material.measure)
-        return Likeness(judged, learned, material.judge.fingerprint)
+        return PairMeasurement(judged, learned, judge=material.judge.fingerprint)
 
     def _held_out(self, model: Any) -> HeldOut | None:
         """Examples of the validation part, whose loss is read; None for several processes, that see other negatives."""
@@ -127,9 +132,9 @@ print(vectors @ vectors.T)  # cosines, higher is more alike"""
             columns, examples = encoder_examples(self._options, pairs)
         except TrainingError:  # no triples
             return None
-        return HeldOut.of(columns, examples, lesson=self._lesson(model, pairs))
+        return HeldOut.of(columns, examples, teacher=self._teacher(model, pairs))
 
-    def _lesson(self, model: Any, pairs: PairSet) -> TeacherLabels | None:
+    def _teacher(self, model: Any, pairs: PairSet) -> Teacher | None:
         options = self._options
         if options.objective is not SentenceObjective.DISTILLATION:
             return None
@@ -158,7 +163,7 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
         super().__init__(options, material)
         self._labels = len(Label) if options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
 
-    def measured(self, source: ModelSource) -> Likeness:
+    def measured(self, source: ModelSource) -> PairMeasurement:
         """Measure a model on the pairs that judge it; a base without a head of this size has the one drawn for it."""
         scorer = self._scorer(source)
         scorer.model = self._loaded(source)
@@ -174,14 +179,17 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
         held_out = HeldOut.of(*self._examples(material.validation))
         material.require_judge(held_out)
         return Task(
-            *(model, cross_sentence_loss(model, self._options.objective), columns, examples),
-            lambda trained: self._measured(live_scorer(trained, self._options, [], self._labels)),
+            model=model,
+            loss=cross_sentence_loss(model, self._options.objective),
+            columns=columns,
+            examples=examples,
+            measure=lambda trained: self._measured(live_scorer(trained, self._options, [], self._labels)),
             settled=settled | {"best_by": material.judged_by},
             held_out=held_out,
             best_by=material.judged_by,
         )
 
-    def concluded(self, model_folder: Path) -> tuple[dict[str, Likeness], dict[str, Any]]:
+    def concluded(self, model_folder: Path) -> tuple[dict[str, PairMeasurement], dict[str, Any]]:
         return {"after": self._measured(self._scorer(finished(model_folder)))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
@@ -203,11 +211,11 @@ print(model.config.id2label)  # what each number is of, where it tells labels ap
             model.config.label2id = {name: number for number, name in model.config.id2label.items()}
         return model
 
-    def _measured(self, scorer: CrossEncoderScorer) -> Likeness:
+    def _measured(self, scorer: CrossEncoderScorer) -> PairMeasurement:
         judged = self._judgement(scorer, self._material.judge)
         sample = self._material.sample
         learned = self._judgement(scorer, sample) if sample else None
-        return Likeness(judged, learned, self._material.judge.fingerprint)
+        return PairMeasurement(judged, learned, judge=self._material.judge.fingerprint)
 
     def _judgement(self, scorer: CrossEncoderScorer, pairs: PairSet) -> Judgement:
         said = scorer.score(_pairs(pairs))

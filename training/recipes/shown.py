@@ -29,9 +29,16 @@ from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.late import max_sim
 from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, TeacherLabels
-from mrc_workbench.training.options import TrainingError
-from mrc_workbench.training.ranker_options import TAUGHT, BiEncoderOptions, LateOptions, SparseEncoderOptions
+from mrc_workbench.retrieval.rerank import PairScores
+from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, Teacher
+from mrc_workbench.training.options import RankerOptions, TrainingError
+from mrc_workbench.training.ranker_options import (
+    TAUGHT,
+    BiEncoderOptions,
+    CrossEncoderObjective,
+    CrossEncoderOptions,
+    LateOptions,
+)
 from mrc_workbench.training.recipes.material import Material
 
 CANDIDATES = 48  # of a question, those of its article among them
@@ -192,16 +199,17 @@ def cut_of(encoder: BiEncoder | TokenEncoder, options: WindowOptions, material: 
     return (lambda _, row: windows.of(row)) if len(windows) else None
 
 
-def lesson_of(
-    options: BiEncoderOptions | LateOptions | SparseEncoderOptions, examples: Examples, material: Material
-) -> TeacherLabels | None:
-    """Return what the teacher of an encoder says of its examples; None where it has none."""
-    if isinstance(options, BiEncoderOptions) and options.mix_weight and examples.shared:
-        return MixTeacher(options.base, material, examples, options.window_options)
-    if isinstance(options, SparseEncoderOptions) or options.objective not in TAUGHT:
-        return None
-    told = (options.teacher, material, examples, options.window_options)
-    return TeachersScores(*told, bm25=options.teacher_bm25)
+def teacher_of(options: RankerOptions, examples: Examples, material: Material) -> Teacher | None:
+    """Return the teacher that labels these examples; None if the options name none."""
+    match options:
+        case BiEncoderOptions() if options.mix_weight and examples.shared:
+            return MixTeacher(options.base, material, examples, options.window_options)
+        case BiEncoderOptions() | LateOptions() if options.objective in TAUGHT:
+            share, windows = options.teacher_bm25, options.window_options
+            return TeachersScores(options.teacher, material, examples, windows, bm25=share)
+        case CrossEncoderOptions() if options.objective is CrossEncoderObjective.MARGIN_MSE:
+            return TeachersScores(options.teacher, material, examples, options.window_options, differences=True)
+    return None
 
 
 class _WindowFit:
@@ -336,18 +344,15 @@ class TeachersScores:
 def held_out(
     material: Material,
     examples_of: Callable[[Material], tuple[Columns, Examples]],
-    cut: Cut | None = None,
-    lesson_of: Callable[[Examples, Material], TeacherLabels | None] = lambda *_: None,
+    cut: Cut | None,
+    teacher: Callable[[Examples, Material], Teacher | None],
 ) -> HeldOut | None:
-    """Make examples of the validation questions as they are made of the training questions.
-
-    None where they make no two, and for several processes, which would each see other negatives.
-    """
-    asked = material.held_out
+    """Make examples of the validation questions as they are made of the training questions; see `HeldOut.of`."""
+    judging = material.held_out
     try:
-        columns, examples = examples_of(asked)
+        columns, examples = examples_of(judging)
     except TrainingError:  # no negative can be drawn
         return None
     if HeldOut.of(columns, examples) is None:  # what is shown and taught takes longer
         return None
-    return HeldOut(ShownPassages(asked, cut).columns(columns, examples), examples, lesson_of(examples, asked))
+    return HeldOut(ShownPassages(judging, cut).columns(columns, examples), examples, teacher(examples, judging))

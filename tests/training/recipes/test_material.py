@@ -19,7 +19,6 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.training.base import figures
 from mrc_workbench.training.jobs import Rehearsal, RehearsalTask
 from mrc_workbench.training.options import NegativesFrom, TrainingError
 from mrc_workbench.training.ranker_options import (
@@ -39,7 +38,7 @@ from mrc_workbench.training.recipes.examples import (
     marked_rows,
     mine,
 )
-from mrc_workbench.training.recipes.material import Material, Reached
+from mrc_workbench.training.recipes.material import RANKERS, Material
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_material
 from tests.doubles import small_set
@@ -132,7 +131,7 @@ def test_measuring_bm25_analyzes_no_question_that_the_comparison_analyzed(
     material = material_of(sample)
     tokens_of(material.first_stage.analysis, [question.text for question in sample.questions])
     monkeypatch.setattr(analysis, "analyze", lambda *_: pytest.fail("analyzed again"))
-    assert figures(material.first_stage_scores)["validation_recall@10"] > 0.5
+    assert material.first_stage_scores.figures()["validation_recall@10"] > 0.5
 
 
 def test_measuring_is_limited_to_so_many_questions(sample: QuestionSet) -> None:
@@ -179,10 +178,10 @@ def test_what_was_kept_is_read_again_with_test_questions_or_without(sample: Ques
     for tested in (True, False):
         kept = material.measure(material.first_stage, tested=tested).kept()
         assert ("test" in kept) is tested
-        again = Reached.of(kept)
+        again = RANKERS.measurement(kept, material)
         assert again is not None
         assert again.kept() == kept
-    assert Reached.of({"validation": kept["validation"]}) is None
+    assert RANKERS.measurement({"validation": kept["validation"]}, material) is None
 
 
 def test_as_many_training_questions_are_measured_up_to_a_hundred(sample: QuestionSet) -> None:
@@ -204,8 +203,8 @@ def test_both_kinds_of_questions_are_scored_as_each_alone(sample: QuestionSet) -
         alone = evaluate(found, asked, (1, 5, 10))
         for name, values in scores.per_question.items():
             np.testing.assert_array_equal(values, alone.per_question[name])
-    assert figures(reached)["training_ndcg@10"] == reached.training.means()["ndcg@10"]
-    assert figures(reached)["validation_ndcg@10"] == reached.validation.means()["ndcg@10"]
+    assert reached.figures()["training_ndcg@10"] == reached.training.means()["ndcg@10"]
+    assert reached.figures()["validation_ndcg@10"] == reached.validation.means()["ndcg@10"]
 
 
 def test_bm25_is_measured_as_the_retrieval_room_measures(sample: QuestionSet) -> None:

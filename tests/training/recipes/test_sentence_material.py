@@ -10,8 +10,8 @@ from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.sentence_material import (
     PAIRS,
     Judgement,
-    Likeness,
     PairMaterial,
+    PairMeasurement,
     judgement,
     triples_of,
 )
@@ -135,11 +135,11 @@ def test_a_measurement_is_that_of_other_libraries_and_survives_the_disk() -> Non
     apart = [np.exp(-2 * np.sum((a - b) ** 2)) for n, a in enumerate(vectors) for b in vectors[n + 1 :]]
     assert means["uniformity"] == pytest.approx(np.log(np.mean(apart)), abs=1e-5)
     material = PairMaterial.of(scored(), SHARES, options())
-    kept = Likeness(found, found, material.judge.fingerprint).kept()
+    kept = PairMeasurement(found, found, judge=material.judge.fingerprint).kept()
     read = PAIRS.measurement(kept, material)
     assert read is not None
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
-    assert Likeness.of({}) is None
+    assert PairMeasurement.of({}, Judgement.of) is None
     others = PairMaterial.of(scored(seed=1), SHARES, options())
     assert PAIRS.measurement(kept, others) is None  # what was kept is of other pairs
 
@@ -156,7 +156,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     gold, rng = material.judge.gold.astype(np.float32), np.random.default_rng(1)
     better = Judgement("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
     worse = Judgement("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
-    found = PAIRS.summary({"before": Likeness(worse, None), "after": Likeness(better, None)}, material, options())
+    found = PAIRS.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, material, options())
     by_hand = [spearmanr(one.said, gold).statistic for one in (worse, better)]
     assert [found[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
     assert found["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
@@ -169,7 +169,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     assert [low, high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.05)
     interval = found["intervals"]["after"]["spearman"]
     assert interval[0] < by_hand[1] < interval[1]
-    same = PAIRS.summary({"before": Likeness(worse, None), "after": Likeness(worse, None)}, material, options())
+    same = PAIRS.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, material, options())
     assert same["gain"] == {"measure": "spearman", "difference": 0.0, "interval": [0.0, 0.0]}
 
 
