@@ -19,7 +19,7 @@ Problem = tuple[str, str, str]
 
 
 class AttentionDropout(StrEnum):
-    """Whether attention forgets at random while training. On a CPU that takes three times as long, and the memory."""
+    """Dropout of attention while training. On a CPU it takes three times as long, and as much memory."""
 
     AUTO = "auto"  # none on a CPU, the base's on a GPU
     BASE = "base"
@@ -27,7 +27,7 @@ class AttentionDropout(StrEnum):
 
 
 class EmbeddingTable(StrEnum):
-    """Whether the table of token vectors is trained: in a large vocabulary most rows are never met in one's data."""
+    """Whether the table of token vectors is trained: most rows of a large vocabulary never occur in the data."""
 
     AUTO = "auto"  # frozen above 100,000 pieces
     TRAINED = "trained"
@@ -57,7 +57,7 @@ def option(default: Any, text: str, low: float | None = None, high: float | None
 
 
 class OptionError(Failure, ValueError):
-    """An option that cannot be: `option` names the field."""
+    """An option with a wrong value; `option` is the field's name."""
 
     def __init__(self, option: str, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -97,9 +97,9 @@ class TrainingOptions:
     best_by: StrEnum  # what picks the best checkpoint
 
     @classmethod
-    def suited_to(cls, base: str = STARTER) -> Self:
-        """Return options that suit the base: a starter learns from large steps, a pretrained model from small ones."""
-        return cls(base=base)  # type: ignore[call-arg]  # every kind has a default objective
+    def suited_to(cls, base: str = "") -> Self:
+        """Return options that suit the base, by default the kind's own."""
+        return cls(base=base or cls.base)  # type: ignore[call-arg]  # every kind has a default objective
 
     @classmethod
     def settings_for(cls, objective: str) -> dict[str, Any]:
@@ -109,26 +109,26 @@ class TrainingOptions:
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """Return the bases of this machine that a training can start from, the one that nobody has to choose first."""
+        """Return the bases of this machine that a training can start from, the default first."""
         return tuple(dict.fromkeys((default_model(), STARTER)))
 
     @classmethod
     def check_base(cls, source: ModelSource) -> None:
-        """Raise `ModelError` where no such training can start from this base, as far as it is known by now."""
+        """Raise `ModelError` if no such training can start from this base, as far as is known before a download."""
 
     @property
     def has_layers(self) -> bool:
-        """Whether what is trained multiplies matrices, as all do but a starter."""
+        """Whether the model multiplies matrices, as all do but a starter."""
         return self.base != STARTER
 
     @property
     def mines(self) -> bool:
-        """Whether passages are searched that look like answers and are none."""
+        """Whether hard negatives are mined."""
         return False
 
     @property
     def reranked(self) -> int:
-        """How many of BM25's first passages are reranked when it is measured; 0: all passages are searched."""
+        """How many of BM25's first passages are reranked in evaluation; 0: all passages are searched."""
         return 0
 
     @property
@@ -141,13 +141,11 @@ class TrainingOptions:
             value, low, high = getattr(self, known.name), known.metadata.get("low"), known.metadata.get("high")
             # written this way round, a value that is not a number is refused too
             if not ((low is None or value >= low) and (high is None or value <= high)):
-                wanted = f"between {low} and {high}" if high is not None else f"{low} or more"
-                raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
+                raise _range(known.name, f"between {low} and {high}" if high is not None else f"{low} or more", value)
             if isinstance(known.default, StrEnum):  # read from JSON, it is a plain word
                 choices = type(known.default)
                 if value not in list(choices):
-                    wanted = f"one of {', '.join(choices)}"
-                    raise OptionError(known.name, "range", f"{known.name} must be {wanted}, not {value}")
+                    raise _range(known.name, f"one of {', '.join(choices)}", value)
                 object.__setattr__(self, known.name, choices(value))
         for name, code, message in self._problems():
             raise OptionError(name, code, f"{name} {message}")
@@ -177,8 +175,12 @@ class TrainingOptions:
             yield "lora_also", "lora_table", "must not be norms-and-embeddings where embedding_table is frozen"
 
 
+def _range(name: str, wanted: str, value: object) -> OptionError:
+    return OptionError(name, "range", f"{name} must be {wanted}, not {value}")
+
+
 def uses_bfloat16(options: TrainingOptions) -> bool:
-    """Whether matrix products are computed in bfloat16: as told, or where this machine is made for it."""
+    """Whether matrix products are computed in bfloat16: as the options say, or where this machine is made for it."""
     if options.precision is Precision.AUTO and not options.has_layers:
         return False  # a starter looks vectors up, it multiplies hardly any
     return in_bfloat16(options.precision)

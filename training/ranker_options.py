@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mrc_workbench.models.packaged import PREFIX
 from mrc_workbench.models.sources import (
@@ -41,7 +41,7 @@ class BiEncoderObjective(StrEnum):
     KL = "kl"  # Lin et al. 2020: the share that a reranker gives each of a question's passages
 
 
-TAUGHT = (BiEncoderObjective.MARGIN_MSE, BiEncoderObjective.KL)  # by a cross-encoder's scores
+TAUGHT = (BiEncoderObjective.MARGIN_MSE, BiEncoderObjective.KL)  # by a cross-encoder's scores; so named in any kind
 
 
 class BatchesOf(StrEnum):
@@ -61,7 +61,26 @@ class Pooling(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BiEncoderOptions(WindowedOptions):
+class _TaughtOptions(WindowedOptions):
+    """What the trainings share that can learn a cross-encoder's scores."""
+
+    if TYPE_CHECKING:
+        teacher: str  # a field of each kind, in its own place
+
+    @property
+    def helpers(self) -> dict[str, str]:
+        return super().helpers | ({"teacher": self.teacher} if self.objective in TAUGHT else {})
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        if self.objective in TAUGHT and not self.negatives:
+            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
+        if self.objective in TAUGHT and not self.teacher.strip():
+            yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiEncoderOptions(_TaughtOptions):
     """A batch is made of questions and one passage each; the other passages of a batch are negatives."""
 
     objective: BiEncoderObjective = option(BiEncoderObjective.MEGA_BATCH_MARGIN, "what training makes smaller")
@@ -111,10 +130,6 @@ class BiEncoderOptions(WindowedOptions):
             yield "mini_batch_size", "triplet", "must be 0 for triplets"
         if self.rounds > 1 and not self.negatives:
             yield "rounds", "rounds", "must be 1 without hard negatives: each round's are mined by the model before"
-        if self.objective in TAUGHT and not self.negatives:
-            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
-        if self.objective in TAUGHT and not self.teacher.strip():
-            yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
         if self.objective is BiEncoderObjective.MEGA_BATCH_MARGIN and self.negatives:
             yield "negatives", "mega_batch", "must be 0: mega-batch-margin takes them of the batch"
         if self.mix_weight and not self.shares_passages:
@@ -124,22 +139,18 @@ class BiEncoderOptions(WindowedOptions):
 
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:
-        """A table of vectors moves by large steps, which would wreck a pretrained transformer.
-
-        A packaged base was trained to distinguish passages at a low temperature, and its training continues so.
-        """
-        if base == STARTER:
+        if base == STARTER:  # a table of vectors moves by large steps, which would wreck a pretrained transformer
             return cls(batch_size=256, learning_rate=1e-3)
         if not base.startswith(PREFIX):
             return cls(base=base)
+        # it was trained to distinguish passages at a low temperature, and its training continues so
         objective, batches_of = BiEncoderObjective.MULTIPLE_NEGATIVES, BatchesOf.ARTICLES
         return cls(base=base, objective=objective, batches_of=batches_of, temperature=0.02, **_ON_CPUS)
 
     @property
     def helpers(self) -> dict[str, str]:
         guide = {"guide": self.guide or self.base} if self.objective is BiEncoderObjective.GIST else {}
-        teacher = {"teacher": self.teacher} if self.objective in TAUGHT else {}
-        return super().helpers | guide | teacher
+        return super().helpers | guide
 
     @property
     def contrasts(self) -> bool:
@@ -176,7 +187,7 @@ class CrossEncoderObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CrossEncoderOptions(WindowedOptions):
+class CrossEncoderOptions(_TaughtOptions):
     """Each question comes with its passage and with hard negatives."""
 
     objective: CrossEncoderObjective = option(CrossEncoderObjective.BINARY_CROSS_ENTROPY, "what training makes smaller")
@@ -184,26 +195,12 @@ class CrossEncoderOptions(WindowedOptions):
     teacher: str = option("", "cross-encoder whose scores are learned (margin-mse)")
     depth: int = option(20, "first passages of BM25 that are reranked when measured", 2, 1000)
 
-    def _problems(self) -> Iterator[Problem]:
-        yield from super()._problems()
-        if self.objective is CrossEncoderObjective.MARGIN_MSE and not self.teacher.strip():
-            yield "teacher", "teacher", "must name a cross-encoder for margin-mse"
-
     @classmethod
     def suited_to(cls, base: str = STARTER) -> Self:
-        """A starter's few weights move by large steps.
-
-        A packaged base is trained on machines of every day, where memory is short: questions and passages are read
-        together, so that a batch holds several times what a bi-encoder's does.
-        """
-        if base == STARTER:
+        if base == STARTER:  # its few weights move by large steps
             return cls(epochs=2.0, learning_rate=1e-2)
+        # a packaged base is for machines of little memory, and a batch of pairs holds several times a bi-encoder's
         return cls(base=base, epochs=1.0, batch_size=16, evaluation_batch_size=32, recompute=base.startswith(PREFIX))
-
-    @property
-    def helpers(self) -> dict[str, str]:
-        teacher = {"teacher": self.teacher} if self.objective is CrossEncoderObjective.MARGIN_MSE else {}
-        return super().helpers | teacher
 
     @property
     def reranked(self) -> int:
@@ -242,17 +239,14 @@ class SparseEncoderOptions(RankerOptions):
 
     @classmethod
     def suited_to(cls, base: str = DEFAULT_MASKED_LANGUAGE_MODEL) -> Self:
-        """Each token has a logit for every term of the vocabulary, which takes memory: batches are small."""
-        return cls(base=base, batch_size=16, evaluation_batch_size=32)
+        return cls(base=base, batch_size=16, evaluation_batch_size=32)  # a token has a logit for every term
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """None: neither the starter nor a packaged base has the head of a masked language model."""
-        return ()
+        return ()  # neither the starter nor a packaged base has the head of a masked language model
 
     @classmethod
     def check_base(cls, source: ModelSource) -> None:
-        """Raise `ModelError` `not_sparse` for a base without that head, as far as it is known before a download."""
         require_sparse(source)
 
     @property
@@ -271,7 +265,7 @@ class LateObjective(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LateOptions(WindowedOptions):
+class LateOptions(_TaughtOptions):
     """A batch is made of questions and one passage each, and their hard negatives; all passages of others are too."""
 
     base: str = option(DEFAULT_BI_ENCODER, "starting point: a hub id, a folder, a packaged base, or a finished run")
@@ -291,36 +285,19 @@ class LateOptions(WindowedOptions):
         "encode a passage once a step for all its questions; batch-size counts passages (multiple-negatives)",
     )
 
-    def _problems(self) -> Iterator[Problem]:
-        yield from super()._problems()
-        if self.objective is LateObjective.KL and not self.negatives:
-            yield "negatives", "taught", "must be 1 or more: a teacher tells a passage from its negatives"
-        if self.objective is LateObjective.KL and not self.teacher.strip():
-            yield "teacher", "teacher", f"must name a cross-encoder for {self.objective.value}"
-
     @classmethod
     def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
-        """A packaged base is trained as fast as a bi-encoder is, see `BiEncoderOptions.suited_to`.
-
-        Layer 8, which is read beside the last, is the highest frozen one.
-        """
         if not base.startswith(PREFIX):
             return cls(base=base, epochs=1.0, batch_size=32)
-        return cls(base=base, temperature=0.01, **_ON_CPUS)
+        return cls(base=base, temperature=0.01, **_ON_CPUS)  # layer 8, read beside the last, is the highest frozen one
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """Those with tokens: a starter knows words alone."""
         return tuple(dict.fromkeys(base for base in (default_model(), DEFAULT_BI_ENCODER) if base != STARTER))
 
     @classmethod
     def check_base(cls, source: ModelSource) -> None:
-        """Raise `ModelError` `not_late` for a starter."""
         require_tokens(source)
-
-    @property
-    def helpers(self) -> dict[str, str]:
-        return super().helpers | ({"teacher": self.teacher} if self.objective is LateObjective.KL else {})
 
     @property
     def shares_passages(self) -> bool:

@@ -1,7 +1,7 @@
 """What the trainings on sentence pairs, on plain text and of readers take, and what each objective learns from."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -58,7 +58,6 @@ class Concatenation(StrEnum):
 
     @property
     def parts(self) -> tuple[bool, bool, bool]:
-        """Whether it holds both vectors, their difference, and their product."""
         held = self.value.split(",")
         return "u" in held, "|u-v|" in held, "u*v" in held
 
@@ -121,12 +120,17 @@ class PairOptions(TrainingOptions):
             yield "base", "starter_sentences", "must be a transformer: a starter knows the words of its passages only"
 
     @classmethod
+    def suited_to(cls, base: str = "") -> Self:
+        """A small packaged base moves by larger steps."""
+        suited = super().suited_to(base)
+        return replace(suited, learning_rate=5e-5) if base.startswith(PREFIX) else suited
+
+    @classmethod
     def offered(cls) -> tuple[str, ...]:
-        """The packaged base where it is at hand; a starter cannot be trained on sentences."""
-        return () if default_model() == STARTER else (default_model(),)
+        return () if default_model() == STARTER else (default_model(),)  # a starter cannot be trained on sentences
 
     def require_fitting(self, name: str, kind: PairKind) -> None:
-        """Raise `OptionError` where the objective does not learn from pairs of this kind; `name` is that of the set."""
+        """Raise `OptionError` if the objective does not learn from pairs of this kind; `name` is that of the set."""
         if kind in FITTING[self.objective]:
             return
         wanted = " or ".join(FITTING[self.objective])
@@ -156,13 +160,7 @@ class SentenceOptions(PairOptions):
     pooling: SentencePooling = option(SentencePooling.BASE, "how token vectors become the sentence's vector")
 
     @classmethod
-    def suited_to(cls, base: str = DEFAULT_BI_ENCODER) -> Self:
-        """A small packaged base moves by larger steps."""
-        return cls(base=base, learning_rate=5e-5) if base.startswith(PREFIX) else cls(base=base)
-
-    @classmethod
     def settings_for(cls, objective: str) -> dict[str, Any]:
-        """As its paper says, and for fewer epochs."""
         return _SUITED.get(SentenceObjective(objective), {})
 
     @property
@@ -189,11 +187,6 @@ class SentenceCrossEncoderOptions(PairOptions):
     )
     epochs: float = option(2.0, "passes over the training examples", 0.01, 1000)
     batch_size: int = option(32, "examples a training step", 2, 65536)
-
-    @classmethod
-    def suited_to(cls, base: str = DEFAULT_CROSS_ENCODER) -> Self:
-        """A small packaged base moves by larger steps."""
-        return cls(base=base, learning_rate=5e-5) if base.startswith(PREFIX) else cls(base=base)
 
 
 class LanguageObjective(StrEnum):
@@ -251,8 +244,7 @@ class LanguageOptions(TrainingOptions):
 
     @property
     def has_layers(self) -> bool:
-        """Always: what starts from nothing is a transformer, too."""
-        return True
+        return True  # what starts from nothing is a transformer, too
 
     @property
     def pairs(self) -> bool:
@@ -314,7 +306,7 @@ class ReaderOptions(RankerOptions):
     @classmethod
     def suited_to(cls, base: str = DEFAULT_READER) -> Self:
         """A small packaged base moves by larger steps."""
-        return cls(base=base, learning_rate=1e-4) if base.startswith(PREFIX) else cls(base=base, learning_rate=5e-5)
+        return cls(base=base, learning_rate=1e-4 if base.startswith(PREFIX) else 5e-5)
 
     @classmethod
     def offered(cls) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -83,42 +83,37 @@ class MixTeacher:
 
     def stand_ins(self) -> list[list[float]]:
         candidates = np.full((len(self.material.train.questions), CANDIDATES), -1)
-        candidates[:, : min(CANDIDATES, len(self.material.texts))] = np.arange(
-            min(CANDIDATES, len(self.material.texts))
-        )
+        count = min(CANDIDATES, len(self.material.texts))
+        candidates[:, :count] = np.arange(count)
         return self._as_labels(candidates, np.zeros(candidates.shape))
 
     def seconds(self) -> float:
-        """Seconds that the labels take if the vectors are stored, as they are once the base has been measured."""
-        return _SECONDS_A_QUESTION * len(self.material.train.questions)
+        return _SECONDS_A_QUESTION * len(self.material.train.questions)  # vectors are stored: the base was measured
 
     def _as_labels(self, candidates: np.ndarray, scores: np.ndarray) -> list[list[float]]:
-        questions = self.examples.question
-        columns = (self.examples.passages[:, :1], candidates[questions], scores[questions])
-        labels: list[list[float]] = np.hstack(columns).astype(np.float64).tolist()
-        return labels
+        questions, passages = self.examples.question, self.examples.passages[:, :1]
+        return list(np.hstack([passages, candidates[questions], scores[questions]]).astype(np.float64).tolist())
 
     def _candidates(self, row: int, bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
-        """Rows of the passages to score for a training question, at most `CANDIDATES`, those of its article first.
+        """Rows of the passages to score for a training question, those of its article first.
 
         `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
         """
-        own = self._positive_of.get(row)
-        of_article = np.array([] if own is None else [own], dtype=np.int64)
-        article_of = self.material.article_of_passage
-        if article_of is not None and own is not None:
+        own = np.array(self._positives_of.get(row, []), dtype=np.int64)
+        of_article, article_of = own, self.material.article_of_passage
+        if article_of is not None and len(own):
             same = np.flatnonzero(article_of == article_of[own])
-            of_article = np.concatenate([of_article, same[same != own][: OF_ARTICLE - 1]])
+            of_article = np.concatenate([own, same[same != own][: OF_ARTICLE - 1]])
         best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES]
         return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
 
     @cached_property
-    def _positive_of(self) -> dict[int, int]:
-        return dict(zip(self.examples.question.tolist(), self.examples.passages[:, 0].tolist(), strict=True))
+    def _positives_of(self) -> dict[int, list[int]]:
+        return dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
 
 
 def _z_scores(scores: np.ndarray) -> np.ndarray:
-    """Scores less their mean over their deviation, along the last axis; 0 if all are equal."""
+    """Z-scores along the last axis; 0 if all are equal."""
     centred = scores - scores.mean(axis=-1, keepdims=True)
     deviation = scores.std(axis=-1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
@@ -128,11 +123,7 @@ Cut = Callable[[str, int], list[Window]]  # windows of the passage in a row, bes
 
 
 class ShownPassages:
-    """Texts of passages as a training shows them beside training questions.
-
-    `cut` tells the windows of a passage; without it every text is shown as it is, and the model cuts off what it does
-    not read.
-    """
+    """Texts of passages as a training shows them beside training questions; without `cut`, whole."""
 
     def __init__(self, material: Material, cut: Cut | None = None) -> None:
         self._material, self._cut = material, cut
@@ -140,7 +131,7 @@ class ShownPassages:
         self._long: set[int] = set()
 
     def columns(self, columns: Columns, examples: Examples) -> Columns:
-        """Return what a loss reads of examples, with their passages as they are shown: a text or a list in a column."""
+        """Return what a loss reads of examples, with their passages as they are shown."""
         if not self._cut:
             return columns
         shown, column = dict(columns), 0
@@ -175,11 +166,10 @@ class ShownPassages:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the training's provenance says of it; empty where every passage was shown whole."""
         return {"windows": {"passages": len(self._long)}} if self._long else {}
 
     def _with_answer(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:
-        """The windows that hold an answer whole; none of a passage that is not the question's."""
+        """The windows that hold an answer whole, of a passage of the question's own."""
         passages = self._material.question_set.passages
         if passages.ids[row] not in question.relevant:
             return []
@@ -216,7 +206,7 @@ class _WindowFit:
     """How well windows fit questions by the terms of BM25, as the first stage counts them.
 
     `score = sum over question terms of idf * f / (f + k1)`, with the idf of the term among whole passages: windows of a
-    passage are of one length, so that length holds none back.
+    passage have one length, which does not count.
     """
 
     def __init__(self, material: Material) -> None:
@@ -232,8 +222,8 @@ class _WindowFit:
         self._counts |= zip(new, map(Counter, analyze(analysis, new)), strict=True)
         terms = list({term for text in questions for term in self._counts[text]} - self._idf.keys())
         known = self._statistics
-        places = known.places_of(terms)
-        held = np.where(places >= 0, known.holders[places], 0)
+        positions = known.places_of(terms)
+        held = np.where(positions >= 0, known.holders[positions], 0)
         self._idf |= zip(terms, np.log1p((known.n_passages - held + 0.5) / (held + 0.5)).tolist(), strict=True)
 
     @cached_property
@@ -254,80 +244,83 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+@dataclass(frozen=True)
 class TeachersScores:
-    """The lesson of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
+    """Labels of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
 
-    With `differences` they are the positive's less the negative's, one an example. Scores are kept in the workspace by
+    With `differences` they are the positive's less the negative's, one an example. Scores are stored by
     the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
-    questions, asks only for pairs that are new. With `windows` a passage that the teacher does not read whole has the
+    questions, computes only those of new pairs. With `windows` a passage that the teacher does not read whole has the
     score of its best window. `bm25` is the share of BM25's scores, brought to the spread of the teacher's on each row.
     """
 
-    def __init__(
-        self,
-        teacher: str,
-        material: Material,
-        examples: Examples,
-        windows: WindowOptions | None = None,
-        *,
-        bm25: float = 0.0,
-        differences: bool = False,
-    ) -> None:
-        self._scorer = CrossEncoderScorer(find_model(teacher), material.texts)
-        self._texts, self._differences = material.texts, differences
-        self._windows, self._heads = windows, material.heads
-        self._bm25, self._lexical = bm25, material.first_stage
-        self._asked = [question.text for question in material.train.questions]
-        self._codes = examples.question[:, None] * len(self._texts) + examples.passages.astype(np.int64)
+    teacher: str
+    material: Material
+    examples: Examples
+    windows: WindowOptions | None = None
+    bm25: float = field(default=0.0, kw_only=True)
+    differences: bool = field(default=False, kw_only=True)
 
     def labels(self, on_progress: OnProgress) -> list[Any]:
-        rows, places, candidates = self._candidates()
-        scores = self._pairs(on_progress).of(self._asked, candidates)
-        taught, share = self._by_example(scores[rows, places]), self._bm25
+        rows, columns, candidates = self._candidates()
+        scores = self._pairs(on_progress).of(self._questions, candidates)
+        taught, share = self._by_example(scores[rows, columns]), self.bm25
         if share:
-            lexical = self._by_example(self._bm25_scores())
-            centred, deviation = lexical - lexical.mean(axis=1, keepdims=True), lexical.std(axis=1, keepdims=True)
-            standard = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
-            taught = np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * standard)
+            lexical = _z_scores(self._by_example(self._bm25_scores()))
+            taught = np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * lexical)
         return self._as_labels(taught)
 
     def stand_ins(self) -> list[Any]:
         return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
 
     def seconds(self) -> float:
-        candidates = self._candidates()[2]
-        missing = self._pairs().missing(self._asked, candidates)
+        missing = self._pairs().missing(self._questions, self._candidates()[2])
         if not missing:
             return 0.0
-        chosen = np.random.default_rng(0).permutation(np.unique(self._codes))[:64]  # pairs
-        rows, passages = np.divmod(chosen, len(self._texts))
-        pairs = [(self._asked[row], self._texts[passage]) for row, passage in zip(rows, passages, strict=True)]
+        sample = np.random.default_rng(0).permutation(np.unique(self._codes))[:64]
+        rows, passages = np.divmod(sample, len(self.material.texts))
+        pairs = [
+            (self._questions[row], self.material.texts[passage]) for row, passage in zip(rows, passages, strict=True)
+        ]
         self._scorer.load()
         began = time.perf_counter()
-        if self._windows:
-            self._scorer.score_windows(pairs, self._heads[passages].tolist(), self._windows)
+        if self.windows:
+            self._scorer.score_windows(pairs, self.material.heads[passages].tolist(), self.windows)
         else:
             self._scorer.score(pairs)
         return (time.perf_counter() - began) / len(pairs) * missing
 
+    @cached_property
+    def _scorer(self) -> CrossEncoderScorer:
+        return CrossEncoderScorer(find_model(self.teacher), self.material.texts)
+
+    @cached_property
+    def _questions(self) -> list[str]:
+        return [question.text for question in self.material.train.questions]
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        """Each example's pairs of question and passage as numbers, `(n_examples, 1 + n_negatives)` int64."""
+        return self.examples.question[:, None] * len(self.material.texts) + self.examples.passages.astype(np.int64)
+
     def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
-        meter, windows, heads = Meter(), self._windows, self._heads
-        return PairScores(self._scorer, self._texts, meter, on_progress, windows=windows, heads=heads)
+        texts, heads = self.material.texts, self.material.heads
+        return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, heads=heads)
 
     def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
-        """Every pair once: the rows of their questions and their places there, by code, and what stands in them."""
-        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
-        counts = np.bincount(rows, minlength=len(self._asked))
-        places = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
-        indices = np.full((len(self._asked), counts.max()), NOT_FOUND, dtype=np.int32)
-        indices[rows, places] = passages
-        return rows, places, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+        """Every pair once, by code: the rows and columns where it stands in the rankings, and these."""
+        rows, passages = np.divmod(np.unique(self._codes), len(self.material.texts))
+        counts = np.bincount(rows, minlength=len(self._questions))
+        columns = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        indices = np.full((len(self._questions), counts.max()), NOT_FOUND, dtype=np.int32)
+        indices[rows, columns] = passages
+        return rows, columns, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
 
     def _bm25_scores(self) -> np.ndarray:
         """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
-        rows, passages = np.divmod(np.unique(self._codes), len(self._texts))
+        rows, passages = np.divmod(np.unique(self._codes), len(self.material.texts))
         scores, first = np.zeros(len(rows), dtype=np.float32), 0
-        for block in self._lexical.score_blocks(self._asked):
+        for block in self.material.first_stage.score_blocks(self._questions):
             here = slice(*np.searchsorted(rows, (first, first + len(block))))
             scores[here] = block[rows[here] - first, passages[here]]
             first += len(block)
@@ -337,8 +330,7 @@ class TeachersScores:
         return np.asarray(by_code[np.searchsorted(np.unique(self._codes), self._codes)])
 
     def _as_labels(self, scores: np.ndarray) -> list[Any]:
-        found: list[Any] = (scores[:, 0] - scores[:, 1] if self._differences else scores).tolist()
-        return found
+        return list((scores[:, 0] - scores[:, 1] if self.differences else scores).tolist())
 
 
 def held_out(
