@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.folder import Job, State
+from mrc_workbench.data.jobs.folder import Job
 from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
@@ -46,29 +46,29 @@ class CompositeRun(Run):
         self.write("so_far.json" if so_far else self.result_name, asdict(outcome))
 
     def _outcome(self, adapter: TypeAdapter[Outcome]) -> Outcome | None:
+        """Return the result, or what is known so far; None before that, and if it cannot be read."""
         try:
             return adapter.validate_python(self.read(self.result_name) or self.read("so_far.json"))
         except ValidationError:
             return None
 
     def part(self, name: str) -> Run:
-        """Return the run of a part; it may not have been begun, or be deleted."""
+        """Return the run of a part, which may not exist."""
         return Run(self.folder.parent / f"{self.id}-{name}")
 
     def parts(self) -> list[Run]:
-        """Return the runs of the parts that have begun, in the order of their numbers."""
+        """Return the parts that have begun, in the order of their numbers."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
         return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
     def ask_to_stop(self) -> None:
-        """Let it end soon, and the part that is at work with it."""
         super().ask_to_stop()
         for part in self.parts():
             if part.status().at_work:
                 part.ask_to_stop()
 
     def delete(self) -> None:
-        """Remove the folder and its parts'. Raises `ValueError` while it, or one of them, runs."""
+        """Remove the folder and its parts'. Raises `ValueError` while one of them runs."""
         parts = self.parts()
         if any(part.status().at_work for part in parts):
             raise ValueError("a running part must be stopped before the whole is deleted")
@@ -82,7 +82,7 @@ ROUNDS = "rounds.json"  # of a trial, by share of the steps: the measures of eac
 
 
 class Stage(StrEnum):
-    """What a search is doing; of its trials it says the round, too: `trying_1`, from 1."""
+    """What a search is doing; while it tries, with the round: `trying_1`, from 1."""
 
     LOADING = "loading"
     ESTIMATING = "estimating"
@@ -91,10 +91,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Tried:
-    """What a trial came to on the validation questions, at the last point where it was measured.
+    """A trial's last measurement on the validation questions.
 
-    `value` is the mean of the measure with its interval `low` to `high`; `difference` that to the defaults after the
-    same share of their training. Its interval and `p_family` allow for all trials being tested together.
+    `value` is the mean of the measure with its interval `low` to `high`; `difference` is to the defaults after the same
+    fraction of their training. Its interval and `p_family` allow for all trials being tested together.
     """
 
     number: int
@@ -114,9 +114,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a search found: `best` is the number of the trial that came to most, `chosen` the one to be used.
+    """The result of a search: the numbers of the `best` trial and of the `chosen` one.
 
-    The defaults are chosen unless the best trial can be told apart from them.
+    The defaults are chosen unless the best trial is significantly better.
     """
 
     measure: str
@@ -130,7 +130,7 @@ class Findings:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """The options to change; none where the defaults stay."""
+        """The options to change; empty if the defaults are chosen."""
         return next(one.changed for one in self.tried if one.number == self.chosen)
 
 
@@ -145,12 +145,11 @@ class Search(CompositeRun):
 
     @property
     def found(self) -> Findings | None:
-        """What came out, or what is known so far; None before anything is, and where it cannot be read."""
         return self._outcome(_FINDINGS)
 
     @property
     def minutes_needed(self) -> int:
-        """How many minutes the shortest trials would take, where those given were too few; else 0."""
+        """How many minutes the shortest trials would take if the given ones were too few; else 0."""
         return int(number_in(self.read("search.json"), "minutes"))
 
     def trial(self, number: int) -> Run:
@@ -163,7 +162,7 @@ class Search(CompositeRun):
 
 
 def create_search(plan: Plan, minutes: float, *, attended: bool = False) -> Search:
-    """Make the folder of a search around a plan's options; it stands in line at once, see `create_run`."""
+    """Make the folder of a search around a plan's options, and queue it; see `create_run`."""
     return Search(create_run(replace(plan, minutes=minutes), attended=attended).folder)
 
 
@@ -173,7 +172,7 @@ UNTRAINED = 0  # of the base as it is
 
 
 class AblationStage(StrEnum):
-    """What an ablation is doing; of its variants it says the number, too: `learning_1`."""
+    """What an ablation is doing, with the variant's number: `learning_1`."""
 
     LOADING = "loading"
     LEARNING = "learning"  # a language model
@@ -190,7 +189,7 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How far a figure is above that of the reference; `low`, `high` and `p` allow for all variants tested together."""
+    """A figure's difference to the reference's; `low`, `high` and `p` allow for all variants tested together."""
 
     value: float
     low: float
@@ -200,9 +199,9 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """What one variant came to. `model` and `tuned` are ids of runs, or a base; empty where there is none (yet).
+    """A variant's result. `model` and `tuned` are ids of runs, or a base; empty if there is none (yet).
 
-    `alike` says that its perplexity is of the same hidden tokens as the reference's: others are not comparable.
+    `alike`: its perplexity is of the same hidden tokens as the reference's; otherwise the two are not comparable.
     """
 
     number: int
@@ -241,20 +240,17 @@ class Ablation(CompositeRun):
 
     @property
     def table(self) -> Table | None:
-        """What came out, or what is known so far; None before anything is, and where it cannot be read."""
         return self._outcome(_TABLE)
 
 
 def create_ablation(plan: Plan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
-    """Make the folder of an ablation around a plan; it stands in line at once, see `create_run`."""
+    """Make the folder of an ablation around a plan, and queue it; see `create_run`."""
     return Ablation(create_run(replace(plan, ablation=experiment), attended=attended).folder)
 
 
 def all_jobs() -> list[Run]:
-    """What is made of trainings, then these, newest first: while a part is at work, the whole is asked about."""
-    planned = planned_runs()
-    wholes = [_job(run, plan) for run, plan in planned if not plan.is_training]
-    return [*wholes, *(run for run, plan in planned if plan.is_training)]
+    """Searches and ablations, then trainings, newest first: the whole stands before the part that runs."""
+    return [_job(run, plan) for run, plan in sorted(planned_runs(), key=lambda planned: planned[1].is_training)]
 
 
 def job_at(folder: Path) -> Run:
@@ -289,8 +285,8 @@ class Estimate:
     """What a training would take on this machine, measured by a few of its own steps.
 
     Seconds are of loading, teaching, training and measuring together, as busy as the machine was; bytes are the most
-    that the process holds at a time, and those it could have. `fits` says whether they suffice; where not, `instead`
-    holds options that would do, empty where none were found. `rough` says that no whole batch was timed.
+    that the process holds at a time, and those available. If they do not suffice, `instead` holds options that do,
+    empty if there are none. `rough`: no whole batch was timed.
     """
 
     steps: int
@@ -320,7 +316,6 @@ class Rehearsal(Job):
 
     @classmethod
     def of(cls, plan: Plan, task: RehearsalTask) -> "Rehearsal":
-        """Return the rehearsal of a plan; it may not have been started yet."""
         options = asdict(plan.options)
         if task is RehearsalTask.NEGATIVES:
             drawn_by = {"title", "seed"}
@@ -335,7 +330,6 @@ class Rehearsal(Job):
 
     @property
     def done(self) -> bool:
-        """Whether its answer is there and can be read."""
         try:
             _ = self.estimate() if self.task is RehearsalTask.ESTIMATE else pq.read_metadata(self.result)
         except (OSError, ValueError):
@@ -343,7 +337,7 @@ class Rehearsal(Job):
         return True
 
     def estimate(self) -> Estimate:
-        """Read the estimate. Raises `OSError` or `ValueError` where there is none that can be read."""
+        """Read the estimate. Raises `OSError` or `ValueError` if it is missing or damaged."""
         return _ESTIMATE.validate_json(self.result.read_bytes())
 
     def negatives(self) -> pd.DataFrame:
@@ -355,24 +349,17 @@ class Rehearsal(Job):
         return status.code or "unexpected", status.message or self.log()
 
     def start(self, plan: Plan) -> None:
-        """Start the process. Raises `OSError` where the disk is full, and `LimitError` as `admit` does."""
         self.admit()
         write_text(self.folder / "run.json", plan.as_json())
         self.launch("internal", "dry-run", self.task.value, self.folder)
 
 
-_FOLDER = "best_checkpoint"
-
-
 def best_checkpoint(run: Run) -> Path | None:
-    """Return the complete checkpoint with the best evaluation, the newest if none was evaluated, None if there is none.
-
-    What the trainer says of its best checkpoint stands in the newest one.
-    """
+    """Return the complete checkpoint with the best evaluation, the newest if none was evaluated, None if there is none."""
     newest = newest_checkpoint(run.folder)
     if newest is None:
         return None
-    step = int(number_in(read_json(newest / "trainer_state.json"), "best_global_step"))
+    step = int(number_in(read_json(newest / "trainer_state.json"), "best_global_step"))  # of all steps so far
     best = newest.with_name(f"checkpoint-{step}")
     return best if step and is_complete(best) else newest
 
@@ -383,7 +370,7 @@ class BestModelJob(Job):
 
     @classmethod
     def of(cls, run: Run) -> "BestModelJob":
-        return cls(run.folder / _FOLDER)
+        return cls(run.folder / "best_checkpoint")
 
     @property
     def run(self) -> Run:
@@ -391,7 +378,7 @@ class BestModelJob(Job):
 
     @property
     def made(self) -> Run | None:
-        """The finished training that was made of the best checkpoint as it is now, None if there is none yet."""
+        """The finished training that was made of the current best checkpoint, None if there is none yet."""
         checkpoint = best_checkpoint(self.run)
         return find_run(made_id(self.run, checkpoint)) if checkpoint else None
 
@@ -402,7 +389,6 @@ class BestModelJob(Job):
         return self.run.folder.with_name(run_id or "none") / "run.json"
 
     def start(self) -> None:
-        """Start the process. Raises `OSError` if the disk is full, and `LimitError` as `admit` does."""
         self.admit()
         self.launch("internal", "best-checkpoint", self.run.folder)
 
@@ -410,9 +396,3 @@ class BestModelJob(Job):
 def made_id(run: Run, checkpoint: Path) -> str:
     """Return the id of the finished training made of a checkpoint."""
     return f"{run.id}-step-{step_of(checkpoint)}"
-
-
-def made_status(run: Run, checkpoint: Path) -> dict[str, object]:
-    """Return the status of the finished training made of a checkpoint, as its file holds it."""
-    status = replace(run.status(), state=State.DONE, step=step_of(checkpoint), seconds_left=None, phase="")
-    return asdict(replace(status, seconds=status.spent, started=0.0, pid=0, pid_started=0.0, code="", message=""))

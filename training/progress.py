@@ -13,6 +13,7 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.training.base import Task
 from mrc_workbench.training.engine.checkpoints import discard_old, keep_model, seal
 from mrc_workbench.training.jobs import ROUNDS
+from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Phase, Run
 
@@ -22,11 +23,12 @@ _SECONDS_BETWEEN_WRITES = 0.5
 class RunFolderCallback(TrainerCallback):
     """Writes figures as they come, seals checkpoints, saves in time, and ends the training when asked to."""
 
-    def __init__(self, run: Run, status: Status, *, save_limit: int, save_minutes: float, kept_models: int = 0) -> None:
+    def __init__(self, run: Run, status: Status, options: TrainingOptions, kept_models: int = 0) -> None:
         self._run, self._status, self._first_step = run, status, 0
-        self._save_limit, self._save_seconds, self._kept_models = save_limit, save_minutes * 60, kept_models
+        self._save_limit, self._save_seconds = options.save_limit, options.save_minutes * 60
+        self._kept_models = kept_models
         self._began = self._written = self._saved = self._step_began = time.monotonic()
-        self._at_work = 0.0  # seconds spent on steps since the last entry, and how many steps those were
+        self._step_seconds = 0.0  # since the last entry
         self._steps = 0
 
     def on_train_begin(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
@@ -40,9 +42,9 @@ class RunFolderCallback(TrainerCallback):
         self._step_began = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Say how far it is; stop, with a checkpoint, where somebody asked."""
+        """Write the progress; stop, with a checkpoint, if asked to."""
         now = time.monotonic()
-        self._at_work += now - self._step_began
+        self._step_seconds += now - self._step_began
         self._steps += 1
         if _agreed(self._run.asked_to_stop, args):
             control.should_training_stop = control.should_save = True
@@ -56,20 +58,18 @@ class RunFolderCallback(TrainerCallback):
         self._write(state, seconds_left=left)
 
     def on_epoch_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Leave a step at which somebody stopped unmeasured: a training that was not stopped does not measure it."""
+        """Do not measure a step at which the training is stopped: one that was not stopped does not measure it."""
         if control.should_training_stop and (state.epoch or 0) % 1:
             control.should_evaluate = False
 
     def on_train_end(self, _args: Any, state: TrainerState, _control: Any, **_: Any) -> None:
-        """Say where it ended: training may stop early, after the step was told of."""
-        self._write(state)
+        self._write(state)  # it may have stopped early, after a step that was not written
 
     def on_evaluate(self, _args: Any, state: TrainerState, _control: Any, model: Any, **_: Any) -> None:
-        """Keep the model that was measured, where the training keeps some."""
         self._keep(state, model)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
-        """Seal the checkpoint, and only then let older ones go."""
+        """Seal the checkpoint, and only then discard older ones."""
         self._saved = time.monotonic()
         if args.world_size > 1:
             import torch
@@ -85,10 +85,10 @@ class RunFolderCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, _control: Any, logs: dict[str, Any], **_: Any
     ) -> None:
         figures = {name: float(value) for name, value in logs.items() if _is_number(value)}
-        if "loss" in figures and self._at_work:
+        if "loss" in figures and self._step_seconds:
             examples = self._steps * args.per_device_train_batch_size * args.world_size
-            figures["examples_per_second"] = examples / self._at_work
-            self._at_work, self._steps = 0.0, 0
+            figures["examples_per_second"] = examples / self._step_seconds
+            self._step_seconds, self._steps = 0.0, 0
         self._run.add_progress({"step": state.global_step, **figures})
 
     def _keep(self, state: TrainerState, model: Any) -> None:
@@ -102,7 +102,7 @@ class RunFolderCallback(TrainerCallback):
 
 
 def _agreed(wish: bool, args: TrainingArguments) -> bool:
-    """What the first process wishes: all must stop, or save, at the same step."""
+    """The wish of the first process: all must stop, or save, at the same step."""
     if args.world_size == 1:
         return wish
     import torch

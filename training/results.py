@@ -35,10 +35,9 @@ Points = list[tuple[int, float]]  # step and value
 
 @dataclass(frozen=True)
 class Curves:
-    """The points of each name that was asked for, and what BM25 reaches where the name is a measure and that is known.
+    """The points of each requested name, and BM25's value of a measure if known; values that are not finite are nan.
 
-    A name that was never logged has no points; a figure that is no finite number is nan. `beside` holds what was seen
-    on the other questions: a measure of the training sample, and the loss of the validation questions.
+    `beside` holds the other questions' points: a measure on the training sample, and the loss on validation questions.
     """
 
     points: dict[str, Points]
@@ -47,7 +46,7 @@ class Curves:
 
 
 def curves(run: Run, names: Iterable[str]) -> Curves:
-    """Read figures of the run's progress: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`.
+    """Read the run's progress: `loss`, `learning_rate`, `grad_norm`, `examples_per_second`, or `MEASURES`.
 
     The first point of a measure, at step 0, is the base model.
     """
@@ -99,10 +98,9 @@ class Advice(StrEnum):
 
 
 def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | None:
-    """Tell what fits the figures of a run; None where they say nothing, or are of a version that knew too little.
+    """Return what fits the metrics of a run; None if they say nothing, as those of an early version.
 
-    `measured` are the points of the measure that picked the checkpoint, on validation questions. A gain counts as one
-    where its 95% interval lies above 0.
+    `measured` are the validation points of the measure that picked the checkpoint. A gain's 95% interval lies above 0.
     """
     sample, gain = scores.get("training_sample") or {}, scores.get("gain") or {}
     if not gain or not sample.get("gain"):
@@ -112,41 +110,31 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
         return Advice.FELL
     starter = plan.options.base == STARTER
     if low <= 0:
-        at_the_top = scores["before"][gain["measure"]] >= 0.99
-        return _no_gain(plan, at_the_top=at_the_top, learned=sample_low > 0, starter=starter)
+        if scores["before"][gain["measure"]] >= 0.99:
+            return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
+        prefix = "STARTER_" if starter else ""
+        return Advice[f"{prefix}NOT_CARRIED_OVER" if sample_low > 0 else f"{prefix}NOTHING_LEARNED"]
     mixed = scores.get("mixed_gain")
     if mixed and mixed["interval"][0] <= 0:
         return Advice.STARTER_MIXED_UNSURE if starter else Advice.MIXED_UNSURE
     return _course(scores.get("kept_step", 0), dict(measured))
 
 
-def _no_gain(plan: Plan, *, at_the_top: bool, learned: bool, starter: bool) -> Advice:
-    """What fits a training without a sure gain; `learned`: there is one on the questions it learned from."""
-    if at_the_top:
-        return Advice.READ_AT_THE_TOP if plan.kind == READER else Advice.AT_THE_TOP
-    if learned:
-        return Advice.STARTER_NOT_CARRIED_OVER if starter else Advice.NOT_CARRIED_OVER
-    return Advice.STARTER_NOTHING_LEARNED if starter else Advice.NOTHING_LEARNED
-
-
-def _course(kept: int, steps: dict[int, float]) -> Advice | None:
-    """How the validation figures went on after the step that was kept."""
-    if kept not in steps or len(steps) < 3:  # the base and one measurement are no course
+def _course(best: int, steps: dict[int, float]) -> Advice | None:
+    """How the validation metric went on after the best step."""
+    if best not in steps or len(steps) < 3:  # the base and one measurement are no course
         return None
     last = max(steps)
-    if kept == last:
+    if best == last:
         return Advice.STILL_RISING
-    return Advice.PAST_ITS_BEST if steps[last] < steps[kept] else None
+    return Advice.PAST_ITS_BEST if steps[last] < steps[best] else None
 
 
 def write_card(run: Run) -> None:
-    """Write the README.md beside a finished model, from the run folder alone: no model is loaded, no hub is asked.
-
-    Names that people gave are shown as they are: none of them is read as YAML, Markdown or HTML.
-    """
+    """Write the README.md beside a finished model, from the run folder alone; names are escaped."""
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
     plan, scores, made = run.plan(), run.scores(), run.provenance()
-    # without the folders of this machine: where a model lies is nobody's business
+    # without the folders of this machine, which are private
     options = {
         name: _one_line(_without_folders(value)) if type(value) is str else value
         for name, value in asdict(plan.options).items()
@@ -168,7 +156,7 @@ def write_card(run: Run) -> None:
 
 
 def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
-    """Return the YAML that the hub reads. It takes hub ids only for a base, and no data set that is not on it."""
+    """Return the YAML that the hub reads. It accepts only hub ids as a base, and no data set that is not on it."""
     from huggingface_hub import EvalResult, ModelCardData
 
     base, data, family = made.get("base", {}), made.get("data", {}), recipe_of(plan.kind).family
@@ -204,7 +192,7 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
 
 
 def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
-    """Sections: the table of before and after, what else was measured beside them, and what it was measured on."""
+    """Sections: the table of before and after and of what else was measured, and what it was measured on."""
     family, intervals = recipe_of(plan.kind).family, scores.get("intervals", {})
     rows = family.rows(plan.options, scores)
     known = {measure for name in rows for measure in scores.get(name, {})}
@@ -230,7 +218,7 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
 
 
 def _told(gain: dict[str, Any], measures: Mapping[str, str]) -> tuple[str, str]:
-    """What the measure is called, and how far it went."""
+    """The measure's name, and its gain."""
     low, high = gain["interval"]
     points = f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
     return measures.get(gain["measure"], gain["measure"]), points
@@ -307,12 +295,9 @@ def _one_line(text: str) -> str:
 
 
 def zipped_model(run: Run) -> BufferedReader:
-    """Return the run's model as an open zip, read from its start; the file is gone once closed.
-
-    Stored and not deflated: weights do not get smaller. Raises `OSError` where the disk is full.
-    """
+    """Return the run's model as an open zip, deleted once closed. Raises `OSError` if the disk is full."""
     with tempfile.TemporaryFile(dir=workspace(), suffix=".zip") as file:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:  # weights do not get smaller
             for path in sorted(run.model_folder.rglob("*")):
                 archive.write(path, f"{run.id}/{path.relative_to(run.model_folder).as_posix()}")
         file.seek(0)
@@ -322,15 +307,15 @@ def zipped_model(run: Run) -> BufferedReader:
 class PushError(Failure):
     """A model that could not be sent.
 
-    `bad_name`, `bad_token`, `no_permission`, `not_finished`, `public` (the repository is there, for everybody to see,
-    and was to be private), `refused` (the hub said no for another reason, told in the message) and `unreachable`.
+    Codes: `bad_name`, `bad_token`, `no_permission`, `not_finished`, `public` (the repository exists and is public, but
+    was to be private), `refused` (the message has the hub's reason) and `unreachable`.
     """
 
 
 def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
-    """Send a finished run's model folder to `repository` (`name` or `owner/name`) and return its address.
+    """Send a finished run's model folder to `repository` (`name` or `owner/name`), and return its address.
 
-    The repository is made where there is none. Raises `PushError`, within seconds where the hub does not answer.
+    A missing repository is created. Raises `PushError`, within seconds if the hub does not answer.
     """
     repository, token = repository.strip(), token.strip()
     _check(run, repository, token)
@@ -339,7 +324,7 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
     except PushError:
         raise
     except Exception as error:
-        # without its cause: what a library says, or keeps in its errors, may hold the request and so the token
+        # without its cause: a library's error may hold the request and so the token
         raise _problem(error, repository, token) from None
 
 

@@ -50,10 +50,9 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """That a training is part of a search for settings, or of an ablation: number 1 of `count`, or another one.
+    """The place of a training in a search for settings or an ablation; number 1 is compared with the others.
 
-    Number 1 has the settings that the others are held against. One that is `whole` is trained to its end, as an
-    ablation's are, so its model serves like any other; a search's are cut short.
+    One that is `whole`, as an ablation's, is trained to its end, and its model can be used; a search's are cut short.
     """
 
     search: str  # the id of what it is part of
@@ -82,11 +81,9 @@ class Plan:
 
     @property
     def is_training(self) -> bool:
-        """Whether it trains by itself: a search for settings and an ablation have others do so."""
         return not (self.minutes or self.ablation)
 
     def as_json(self) -> str:
-        """The content of `run.json`."""
         return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
 
 
@@ -135,7 +132,7 @@ class Run(Job):
         return self.folder / "model"
 
     def plan(self) -> Plan:
-        """Read what was asked. Raises `OSError` or `ValueError` where the folder is no run."""
+        """Read the plan. Raises `OSError` or `ValueError` if the folder is no run."""
         try:
             return _plan(json.loads((self.folder / "run.json").read_text(encoding="utf-8")))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:  # JSON, but not what `as_json` writes
@@ -146,7 +143,7 @@ class Run(Job):
         self.add_progress({"step": 0, **{f"{name}_{measure}": value for measure, value in measures.items()}})
 
     def scores(self) -> dict[str, Any]:
-        """Read the figures before and after; empty until the run is done, and where they cannot be read."""
+        """Read the metrics before and after; empty until the run is done, and if they are damaged."""
         scores = self.read("scores.json")
         try:
             _Figures.model_validate(scores)
@@ -170,10 +167,9 @@ class Run(Job):
 
 
 def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> Run:
-    """Make a run folder, in the workspace or at `folder` (which must not hold anything yet).
+    """Make a run folder, in the workspace or at `folder`, which must be empty, and queue the run.
 
-    It stands in line at once: for a worker or, where `attended`, for this process alone, which will carry it out.
-    Raises `MissingExtraError` if the libraries of training are not installed.
+    It waits for a worker or, if `attended`, for this process. Raises `MissingExtraError` without the training extra.
     """
     require("accelerate", "training")
     if not folder:
@@ -192,48 +188,45 @@ def create_run(plan: Plan, folder: Path | None = None, *, attended: bool = False
 
 
 def all_runs() -> list[Run]:
-    """Trainings of the workspace, newest first, trials among them; folders that are none are left out."""
+    """Trainings of the workspace, newest first, trials among them."""
     return [run for run, plan in planned_runs() if plan.is_training]
 
 
 def planned_runs() -> list[tuple[Run, Plan]]:
-    """Everything that was planned in the workspace, newest first: trainings, searches for settings, and ablations."""
+    """All plans of the workspace, newest first: trainings, searches for settings, and ablations."""
     return [(run, plan) for run in _folders(workspace()) if (plan := _plan_of(run))]
 
 
 def damaged_runs() -> list[Run]:
-    """Folders of the workspace that were runs, and whose `run.json` cannot be read any more."""
+    """Runs of the workspace whose `run.json` is damaged."""
     return [run for run in _folders(workspace()) if not _plan_of(run)]
 
 
 def find_run(run_id: str) -> Run | None:
-    """Return the workspace's run with this id, None where there is none. It may come from an address: it is no path."""
+    """Return the workspace's run with this id, None if there is none. The id may come from a URL: it is no path."""
     run = Run(workspace() / "runs" / run_id)
     return run if run.id == run_id and _plan_of(run) else None
 
 
 def shared_runs() -> dict[Run, Plan]:
-    """Finished trainings on the shelf, newest first: a user searches and trains with them, and cannot change them."""
+    """Finished trainings on the shelf, newest first, which users cannot change."""
     found = {run: plan for run in _folders(shelf()) if (plan := _plan_of(run))}
     return {run: plan for run, plan in found.items() if run.status().state is State.DONE}
 
 
 def find_model_run(run_id: str) -> Run | None:
-    """Return the run whose model this id names: the workspace's, else one on the shelf; None where there is none."""
+    """Return the run with this id of the workspace, or of the shelf; None if there is none."""
     return find_run(run_id) or next((run for run in shared_runs() if run.id == run_id), None)
 
 
 def run_in(folder: Path) -> Run | None:
-    """Return the run in a folder, wherever that is; None where there is none."""
+    """Return the run in any folder; None if there is none."""
     run = Run(folder.absolute())
     return run if _plan_of(run) else None
 
 
 def new_plan(kind: str, name: str, data: tuple[str, str, str], split: SplitOptions, options: TrainingOptions) -> Plan:
-    """Return a plan made now, with the hard negatives marked by now.
-
-    `data` is the reference, the name and the fingerprint of the question set.
-    """
+    """Return a plan of now, with the marked hard negatives; `data` are its reference, name and fingerprint."""
     reference, data_name, fingerprint = data
     created = datetime.now(UTC).isoformat(timespec="seconds")
     marked = remarks_of(fingerprint).negatives
@@ -279,23 +272,22 @@ def rounds_of(options: TrainingOptions) -> int:
 
 def create_rounds(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
     """Make the runs of a plan as `create_run` does, the first round first; several are folders of `folder`."""
-    rounds = rounds_of(plan.options)
-    if rounds == 1 or not isinstance(plan.options, BiEncoderOptions):
+    options, rounds = plan.options, rounds_of(plan.options)
+    if rounds == 1 or not isinstance(options, BiEncoderOptions):
         return [create_run(plan, folder, attended=attended)]
     runs: list[Run] = []
     for number in range(1, rounds + 1):
-        options = plan.options
-        if runs:
-            options = mined_by(str(runs[-1].folder.resolve()) if folder else runs[-1].id, options)
-        one = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
-        runs.append(create_run(one, folder and folder / f"round-{number}", attended=attended))
+        this = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
+        runs.append(create_run(this, folder and folder / f"round-{number}", attended=attended))
+        options = mined_by(str(runs[-1].folder.resolve()) if folder else runs[-1].id, plan.options)
     return runs
 
 
 def mined_by(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
-    """Return options that go on from a model which finds the hard negatives, by itself or, as before, with BM25."""
+    """Return options that continue from a model that mines the hard negatives, by itself or, as before, with BM25."""
     searched = NegativesFrom.HYBRID if options.negatives_from is NegativesFrom.HYBRID else NegativesFrom.DENSE
-    gist, mega = (options.objective is one for one in (BiEncoderObjective.GIST, BiEncoderObjective.MEGA_BATCH_MARGIN))
+    gist = options.objective is BiEncoderObjective.GIST
+    mega = options.objective is BiEncoderObjective.MEGA_BATCH_MARGIN
     return replace(
         options,
         base=model,
@@ -308,13 +300,12 @@ def mined_by(model: str, options: BiEncoderOptions) -> BiEncoderOptions:
 
 
 def plan_training(kind: str, reference: str, name: str, shares: SplitOptions, chosen: Mapping[str, Any]) -> Plan:
-    """Return the plan of a training of this kind on the data that `reference` names.
+    """Return a plan; `chosen` are options by name, the others get the values that suit the base.
 
-    `chosen` are options of the kind by name; the others get the values that suit the base. Raises `DataError`, and
-    `OptionError` where the options do not fit the data.
+    Raises `DataError`, and `OptionError` if the options do not fit the data.
     """
     recipe = recipe_of(kind)
-    found, options = recipe.family.find(reference), recipe.options
+    data, options = recipe.family.find(reference), recipe.options
     if judges := chosen.get("judged_on"):
         chosen = {**chosen, "judged_on": absolute(judges)}
     suited = options.suited_to(chosen.get("base", usual_base(kind)))
@@ -323,9 +314,8 @@ def plan_training(kind: str, reference: str, name: str, shares: SplitOptions, ch
     if changes.get("lora_rank"):
         changes = {"frozen_layers": 0} | changes  # adapters leave every weight as it is
     planned = replace(suited, **changes)
-    recipe.family.check(found, planned)
-    data = (absolute(reference), found.name, found.fingerprint)
-    return new_plan(kind, name or kind, data, shares, planned)
+    recipe.family.check(data, planned)
+    return new_plan(kind, name or kind, (absolute(reference), data.name, data.fingerprint), shares, planned)
 
 
 def absolute(reference: str) -> str:

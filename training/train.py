@@ -32,7 +32,7 @@ from mrc_workbench.models.sources import ModelSource, find_model, identity
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
 from mrc_workbench.training.engine.adaptation import settle
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id, made_status
+from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.options import (
     OptionError,
     RankerOptions,
@@ -56,7 +56,7 @@ Watch = Callable[[Task], tuple[Task, list[Any]]]  # may listen to the task's mea
 
 
 class _Helper(Run):
-    """The run as seen by the other processes of `torchrun`: the first one alone tells how it goes."""
+    """The run as seen by the other processes of `torchrun`: only the first one writes."""
 
     def write_status(self, status: Status) -> None: ...
     def add_progress(self, entry: dict[str, Any]) -> None: ...
@@ -65,10 +65,9 @@ class _Helper(Run):
 
 
 def train(run: Run, *, sent_by_worker: bool = False) -> Status:
-    """Wait for the machine, carry out a run in this process and return how it ended.
+    """Wait for the machine, carry out a run in this process and return how it ended; its status holds errors.
 
-    Whatever goes wrong ends up in its status. A run with a complete checkpoint goes on from there. Raises `OSError` or
-    `ValueError` where the folder is no run.
+    A run with a complete checkpoint continues from there. Raises `OSError` or `ValueError` if the folder is no run.
     """
     if int(os.environ.get("RANK", "0")) > 0:
         while run.status().state is not State.RUNNING:
@@ -101,7 +100,7 @@ def execute(run: Run, watch: Watch | None = None) -> Status:
 
 
 def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None, data: Any = None) -> Any:
-    """Return what a plan works on, of the `data` found. Raises `DataError`, `TrainingError`: it is gone, or another."""
+    """Return what a plan works on. Raises `DataError` or `TrainingError` if the data is missing or has changed."""
     family = recipe_of(plan.kind).family
     data = family.find(plan.data) if data is None else data
     if data.fingerprint != plan.fingerprint:
@@ -125,7 +124,7 @@ def problem_of(error: BaseException) -> tuple[str, str]:
 
 
 def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
-    """Load, measure, train, measure; returns what `scores.json` holds. Raises `AskedToStop`."""
+    """Load, measure, train, measure; returns the content of `scores.json`. Raises `AskedToStop`."""
 
     def enter(phase: Phase) -> Status:
         if run.asked_to_stop:
@@ -149,9 +148,8 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     measured["before"] = measured_once(run, recipe, source, material)
     if not checkpoint:
         for name, reached in measured.items():
-            means = reached.means()
-            run.add_measures(name, means["validation"])
-            run.add_measures(f"{name}_training", means["training"])
+            run.add_measures(name, reached.means()["validation"])
+            run.add_measures(f"{name}_training", reached.means()["training"])
         run.write("provenance.json", provenance(plan, source, data) | _processes(plan))
     del data  # training needs the room
     enter(Phase.MINING if plan.options.mines else Phase.PREPARING)
@@ -174,21 +172,18 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     concluded, more = recipe.concluded(run.model_folder)
     seal(run.model_folder)  # after all its files are written; the card, which is no part of the model, follows
     measured |= concluded
-    _complete_curve(run, kept_step, measured["after"])
+    if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
+        # no step was measured before: the finished model is the last point of the curves
+        after = measured["after"].figures()
+        run.add_progress({"step": kept_step, **{f"eval_{name}": value for name, value in after.items()}})
     return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
 
 
-def _complete_curve(run: Run, step: int, after: Measurement[Any]) -> None:
-    """Write what the finished model reaches as the last point of the curves if no step was measured before."""
-    if not any(name.startswith(f"eval_{VALIDATION}") for entry in run.progress() for name in entry):
-        run.add_progress({"step": step, **{f"eval_{name}": value for name, value in after.figures().items()}})
-
-
 def _write_early(base: str) -> Thread:
-    """Write a packaged base to disk while the questions are read and the libraries imported: it takes seconds.
+    """Write a packaged base to disk while the questions are read and the libraries imported.
 
-    The thread imports no library of models: transformers replaces its own module at the end of its first import, and
-    `from transformers import ...` of another thread, which began before, fails.
+    The thread imports no transformers, which replaces its own module at the end of its first import: imports of another
+    thread that began before fail.
     """
 
     def write() -> None:
@@ -202,22 +197,21 @@ def _write_early(base: str) -> Thread:
 
 
 def _progress_writer(run: Run, status: Status) -> Callable[[float], None]:
-    """Return what tells the run how much of a phase is done, and hears that it should stop."""
-    told = -_SECONDS_BETWEEN_WRITES
+    """Return a function that writes the progress of a phase, and raises `AskedToStop`."""
+    written = -_SECONDS_BETWEEN_WRITES
 
-    def tell(share: float) -> None:
-        nonlocal told
+    def write(share: float) -> None:
+        nonlocal written
         if run.asked_to_stop:
             raise AskedToStop
-        if share == 1 or time.monotonic() - told >= _SECONDS_BETWEEN_WRITES:
-            told = time.monotonic()
+        if share == 1 or time.monotonic() - written >= _SECONDS_BETWEEN_WRITES:
+            written = time.monotonic()
             run.write_status(replace(status, share=share))
 
-    return tell
+    return write
 
 
 def _check(plan: Plan) -> None:
-    """Raise `TrainingError` where a reporter is not installed, or the round before has no model."""
     report, reference = plan.options.report_to, plan.options.base
     if report is not Report.NONE and find_spec(report.value) is None:
         message = f"{report.value} is not installed: `pip install {report.value}`, or report to none"
@@ -238,10 +232,7 @@ def _processes(plan: Plan) -> dict[str, Any]:
 
 
 def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
-    """Let the library's trainer do the steps that are left.
-
-    The model of the task is the best measured afterwards, that of the step returned.
-    """
+    """Train the steps that are left; returns the best step, whose model the task's model is afterwards."""
     from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
     from mrc_workbench.training.engine.trainers import make_trainer
     from mrc_workbench.training.progress import RunFolderCallback
@@ -249,8 +240,7 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
     options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:
         os.environ["TENSORBOARD_LOGGING_DIR"] = str(run.folder / "tensorboard")
-    limits = {"save_limit": options.save_limit, "kept_models": task.kept_models}
-    callback = RunFolderCallback(run, status, save_minutes=options.save_minutes, **limits)
+    callback = RunFolderCallback(run, status, options, task.kept_models)
     trainer = make_trainer(task, options, run.folder / "checkpoints", [*callbacks, callback])
     cached = cached_lower_layers(task.model, options.frozen_layers, task.lower_states)
     with tokenized_once(task.model), cached, short_passes(task.model, twice=options.recompute):
@@ -259,21 +249,18 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 
 
 def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement[Any]:
-    """What the base reaches; a run that goes on has found out before."""
+    """Measure the base; a resumed run has stored this before."""
     path = run.folder / "before.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if known := recipe.family.measurement(kept, material):
-        return known
-    reached = recipe.measured(source)
-    run.write(path.name, reached.kept())
-    return reached
+    measurement = recipe.family.measurement(kept, material)
+    if measurement is None:
+        measurement = recipe.measured(source)
+        run.write(path.name, measurement.kept())
+    return measurement
 
 
 def mined(plan: Plan) -> tuple[pd.DataFrame, int]:
-    """Return the hard negatives a training would use, a row each, and the number of its training questions.
-
-    Raises `ValueError` where such a training takes none.
-    """
+    """Return the hard negatives a training would use, a row each, and how many training questions there are."""
     from mrc_workbench.training.recipes.examples import as_table, mine
 
     if not isinstance(plan.options, RankerOptions):
@@ -353,9 +340,9 @@ Options = TypeVar("Options", bound=TrainingOptions)
 
 
 def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
-    """Return, JSON-able: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
+    """Return as JSON: base and revision, data, split, options, versions, hardware, and the UTC time it was made.
 
-    `source` is the base as it was resolved, `data` what the family found. Raises `ModelError` where the base is gone.
+    `source` is the base as it was resolved. Raises `ModelError` if the base is missing.
     """
     family = recipe_of(plan.kind).family
     texts = family.texts(data, plan.options)
@@ -383,10 +370,7 @@ def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
 
 
 def in_precision_begun(options: Options, made: Mapping[str, Any]) -> Options:
-    """Return the options with the precision that a run began in: which one is quicker is tried once, not each time.
-
-    Another GPU, or a CPU instead of one, is tried anew.
-    """
+    """Return the options with the precision that a run began in, unless it began on another device."""
     began, here = made.get("hardware", {}), hardware() | {"device": _device()}
     if options.precision is not Precision.AUTO or any(began.get(of) != here[of] for of in ("device", "gpus")):
         return options
@@ -397,3 +381,9 @@ def _device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def made_status(run: Run, checkpoint: Path) -> dict[str, object]:
+    """Return the status of the finished training made of a checkpoint, as its file holds it."""
+    status = replace(run.status(), state=State.DONE, step=step_of(checkpoint), seconds_left=None, phase="")
+    return asdict(replace(status, seconds=status.spent, started=0.0, pid=0, pid_started=0.0, code="", message=""))

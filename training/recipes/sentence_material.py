@@ -32,9 +32,8 @@ _SAMPLE = 500  # training pairs that are measured beside those that judge, at mo
 class PairMaterial:
     """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
 
-    `measure` is what it is told by: Spearman's correlation, accuracy, or nothing where people said nothing of the
-    pairs that it is measured on. `sample` are pairs that it learns from, measured beside them; None where they say
-    nothing, or other data judges.
+    `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are training
+    pairs measured beside them; None if they have no labels, or other data judges.
     """
 
     train: PairSet
@@ -47,11 +46,7 @@ class PairMaterial:
 
     @classmethod
     def of(cls, data: PairSet, shares: SplitOptions, options: PairOptions) -> Self:
-        """Split the set as planned, and the one that judges.
-
-        Raises `DataError` where that is gone, `OptionError` where one of them does not fit the objective, and
-        `TrainingError` where there is nothing to learn from or to measure on.
-        """
+        """Split the set as planned, and the one that judges. Raises `DataError`, `OptionError` and `TrainingError`."""
         judging = _judging_set(data, options)
         rows = split_pairs(data, shares)
         validation = rows[Part.VALIDATION] if judging is data else split_pairs(judging, shares)[Part.VALIDATION]
@@ -76,7 +71,7 @@ class PairMaterial:
         )
 
     def require_judge(self, held_out: object) -> None:
-        """Raise `TrainingError` where a checkpoint is picked by the loss, and nothing is held out to read it of."""
+        """Raise `TrainingError` if a checkpoint is picked by the loss, and nothing is held out for it."""
         if self.judged_by == LOSS and held_out is None:
             message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
             raise TrainingError("nothing_judges", message)
@@ -95,7 +90,7 @@ class PairMaterial:
 
 
 def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
-    """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`: there is none."""
+    """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
     if not options.judged_on.strip():
         return data
     found = find(options.judged_on)
@@ -107,7 +102,7 @@ def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
 
 
 def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """At most so many of the rows, by chance and in their order; all where `most` is 0."""
+    """Sample at most so many of the rows, in their order; all if `most` is 0."""
     if not 0 < most < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
@@ -115,7 +110,7 @@ def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A model's scores of pairs, or the labels it tells, beside people's; `right` is empty where nobody said any."""
+    """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
 
     measure: str
     said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
@@ -123,31 +118,35 @@ class Judgement:
     geometry: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """The figures by name. A correlation that is not defined, as of a model that says one thing only, is 0."""
+        """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
+        known: dict[str, float] = {}
         if self.measure == SPEARMAN:
-            known = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
-            known = {name: value if math.isfinite(value) else 0.0 for name, value in known.items()}
-        else:
-            known = {ACCURACY: float((self.said == self.right).mean())} if self.measure else {}
-        return known | {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+            found = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
+            known = {name: value if math.isfinite(value) else 0.0 for name, value in found.items()}
+        elif self.measure:
+            known = {ACCURACY: float((self.said == self.right).mean())}
+        return known | self._finite_geometry
 
     def kept(self) -> dict[str, Any]:
-        geometry = {name: value for name, value in self.geometry.items() if math.isfinite(value)}
-        told = {"said": self.said.tolist(), "right": self.right.tolist()}
-        return {"measure": self.measure, **told, "geometry": geometry}
+        said, right = self.said.tolist(), self.right.tolist()
+        return {"measure": self.measure, "said": said, "right": right, "geometry": self._finite_geometry}
+
+    @property
+    def _finite_geometry(self) -> dict[str, float]:
+        return {name: value for name, value in self.geometry.items() if math.isfinite(value)}
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Self:
         dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
-        columns = [np.array(kept[name], dtype=dtype) for name in ("said", "right")]
-        return cls(kept["measure"], columns[0], columns[1], kept["geometry"])
+        said, right = (np.array(kept[name], dtype=dtype) for name in ("said", "right"))
+        return cls(kept["measure"], said, right, kept["geometry"])
 
 
 PairMeasurement = Measurement[Judgement]
 
 
 def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
-    """What vectors `(n_sentences, dimensions)` of the pairs' different sentences say of the pairs."""
+    """Judge pairs by the vectors of their distinct sentences, `(n_sentences, dimensions)`."""
     geometry = {"uniformity": uniformity(vectors)}
     if pairs.kind is PairKind.SENTENCES:
         return Judgement("", np.zeros(0, np.float32), np.zeros(0, np.float32), geometry)
@@ -159,32 +158,31 @@ def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: 
 
 
 def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
-    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
-    names = [*judged]
-    draws, ends = _draws([*judged.values()], groups)
+    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap.
+
+    Figures of the same resamples of groups of pairs, `(resamples, n_models)` each, have ends that they cannot pass.
+    """
+    names, right = [*judged], judged["after"].right
+    if judged["after"].measure == ACCURACY:
+        hits = np.stack([one.said == right for one in judged.values()], axis=1).astype(np.float64)
+        draws, ends = {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
+    else:
+        said = [one.said.astype(np.float64) for one in judged.values()]
+        by_rank, by_value = correlation_draws(said, right.astype(float), groups)
+        draws, ends = {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
     means = {name: one.means() for name, one in judged.items()}
     intervals = {
-        name: {measure: figure(means[name][measure], drawn[:, place], ends)[1:] for measure, drawn in draws.items()}
-        for place, name in enumerate(names)
+        name: {measure: figure(means[name][measure], drawn[:, column], ends)[1:] for measure, drawn in draws.items()}
+        for column, name in enumerate(names)
     }
     measure, drawn = next(iter(draws.items()))
     difference = means["after"][measure] - means["before"][measure]
     drawn_difference = drawn[:, names.index("after")] - drawn[:, names.index("before")]
-    told = figure(difference, drawn_difference, (ends[0] - ends[1], ends[1] - ends[0]))
-    gain = {"measure": measure, "difference": difference, "interval": [told.low, told.high]}
+    interval = figure(difference, drawn_difference, (ends[0] - ends[1], ends[1] - ends[0]))
+    gain = {"measure": measure, "difference": difference, "interval": [interval.low, interval.high]}
     if np.array_equal(judged["after"].said, judged["before"].said):
         gain["interval"] = [0.0, 0.0]  # the same model: nothing is open
     return {"intervals": intervals, "gain": gain}
-
-
-def _draws(judged: list[Judgement], groups: np.ndarray) -> tuple[dict[str, np.ndarray], tuple[float, float]]:
-    """Figures of the same resamples of groups of pairs, `(resamples, n_models)` each, and the ends they cannot pass."""
-    right = judged[0].right
-    if judged[0].measure == ACCURACY:
-        hits = np.stack([one.said == right for one in judged], axis=1).astype(np.float64)
-        return {ACCURACY: mean_draws(hits, groups)}, (0.0, 1.0)
-    by_rank, by_value = correlation_draws([one.said.astype(np.float64) for one in judged], right.astype(float), groups)
-    return {SPEARMAN: by_rank, PEARSON: by_value}, (-1.0, 1.0)
 
 
 class SentencePairs(Family):
@@ -265,10 +263,7 @@ PAIRS = SentencePairs()
 
 @dataclass(frozen=True)
 class _Triples:
-    """Rows `(n, 3)` int64 of `sentences`, and which sentences are no negatives of which, `(n_sentences, n_sentences)`.
-
-    That is a sentence itself, and everything that follows from it in any row.
-    """
+    """Rows `(n, 3)` int64 of `sentences`, and which sentences are no negatives of which, `(n_sentences, n_sentences)`."""
 
     sentences: list[str]
     rows: np.ndarray
@@ -276,11 +271,10 @@ class _Triples:
 
 
 def triples_of(pairs: PairSet) -> _Triples:
-    """Make triples of triplets or of labelled pairs.
+    """Make triples of triplets or of labelled pairs, without those that hold a sentence twice.
 
-    Of labelled pairs, each that says entailment becomes a triple with a contradiction of the same premise, its
-    contradictions taken in turn; premises without either make none (Gao et al. 2021, 4.1). A triple that holds a
-    sentence twice is none.
+    Of labelled pairs, each entailment becomes a triple with a contradiction of the same premise, its contradictions
+    taken in turn; premises without either make none (Gao et al. 2021, 4.1).
     """
     distinct = Distinct.of(pairs)
     rows, follows = distinct.places, distinct.places[:, :2]
@@ -290,14 +284,14 @@ def triples_of(pairs: PairSet) -> _Triples:
     ordered = np.sort(rows, axis=1)
     rows = rows[(ordered[:, 1:] != ordered[:, :-1]).all(axis=1)]
     n = len(distinct.sentences)
-    itself = np.arange(n)
-    of = np.concatenate([itself, follows[:, 0]]), np.concatenate([itself, follows[:, 1]])
-    relevance = csr_array((np.ones(len(of[0]), dtype=np.int32), of), shape=(n, n))
+    itself = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
+    related = np.concatenate([np.stack([itself, itself]), follows.T], axis=1)
+    relevance = csr_array((np.ones(related.shape[1], dtype=np.int32), (related[0], related[1])), shape=(n, n))
     return _Triples(distinct.sentences, rows, relevance)
 
 
 def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
-    """Give the i-th entailed pair of a premise its i-th contradicted one, from the first again where they are fewer."""
+    """Give the i-th entailed pair of a premise its i-th contradicted one, starting over if they are fewer."""
     contradicted = contradicted[np.argsort(contradicted[:, 0], kind="stable")]
     premises, first, count = np.unique(contradicted[:, 0], return_index=True, return_counts=True)
     entailed = entailed[np.isin(entailed[:, 0], premises)]
@@ -310,10 +304,7 @@ def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
 
 
 def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns, Examples]:
-    """What an objective reads of some pairs, the label where it has one in the last column.
-
-    Raises `TrainingError` `no_triples` where labelled pairs make none.
-    """
+    """What an objective reads of pairs, a label in the last column. Raises `TrainingError` `no_triples`."""
     match options.objective:
         case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
             return _triples(pairs, contrasts=options.contrasts)
@@ -332,16 +323,13 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
 
 
 def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Examples]:
-    """Both sentences and a label, any of which may stand together."""
+    """Both sentences and a label; any pairs may stand together."""
     columns, examples = _apart(_texts(pairs))
     return columns | {"label": labels.tolist()}, examples
 
 
 def damaged(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
-    """Take words from sentences, each with the probability `deletion`; one is left at least (Wang et al. 2021, 3).
-
-    A word is what stands between spaces. The same seed takes the same words: a training that goes on reads what it did.
-    """
+    """Delete words, split at spaces, with the probability `deletion`; at least one is left (Wang et al. 2021, 3)."""
     rng = np.random.default_rng(seed)
     found = []
     for sentence in sentences:
@@ -372,21 +360,18 @@ def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
 
 
 def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examples]:
-    """Examples of which none holds what another one does."""
     lengths = _lengths(columns)
     return columns, Examples.apart(lengths, contrasts=contrasts, article=np.arange(len(lengths)))
 
 
 def _lengths(columns: Columns) -> np.ndarray:
-    lengths: np.ndarray = np.sum([[len(text) for text in column] for column in columns.values()], axis=0, dtype=float)
-    return lengths
+    return np.asarray(np.sum([[len(text) for text in column] for column in columns.values()], axis=0, dtype=float))
 
 
 class TeachersVectors:
-    """A teacher's vectors of length 1, `(dimensions,)` float32 each, one of every pair's first sentence.
+    """A teacher's normalized vectors, `(dimensions,)` float32 each, one of every pair's first sentence.
 
-    They are kept in the workspace, so a training that is resumed asks for none again. Raises `OptionError` where they
-    have other dimensions than the student's, `dimensions`.
+    They are stored in the workspace. Raises `OptionError` if the student has other `dimensions`.
     """
 
     def __init__(self, teacher: str, pairs: PairSet, dimensions: int, precision: Precision) -> None:
