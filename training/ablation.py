@@ -53,8 +53,8 @@ Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 class AblationExperiment(BaseModel):
     """What is learned from and what is varied, one thing at a time; `untrained` adds the base as it is.
 
-    With `questions`, a set of them, every variant is fine-tuned on its training part alike, and asked its test part;
-    with `sentences`, pairs that people scored, its vectors are held against their scores.
+    With `questions`, every variant is fine-tuned on their training part and measured on their test part; with
+    `sentences`, pairs with human scores, its vectors are compared with these.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,17 +88,14 @@ class AblationExperiment(BaseModel):
         return _made(LanguageOptions, usual, {**told, **changed}, "vary" if changed else "language_model")
 
     def tuning(self, base: str) -> BiEncoderOptions:
-        """Return the options of the fine-tuning of a model; all but `base` suit the base that all started from.
-
-        Raises `ExperimentError`.
-        """
+        """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
         began = self.learning(REFERENCE).base
         # a new transformer learns as others do: what suits a starter is for a table of words
         usual = BiEncoderOptions(base=base) if began == STARTER else BiEncoderOptions.suited_to(began)
         return _made(BiEncoderOptions, asdict(usual), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
-        """Raise `ExperimentError` where an option of any variant cannot be, or where nothing is varied."""
+        """Raise `ExperimentError` if an option of any variant is wrong, or nothing is varied."""
         try:
             _ = self.shares
         except ValueError as error:
@@ -128,7 +125,7 @@ def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], p
 
 
 class Judged(NamedTuple):
-    """Figures and differences to the reference by the number of the variant, and how many questions or pairs judge."""
+    """Figures and differences to the reference by variant number, and how many questions or pairs judge."""
 
     figures: dict[int, Interval]
     differences: dict[int, Difference]
@@ -147,10 +144,9 @@ def of_hidden_tokens(run: Run) -> dict[str, Interval]:
 
 
 def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, models: Mapping[int, str]) -> Judged:
-    """nDCG@10 of bi-encoders over the test questions, each held against the reference's, all tested together.
+    """nDCG@10 of bi-encoders on the test questions, compared with the reference's; all are tested together.
 
-    Rankings are kept as those of any comparison, which opens at once. A model that cannot search has no figure.
-    Raises `ValueError` where no test question has a relevant passage.
+    A model that cannot search has no figure. Raises `ValueError` if no test question has a relevant passage.
     """
     experiment = Experiment(
         data=data,
@@ -173,10 +169,7 @@ def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, mod
 
 
 def of_pairs(pairs: PairSet, models: Mapping[int, str]) -> Judged:
-    """Spearman's correlation of cosine and people's score, each model held against the reference's.
-
-    The pairs are those of the part that `part_to_measure` says. Raises `EmbeddingError`.
-    """
+    """Spearman's correlation of cosines and human scores, compared with the reference's. Raises `EmbeddingError`."""
     found = evaluate(pairs, list(dict.fromkeys(models.values())))
     known = {number: model for number, model in models.items() if model in found.measured}
     figures = {number: Interval(*found.measured[model].figures[SPEARMAN]) for number, model in known.items()}
@@ -197,7 +190,7 @@ def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
 
 
 class _Ablating(Sweep[Ablation]):
-    """What one process does of an ablation."""
+    """One process that runs an ablation."""
 
     def __init__(self, ablation: Ablation, status: Status) -> None:
         super().__init__(ablation, status)
@@ -208,7 +201,6 @@ class _Ablating(Sweep[Ablation]):
         self._ended = self._ended_before = 0
 
     def work(self) -> None:
-        """Go on until the end. Raises `AskedToStop`, and `Failure` where the reference cannot be made."""
         self._begin(AblationStage.LOADING)
         known = self._job.table or Table(())
         variants = {one.number: one for one in known.variants}
@@ -219,7 +211,7 @@ class _Ablating(Sweep[Ablation]):
         self._job.keep(table)
 
     def _trained(self, number: int) -> Variant:
-        """Train a variant; one that fails, fails alone, unless the others are held against it."""
+        """Train a variant. Its failure does not end the others, unless it is the reference."""
         variant = Variant(number, dict(self._changes[number]))
         try:
             self._begin(AblationStage.LEARNING, number)
@@ -242,14 +234,14 @@ class _Ablating(Sweep[Ablation]):
         return variant
 
     def _model(self, number: int) -> str:
-        """Return the reference of a variant's language model, trained now where it is not yet."""
+        """Return what names a variant's language model, trained now if it is not yet."""
         if number != UNTRAINED:
             return self._run(str(number), number, self._learning(number)).id
         base = self._experiment.learning(REFERENCE).base
         return base if base != STARTER else self._untrained()
 
     def _untrained(self) -> str:
-        """Write the reference's new network as it is before its first step; returns what stands for it."""
+        """Store the reference's network as it is before its first step; returns the id of its run."""
         run = self._job.part(str(UNTRAINED))
         if not run.model_folder.is_dir():
             plan = self._learning(REFERENCE)
@@ -259,10 +251,7 @@ class _Ablating(Sweep[Ablation]):
         return run.id
 
     def _run(self, name: str, number: int, plan: Plan) -> Run:
-        """Return the finished run of a plan: one there is, or this ablation's own, gone on with to its end.
-
-        Raises `AskedToStop`, and `TrainingError` where it failed.
-        """
+        """Return a finished run of the plan, an existing or a new one. Raises `AskedToStop` and `TrainingError`."""
         if known := next((run for run in all_runs() if _is_the_same(run, plan)), None):
             self._ended_before += 1
             return known
@@ -271,7 +260,7 @@ class _Ablating(Sweep[Ablation]):
         run = self._taken_up(part, partial(create_run, plan, part.folder, attended=True))
         from mrc_workbench.training.progress import Watch  # imports transformers
 
-        ended = execute(run, Watch(self._tell))
+        ended = execute(run, Watch(lambda share: self._write(share) if self._is_due() else None))
         if self._job.asked_to_stop or ended.state is State.STOPPED:
             raise AskedToStop
         if ended.state is not State.DONE:
@@ -300,7 +289,7 @@ class _Ablating(Sweep[Ablation]):
         return find_questions(self._experiment.questions)
 
     def _is_alike(self, run: Run | None, number: int) -> bool:
-        """Whether the same tokens of the same rows are hidden as for the reference."""
+        """Whether the same tokens are hidden as for the reference."""
         if number == REFERENCE:
             return True
         first = self._reference
@@ -321,12 +310,12 @@ class _Ablating(Sweep[Ablation]):
         if tuned:
             found[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
             table = replace(table, questions=found[NDCG].judges)
-        told = []
+        variants = []
         for one in table.variants:
             figures = {name: of.figures[one.number] for name, of in found.items() if one.number in of.figures}
             apart = {name: of.differences[one.number] for name, of in found.items() if one.number in of.differences}
-            told.append(replace(one, figures={**(one.figures or {}), **figures}, differences=apart))
-        return replace(table, variants=tuple(told))
+            variants.append(replace(one, figures={**(one.figures or {}), **figures}, differences=apart))
+        return replace(table, variants=tuple(variants))
 
     def _begin(self, stage: AblationStage, number: int | None = None) -> None:
         if self._job.asked_to_stop:
@@ -334,12 +323,8 @@ class _Ablating(Sweep[Ablation]):
         self._enter(stage, number, step=self._ended, total_steps=self._stages)
         self._write(0.0)
 
-    def _tell(self, share: float) -> None:
-        if self._is_due():
-            self._write(share)
-
     def _write(self, within: float) -> None:
-        """Stages are taken to last alike: of those done here, by what they took."""
+        """Report the progress; the stages left are assumed to take as long as those done here."""
         done = self._ended + within
         here = done - self._ended_before
         left = (time.monotonic() - self._began) / here * (self._stages - done) if here > 0 else None
@@ -347,7 +332,7 @@ class _Ablating(Sweep[Ablation]):
 
 
 def _is_the_same(run: Run, plan: Plan) -> bool:
-    """Whether a run is finished, and was asked for all that decides the result of a plan."""
+    """Whether a run is finished, and its plan gives the same result."""
     asked = run.plan()
     decides = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
     same = all(getattr(asked, name) == getattr(plan, name) for name in decides)

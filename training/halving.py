@@ -1,14 +1,13 @@
 """Which settings a search tries, and how far each goes.
 
-First those it begins from, then one of them changed at a time. What matters most comes first, so that a short search
-may leave out the last ones. That two changes together do better than each alone is not looked for.
+First those it begins from, then with one of them changed at a time, the most important first: a short search leaves
+out the last ones. Combinations of changes are not tried.
 
 All go a little way, the better half twice as far, of these the better half as far again: successive halving (Jamieson &
-Talwalkar 2016), in the rounds of one bracket of Hyperband (Li et al. 2018) with a factor of 2. Two things are our own:
-the settings that a search begins from stay to the end, so that whatever comes far is compared with them after the same
-share of the training questions; and a trial that goes on resumes its checkpoint. Its learning rate rises and falls over
-the length of the longest trial from the beginning, so no trial is ever judged at the end of a schedule that another one
-has not reached.
+Talwalkar 2016), in the rounds of one bracket of Hyperband (Li et al. 2018) with a factor of 2. The settings that a
+search begins from stay to the end, so that all others are compared with them after the same fraction of the training;
+a trial that continues resumes its checkpoint. Its learning rate follows the schedule of the longest trial from the
+beginning, so no trial is judged at the end of a schedule that another one has not reached.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +67,7 @@ def changes_of(options: TrainingOptions) -> list[Changes]:
 
 
 def passages_a_question(options: TrainingOptions) -> float:
-    """Passages that one training question has the model read in an epoch: what its time follows."""
+    """Passages that the model reads for one training question in an epoch."""
     if not isinstance(options, RankerOptions):
         return 1.0
     if isinstance(options, BiEncoderOptions):
@@ -79,7 +78,7 @@ def passages_a_question(options: TrainingOptions) -> float:
 
 
 def examples_a_question(options: TrainingOptions) -> int:
-    """Examples that one training question makes: with the batch size they say how many steps an epoch has."""
+    """Examples made of one training question."""
     if isinstance(options, CrossEncoderOptions):
         if options.objective is CrossEncoderObjective.BINARY_CROSS_ENTROPY:
             return 1 + options.negatives
@@ -144,9 +143,9 @@ class Cost:
     loading: float
 
     def of(self, loads: Sequence[float], epochs: float) -> float:
-        """All trials, as many epochs long; `loads` says how much longer than the defaults each takes, these first.
+        """Seconds of all trials of so many epochs; `loads` are their times relative to the defaults, these first.
 
-        Which ones go on is not known: the slower ones are reckoned with. Finished ones are measured twice.
+        The slower ones are assumed to continue. Finished ones are measured twice.
         """
         seconds, before = self.measuring, 0.0
         for number, share in enumerate(SHARES):
@@ -161,7 +160,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What is tried, how many epochs the longest trial has, and the seconds that all of it is thought to take."""
+    """What is tried, how many epochs the longest trial has, and the estimated seconds of all trials."""
 
     changes: list[Changes]
     epochs: float
@@ -170,10 +169,9 @@ class Schedule:
 
 
 def schedule(options: TrainingOptions, changes: Sequence[Changes], found: Estimate, seconds: float) -> Schedule:
-    """Plan for the seconds that are left: as many trials as can take enough steps, as long as time allows.
+    """Plan as many trials as can take enough steps in the seconds left, each as long as time allows.
 
-    `found` is the estimate of one epoch with the defaults. Raises `Failure` where the time, the memory or the training
-    questions are too few.
+    `found` is the estimate of one epoch with the defaults. Raises `Failure` if time, memory or questions are too few.
     """
     if not found.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")

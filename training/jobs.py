@@ -355,7 +355,7 @@ class Rehearsal(Job):
 
 
 def best_checkpoint(run: Run) -> Path | None:
-    """Return the complete checkpoint with the best evaluation, the newest if none was evaluated, None if there is none."""
+    """Return the complete checkpoint with the best evaluation, or the newest if none was evaluated."""
     newest = newest_checkpoint(run.folder)
     if newest is None:
         return None

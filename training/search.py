@@ -10,6 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -46,7 +47,7 @@ from mrc_workbench.training.jobs import (
 )
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.recipes.material import MEASURED_KS
+from mrc_workbench.training.recipes.material import QuestionScores
 from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.training.train import execute, in_turn, load_material, problem_of
 
@@ -55,7 +56,7 @@ J = TypeVar("J", bound=CompositeRun)
 
 
 class Sweep(ABC, Generic[J]):
-    """One process at work on a search for settings or an ablation."""
+    """One process that runs a search for settings or an ablation."""
 
     def __init__(self, job: J, status: Status) -> None:
         self._job, self._status, self._plan = job, status, job.plan()
@@ -63,7 +64,7 @@ class Sweep(ABC, Generic[J]):
 
     @abstractmethod
     def work(self) -> None:
-        """Go on until the end. Raises `AskedToStop`, and `Failure` where nothing can be said."""
+        """Continue to the end. Raises `AskedToStop`, and `Failure` if there is no result."""
 
     @classmethod
     def execute(cls, job: J, *, sent_by_worker: bool = False) -> Status:
@@ -75,7 +76,7 @@ class Sweep(ABC, Generic[J]):
         return in_turn(job, work, sent_by_worker=sent_by_worker)
 
     def _taken_up(self, run: Run, create: Callable[[], Run]) -> Run:
-        """Return a run as it was left, or made now."""
+        """Return a run as it was left, or a new one."""
         if find_run(run.id):
             (run.folder / "stop").unlink(missing_ok=True)
             return run
@@ -83,7 +84,7 @@ class Sweep(ABC, Generic[J]):
         return create()
 
     def _enter(self, stage: str, number: int | None = None, *, step: int = 0, total_steps: int = 0) -> None:
-        """Say what is done now; `number` is of the round or of the run."""
+        """Write what is done now; `number` is of the round or of the run."""
         phase = str(stage) if number is None else f"{stage}_{number}"
         self._status = replace(self._status, phase=phase, step=step, total_steps=total_steps)
         self._job.write_status(self._status)
@@ -111,7 +112,7 @@ def find_settings(search: Search, *, sent_by_worker: bool = False) -> Status:
 
 
 class _Searching(Sweep[Search]):
-    """What one process does of a search. `_done` and `_all` are seconds of work as they were thought to take."""
+    """`_done` and `_all` are estimated seconds of work."""
 
     def __init__(self, search: Search, status: Status) -> None:
         super().__init__(search, status)
@@ -119,7 +120,6 @@ class _Searching(Sweep[Search]):
         self._began = self._done = self._done_before = self._all = 0.0
 
     def work(self) -> None:
-        """Go on until the end, or until time is up. Raises `AskedToStop`, and `Failure` where nothing can be said."""
         self._enter(Stage.LOADING)
         groups = question_groups(load_material(self._plan).validation)
         if "changes" not in self._job.read("search.json"):
@@ -138,7 +138,7 @@ class _Searching(Sweep[Search]):
         self._job.keep(found)
 
     def _decide(self) -> None:
-        """Write down what is tried and how far it goes, by what an epoch is estimated to take."""
+        """Write what is tried and how far it goes, by the estimate of an epoch."""
         self._enter(Stage.ESTIMATING)
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
@@ -155,7 +155,7 @@ class _Searching(Sweep[Search]):
         self._job.write("search.json", asdict(made))
 
     def _estimate(self, plan: Plan) -> Estimate:
-        """Take a few steps of the training, in a process of its own, that is ended when time is up; or know already."""
+        """Estimate the training in a process of its own, which ends when time is up."""
         rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
         if not (rehearsal.done or rehearsal.running):
             rehearsal.start(plan)
@@ -174,7 +174,7 @@ class _Searching(Sweep[Search]):
         raise TrainingError(*rehearsal.problem())
 
     def _seconds_to_load(self) -> float:
-        """How long a trial takes each time that it is taken up: libraries and what was analyzed are there by then."""
+        """How long a trial takes to load each time; libraries and analyses are loaded by then."""
         import mrc_workbench.training.engine.trainers  # noqa: F401
 
         began = time.monotonic()
@@ -184,24 +184,23 @@ class _Searching(Sweep[Search]):
 
     def _halve(self, groups: np.ndarray) -> None:
         """Take the trials through the rounds; ends early when time is up."""
-        far = list(range(DEFAULTS, len(self._changes) + 1))
-        for place, share in enumerate(SHARES):
-            before = SHARES[place - 1] if place else 0.0
-            for number in far:
+        running = list(range(DEFAULTS, len(self._changes) + 1))
+        for number_of_round, (before, share) in enumerate(pairwise((0.0, *SHARES)), start=1):
+            for number in running:
                 weight = self._cost.leg(self._loads[number - 1], self._epochs * (share - before))
-                if not self._takes(number, share, weight, place):
+                if not self._takes(number, share, weight, number_of_round):
                     return
                 self._done += weight
                 if found := self._found(groups):
                     self._job.keep(found, so_far=True)
-            if place + 1 < len(SHARES):
-                values = {number: self._value(number, share) for number in far}
-                far = going_on(values, survivors(len(self._changes), place + 1))
-                for number in set(values) - set(far):
+            if share < 1:
+                values = {number: self._value(number, share) for number in running}
+                running = going_on(values, survivors(len(self._changes), number_of_round))
+                for number in set(values) - set(running):
                     _forget_checkpoints(self._job.trial(number))
 
-    def _takes(self, number: int, share: float, weight: float, place: int) -> bool:
-        """Take a trial as far as `share`; False where time is up before. One that fails, fails alone."""
+    def _takes(self, number: int, share: float, weight: float, number_of_round: int) -> bool:
+        """Take a trial as far as `share`; False if time is up before. A failed trial does not end the search."""
         run = self._job.trial(number)
         failed = number != DEFAULTS and find_run(run.id) is not None and run.status().state is State.FAILED
         if share in measured(run) or failed:
@@ -209,7 +208,7 @@ class _Searching(Sweep[Search]):
             return True
         if self._is_over():
             return False
-        self._enter(Stage.TRYING, place + 1, step=number, total_steps=len(self._changes))
+        self._enter(Stage.TRYING, number_of_round, step=number, total_steps=len(self._changes))
         ready = self._taken_up(run, lambda: self._created(number))
         first = run.status().step / max(1, run.status().total_steps)
 
@@ -234,7 +233,7 @@ class _Searching(Sweep[Search]):
         return run
 
     def _value(self, number: int, share: float) -> float:
-        """The measure of a trial where a round ended; one that failed is behind all others."""
+        """The measure of a trial at the end of a round; one that failed is behind all others."""
         found = measured(self._job.trial(number)).get(share)
         return found[1].means()[self._plan.options.best_by] if found else -1.0
 
@@ -265,7 +264,7 @@ class _Searching(Sweep[Search]):
         return self._job.asked_to_stop or self._spent > self._budget
 
     def _write_soon(self, more: float) -> None:
-        """Say how far it is: `more` seconds of work past what is done."""
+        """Report the progress: `more` seconds of work past what is done."""
         if not self._is_due():
             return
         done = self._done + more
@@ -276,21 +275,17 @@ class _Searching(Sweep[Search]):
 
 
 def _forget_checkpoints(run: Run) -> None:
-    """Free the disk of what a trial would have gone on from."""
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
 
 
 def measured(run: Run) -> Measured:
-    """Return where a trial was measured; empty where it never was."""
-
-    def scores(kept: dict[str, list[float]]) -> Scores:
-        return Scores(MEASURED_KS, {name: np.array(values) for name, values in kept.items()})
-
-    return {float(share): (one["step"], scores(one["scores"])) for share, one in run.read(ROUNDS).items()}
+    """Return a trial's measurements; empty if there are none."""
+    rounds = run.read(ROUNDS).items()
+    return {float(share): (round_["step"], QuestionScores.of(round_["scores"])) for share, round_ in rounds}
 
 
 def _loss_of(run: Run) -> float | None:
-    """Return the mean of the losses logged last, None where none was."""
+    """Return the mean of the last logged losses, None if there are none."""
     losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
     return float(np.mean(losses[-_LOSSES:])) if losses else None
 
@@ -306,22 +301,18 @@ def findings(
     untrained: float,
     failed: tuple[int, ...] = (),
 ) -> Findings:
-    """Compare each trial with the defaults, where both had come as far as it came.
+    """Compare each trial with the defaults after the same fraction of their training.
 
-    The differences are paired by question and tested together, all trials measured (`paired_tests`). That holds for
-    the best of them, too: it is one of the family. Raises `KeyError` where the defaults were not measured.
+    The differences are paired by question, and those of all trials are tested together (`paired_tests`), so the best of
+    them is one of the family. Raises `KeyError` if the defaults were not measured.
     """
     defaults = measured[DEFAULTS]
     last = {number: max(share for share in of if share in defaults) for number, of in measured.items() if of}
     others = [number for number in last if number != DEFAULTS]
-
-    def at_its_last(of: Measured, number: int) -> np.ndarray:
-        return of[last[number]][1].per_question[measure]
-
-    pairs = [
-        Pair(str(one), "defaults", measure, at_its_last(measured[one], one), at_its_last(defaults, one))
-        for one in others
-    ]
+    pairs = []
+    for number in others:
+        a, b = (of[last[number]][1].per_question[measure] for of in (measured[number], defaults))
+        pairs.append(Pair(str(number), "defaults", measure, a, b))
     tests = dict(zip(others, paired_tests(pairs, groups), strict=True))
     tried = []
     for number, share in sorted(last.items()):
@@ -360,10 +351,7 @@ def findings(
 
 
 def _best(tried: list[Tried]) -> Tried:
-    """The best of those that came furthest; the defaults among equals. Where they alone came so far, the round before.
-
-    Then the difference at that round decides, since the defaults' own value is of another length.
-    """
+    """The trial with the largest difference to the defaults among those trained furthest, or the defaults."""
     others = [one for one in tried if one.number != DEFAULTS]
     furthest = max((one.share for one in others), default=0.0)
     best = max((one for one in others if one.share == furthest), key=lambda one: one.difference, default=tried[0])

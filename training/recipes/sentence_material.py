@@ -32,8 +32,8 @@ _SAMPLE = 500  # training pairs that are measured beside those that judge, at mo
 class PairMaterial:
     """The pairs to learn from, those of the same data that are held out, and those that a model is measured on.
 
-    `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are training
-    pairs measured beside them; None if they have no labels, or other data judges.
+    `measure` is Spearman's correlation, accuracy, or empty if the pairs that judge have no labels. `sample` are
+    training pairs measured beside them; None if they have no labels, or other data judges.
     """
 
     train: PairSet
@@ -158,10 +158,7 @@ def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: 
 
 
 def _sure(judged: Mapping[str, Judgement], groups: np.ndarray) -> dict[str, Any]:
-    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap.
-
-    Figures of the same resamples of groups of pairs, `(resamples, n_models)` each, have ends that they cannot pass.
-    """
+    """The intervals of every figure, and the gain from before to after with that of the paired bootstrap."""
     names, right = [*judged], judged["after"].right
     if judged["after"].measure == ACCURACY:
         hits = np.stack([one.said == right for one in judged.values()], axis=1).astype(np.float64)
@@ -263,7 +260,7 @@ PAIRS = SentencePairs()
 
 @dataclass(frozen=True)
 class _Triples:
-    """Rows `(n, 3)` int64 of `sentences`, and which sentences are no negatives of which, `(n_sentences, n_sentences)`."""
+    """Rows `(n, 3)` int64 of `sentences`; `relevance` `(n_sentences, n_sentences)`: which are no negatives of which."""
 
     sentences: list[str]
     rows: np.ndarray
