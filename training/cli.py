@@ -259,10 +259,7 @@ def ablate(
 
 
 def planned_ablation(experiment: AblationExperiment, name: str, *, attended: bool = False) -> Ablation:
-    """Check an experiment and make the folder of its ablation, which stands in line at once.
-
-    Raises `ExperimentError`, `OptionError`, `DataError` and `LanguageError` where anything in it cannot be.
-    """
+    """Check an experiment and queue its ablation. Raises `Failure` if anything in it is wrong."""
     experiment.check()
     places = ("text", "questions", "sentences")
     for place in places:

@@ -52,7 +52,7 @@ class Budget:
 
 
 class Deadline:
-    """Calls `give_up` with the last outcome noted once `seconds` are over, if the block has not ended by then.
+    """Calls `give_up` with the last outcome noted if the block takes longer than `seconds`.
 
     Without an outcome it waits for the first one, `patience` seconds in all.
     """
@@ -162,10 +162,8 @@ def evenly(ordered: np.ndarray, count: int) -> list[int]:
 
 
 def batches_to_try(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
-    """Return batches with whether each is whole, the smallest first; `batches` are ordered by characters.
-
-    Parts hold short and long examples alike. The largest whole batch comes first, since it decides the memory, then
-    batches of usual lengths.
+    """Return batches, ordered by characters, and whether each is whole: first parts with short and long examples, then
+    the largest, which decides the memory.
     """
     largest = batches[-1]
     usual = [batches[row] for row in evenly(np.arange(len(batches)), _WHOLE_BATCHES)]

@@ -42,9 +42,9 @@ _PROBED = 64  # texts
 
 
 def characters_read(task: Task) -> tuple[np.ndarray, float]:
-    """Characters that a training reads of each example, `(n_examples,)`, and of a place; the latter 1 for a starter.
+    """Characters that a training reads of each example, `(n_examples,)`, and of a token; the latter 1 for a starter.
 
-    A text, or a pair of a cross-encoder, counts up to as many as the model reads, by the characters that a token has.
+    A text, or a pair of a cross-encoder, counts up to the length that the model reads.
     """
     from sentence_transformers import CrossEncoder
 
@@ -139,15 +139,14 @@ class Need:
     length: int  # tokens read of a text; 0 for a starter, whose batch alone can be smaller
 
     def memory(self, characters: float | None = None, *, saved: float = 0.0) -> int:
-        """Bytes held with so many characters, all of the largest batch where not said, less what is saved."""
+        """Bytes held with so many characters, by default of the largest batch, less what is saved."""
         return int(self.fixed - saved + self.slope * (self.largest if characters is None else characters))
 
 
 def instead(options: TrainingOptions, need: Need, available: int, *, forgets: bool) -> dict[str, Any]:
-    """Return the options to change so that the memory suffices, by the line; empty where no change does.
+    """Return the options to change so that the memory suffices, by the line; empty if no change does.
 
-    `forgets` says that attention does so at random, on a CPU: what is held is then no straight line, so that alone is
-    changed, and what the rest needs is to be found out anew.
+    If attention `forgets` (dropout on a CPU), memory is no straight line: only that is changed, and estimated again.
     """
     limit = SHARE_TO_USE * available
     if forgets:
@@ -193,8 +192,8 @@ def estimate(
 ) -> Estimate:
     """Estimate time and memory of a planned training from a few of its own steps. Raises what the training would raise.
 
-    As many steps are taken as fit into the budget, one at least; see `training.dry_run`. Where the data takes long to
-    read, `on_progress` gets the share done; `on_partial` gets what the steps so far say.
+    As many steps are taken as fit into the budget, at least one. `on_progress` receives the progress of loading,
+    `on_partial` the estimate so far.
     """
     from transformers import set_seed
 
@@ -234,7 +233,7 @@ def estimate(
 
 @dataclass(frozen=True)
 class _Work:
-    """A training's work, and how its estimate follows from the times of a few steps."""
+    """A training's work, from which its estimate follows by the times of a few steps."""
 
     task: Task
     options: TrainingOptions
@@ -248,7 +247,7 @@ class _Work:
     def outcome(
         self, times: StepTimes, load: Load, *, measuring: float | None = None, teaching: float = 0.0
     ) -> Estimate:
-        """Return the estimate; `measuring` are the seconds of one evaluation, guessed from the steps if None."""
+        """Return the estimate; `measuring` are the seconds of one evaluation, derived from the steps if None."""
         task, options = self.task, self.options
         steps = int(np.ceil(len(self.batches) * options.epochs))
         characters = [self.reader.characters(batch) for batch in self.batches]
@@ -290,7 +289,7 @@ class _Work:
         )
 
     def _computed_share(self) -> float:
-        """The share of a model's layers that are computed for a text whose frozen layers' states are stored."""
+        """The fraction of a model's layers that are computed if the frozen layers' states are stored."""
         from mrc_workbench.training.engine.adaptation import transformer_layers
 
         layers = transformer_layers(self.task.model[0].auto_model)
@@ -338,10 +337,7 @@ def rehearse(task: RehearsalTask, folder: Path) -> int:
 
 
 def _answer_in_time(job: Rehearsal, began: Status, launched: float, tell: Callable[[float], None]) -> None:
-    """Write the estimate; once the budget is spent, write what is known and end this process in the middle of a step.
-
-    A step cannot be interrupted: on a busy machine one alone may take longer than the budget.
-    """
+    """Write the estimate; once the budget is spent, write what is known and end this process, even within a step."""
     budget = Budget(clock=time.time, started=launched)
 
     def give_up(known: Estimate | None) -> None:

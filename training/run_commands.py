@@ -136,10 +136,7 @@ def reporting_progress_of(run: Run) -> Iterator[None]:
 
 @contextmanager
 def stopping_on_signals(run: Run) -> Iterator[list[int]]:
-    """Asked to end, a training ends after its step, with a checkpoint; asked again, at once.
-
-    Yields the signals that were heard.
-    """
+    """A first signal ends the training after its step, with a checkpoint, a second one at once. Yields the signals."""
     heard: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:

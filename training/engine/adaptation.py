@@ -45,9 +45,8 @@ def pool(model: Any, pooling: str) -> None:
 
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
-    """Change a loaded model of sentence-transformers as the options say; returns what became of `auto`.
-
-    Raises `OptionError` where the model has no such part: a starter, or fewer layers than are to be frozen.
+    """Change a loaded model as the options say; returns what became of `auto`. Raises `OptionError` if a part is
+    missing.
     """
     layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
     wanted = [name for name in layered if getattr(options, name, 0)]
@@ -182,10 +181,10 @@ _FITTED_ON = 128  # passages, whose tokens a projection begins with
 
 
 def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
-    """Let a loaded `MultiVectorEncoder` end in vectors of so many dimensions, by a linear layer that is trained.
+    """Append a trained linear layer to a loaded `MultiVectorEncoder`, which starts with the principal directions of
+    tokens.
 
-    It begins with the directions in which the tokens of some of the texts lie furthest, which lose least. Raises
-    `OptionError` where the vectors have no more dimensions than wanted, or a projection already.
+    Raises `OptionError` if the vectors are not longer than `dimensions`, or projected already.
     """
     import torch
     from sentence_transformers.base.modules import Dense
@@ -216,7 +215,7 @@ def has_routes(model: Any) -> bool:
 def by_idf(model: Any, texts: Sequence[str]) -> Any:
     """Return a `SparseEncoder` that reads passages as `model` does, and weighs questions' terms by idf in `texts`.
 
-    Raises `OptionError` where the model weighs more terms than its tokenizer knows.
+    Raises `OptionError` if the model weighs more terms than its tokenizer knows.
     """
     import torch
     from sentence_transformers.base.modules import Router
@@ -244,10 +243,9 @@ def idf_of(tokenizer: Any, texts: Sequence[str]) -> np.ndarray:
 
 
 def pool_sentences(model: Any, pooling: SentencePooling) -> None:
-    """Let a loaded `SentenceTransformer` pool so. Raises `OptionError` where its modules do not allow it.
+    """Set the pooling of a loaded `SentenceTransformer`. Raises `OptionError` if its modules do not allow it.
 
-    The average of the first and the last layer is a weighted mean of layers, a module of the library like any other, of
-    which no weight is learned.
+    The first and the last layer are averaged by the library's weighted mean of layers, whose weights are not learned.
     """
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling

@@ -23,7 +23,7 @@ _WINDOW = 8  # batches, at least, among which texts of like length are dealt: mo
 def _deal(groups: np.ndarray, count: int, window: int) -> np.ndarray:
     """The batch of each position, `(n,)` in 0 to `count` - 1; `groups`, `(n,)`, holds equal numbers side by side.
 
-    Positions are cut into windows of `window` batches or more, and dealt in turn to these: no two of a group to the
+    Positions are cut into windows of at least `window` batches, and dealt in turn to these: no two of a group to the
     same batch, unless a group is larger than `count`. Sizes differ by one at most.
     """
     bounds = np.arange(count + 1) * len(groups) // count
@@ -61,7 +61,6 @@ class Rules:
 
     @classmethod
     def of(cls, shown: csr_array, forbidden: csr_array) -> "Rules":
-        """Read two matrices `(n_examples, n_passages)`."""
         return cls(_columns(shown), _columns(forbidden))
 
 
@@ -92,9 +91,9 @@ def pack(
 ) -> tuple[list[np.ndarray], list[int]]:
     """Put each example of `order`, `(n,)`, into the batch it wishes, `(n,)`, or the next one that can take it.
 
-    A batch takes as many as all would hold if they were equal, and then up to `size`. Where none can, one is added to
-    the first of `counts` up to the second. In the end one of a single example gets another from a batch of three or
-    more. Returns the batches and the examples that are in none.
+    A batch takes as many as all would hold if they were equal, and then up to `size`. If none can, one is added to the
+    first of `counts` up to the second. In the end a batch of one example gets another from a batch of three or more.
+    Returns the batches and the examples in none.
     """
     batches, stuck = [_Batch(rules) for _ in range(counts[0])], []
     even = -(-len(order) // counts[0])
@@ -129,9 +128,9 @@ _JITTER = 0.1  # share by which a length may seem longer or shorter, so that eve
 def batch_sampler(
     examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
 ) -> Callable[..., DefaultBatchSampler]:
-    """Return what training arguments take as `batch_sampler`; `batch_size` is that of all processes together.
+    """Return the `batch_sampler` of training arguments; `batch_size` is that of all processes together.
 
-    Called by the trainer, it raises `ValueError` where the data set is not that of the examples, or too small.
+    Called by the trainer, it raises `ValueError` if the data set does not match the examples, or is too small.
     """
     return partial(_sampler, examples, batch_size, processes, seed)  # it can be pickled: trainers keep their arguments
 
@@ -148,10 +147,8 @@ def _sampler(
 class _Sampler(DefaultBatchSampler):
     """No batch holds a passage twice, nor one relevant to a question of the batch that is not that example's positive.
 
-    An epoch's batches follow from the plan and the epoch's number alone, and are as many every epoch. With several
-    processes, each batch is given as so many parts of equal size, one after the other. `left_out` counts the examples
-    without a place in the epoch: those that break the rule alone and, with several processes, those too many for equal
-    parts.
+    An epoch's batches depend on its number alone, and every epoch has as many. With several processes, each batch is
+    given as so many equal parts, one after the other. `left_out` counts the examples without a place in the epoch.
     """
 
     def __init__(self, dataset: Sized, examples: Examples, processes: int, *, batch_size: int, **settings: Any) -> None:
@@ -219,10 +216,9 @@ class _Sampler(DefaultBatchSampler):
         return self._first  # these are known to leave out no more
 
     def _dealt(self, epoch: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the examples in the order in which they are to be placed, and the batch that each wishes to be in.
+        """Return the examples in the order in which they are placed, the hardest first, and the batch that each wishes.
 
-        Wishes are dealt by length, or by article in an order drawn anew. The hardest to place come first, as Welsh &
-        Powell 1967 colour graphs.
+        Wishes are dealt by length, or by article in a random order. Order: Welsh & Powell 1967 (graph colouring).
         """
         rng, n = np.random.default_rng((self.seed, epoch)), len(self._rows)
         drawn = n if self._processes == 1 else count * self._whole(min(self._size, n // count))
@@ -260,10 +256,9 @@ MOST_QUESTIONS = 8  # of a passage in a batch, drawn anew each epoch
 def sampler_of(
     examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
 ) -> Callable[..., DefaultBatchSampler]:
-    """Return what training arguments take as `batch_sampler`; `batch_size` counts passages if the examples share them.
+    """Return the `batch_sampler` of training arguments; `batch_size` counts passages if the examples share them.
 
-    Shared examples have a positive passage each and no other. No batch holds a passage that is relevant to a question
-    of another passage in the batch. Raises `ValueError` like `batch_sampler`.
+    No batch holds a passage that is relevant to a question of another passage in the batch.
     """
     if examples.shared:
         return partial(_shared_sampler, examples, batch_size, seed)
@@ -293,7 +288,7 @@ def _shared_sampler(
 
 
 class _SharedSampler(DefaultBatchSampler):
-    """Batches of passages as `training.engine.batches` makes them, each passage replaced by rows of its questions."""
+    """Batches of passages, each replaced by rows of its questions."""
 
     def __init__(self, dataset: Sized, examples: Examples, *, batch_size: int, seed: int, **settings: Any) -> None:
         super().__init__(dataset, batch_size=batch_size, seed=seed, **settings)

@@ -61,12 +61,10 @@ def _by_step(checkpoints: Path) -> list[Path]:
 
 
 class SafeCheckpoints:
-    """Mixin for a trainer of transformers: its checkpoints hold safetensors and JSON only.
+    """Mixin for a trainer of transformers whose checkpoints hold safetensors and JSON only.
 
-    The methods are those that `transformers.Trainer` saves and restores with; each is a plain reading or writing of
-    one file. Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters, and
-    weights that are frozen are those of the base, which is loaded before. What a loss learns of its own, such as a
-    classifier's weights, stands beside them (`loss.safetensors`).
+    Weights are saved as they are trained, so a checkpoint is no model folder: adapters stay adapters, and frozen
+    weights are those of the base. What a loss learns of its own is in `loss.safetensors`.
     """
 
     args: Any
@@ -190,10 +188,10 @@ def kept_models(run: Path) -> dict[int, Path]:
 
 
 def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:
-    """Save a model as it is after `step` of `total` steps, in place of an earlier one of the same part.
+    """Save a model after `step` of `total` steps, in place of an earlier one of the same of `most` parts.
 
-    `model` is a `TrainedNetwork`. There are `most` parts, fewer where models would take more than `MOST_BYTES`
-    together. A kill leaves what was there, the new model, or both.
+    There are fewer parts if models would take more than `MOST_BYTES` together. A kill leaves the old model, the new one
+    or both.
     """
     size = sum(int(weight.numel()) * int(weight.element_size()) for weight in model.parameters())
     parts = min(most, MOST_BYTES // max(1, size) - 1)

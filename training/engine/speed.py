@@ -47,7 +47,7 @@ def attention(
     """Compute `softmax(q k^T * scaling) v`, `(n_texts, n_tokens, n_heads, dimensions)`; no probabilities beside it.
 
     `query`, `key`, `value` are `(n_texts, n_heads, n_tokens, dimensions)`; `attention_mask` is true where a token reads
-    another. Whatever this does not know (dropout, a causal mask, heads that share keys) is left to torch's kernel.
+    another. Dropout, causal masks and heads that share keys are left to torch's kernel.
     """
     scaling = settings.get("scaling")
     is_plain = (
@@ -82,9 +82,8 @@ class _ReachedUpperLayersError(Exception):
 class LowerStates:
     """States of frozen layers by the tokens of a text, `(n_tokens, hidden)` each, in the type the layers compute in.
 
-    Models share them if their `count` lowest layers and embeddings have the same weights. `seconds` tells how long it
-    took to compute the states of `tokens` tokens, `seconds_reused` how long computing those again would have taken that
-    were stored; `bytes` is how much is stored.
+    Models share them if their `count` lowest layers and embeddings have the same weights. `seconds` were spent on the
+    states of `tokens` tokens, `seconds_reused` would have been on stored ones; `bytes` are stored.
     """
 
     def __init__(self, count: int) -> None:
@@ -97,14 +96,14 @@ class LowerStates:
         self.tokens = 0
 
     def attach(self, model: Any) -> None:
-        """Let a loaded model take the states of its frozen layers from here for as long as it exists."""
+        """Let a loaded model take the states of its frozen layers from here."""
         if isinstance(vars(model[0]).get("forward"), LowerLayers):
             return
         if lower := _lower_layers(model, self._count, self):
             model[0].forward = lower
 
     def clock(self) -> float:
-        """Seconds that pass, and those that computing each stored state anew would have taken."""
+        """Seconds, with those that computing each stored state again would have taken."""
         return time.perf_counter() + self.seconds_reused
 
     def find(self, key: bytes) -> Tensor | None:
@@ -114,7 +113,7 @@ class LowerStates:
         return states
 
     def add(self, key: bytes, states: Tensor) -> None:
-        """Store a text's states, unless the memory they may take is full."""
+        """Store a text's states, unless the memory for them is full."""
         device = states.device.type
         dtype = torch.bfloat16 if torch.is_autocast_enabled(device) else states.dtype
         size = states.numel() * dtype.itemsize
@@ -125,7 +124,7 @@ class LowerStates:
             self.bytes += size
 
     def make_room(self) -> None:
-        """Forget all states if there was no room for some: a training repeats its own texts most."""
+        """Delete all states if there was no room for some: a training repeats its own texts most."""
         if self.bytes > _FULL * self._limit:
             self._states.clear()
             self.bytes = 0
@@ -212,8 +211,8 @@ class LowerLayers:
 def cached_lower_layers(model: Any, count: int, states: LowerStates | None = None) -> Iterator[LowerStates | None]:
     """Within the block a loaded model computes its `count` frozen layers once for each distinct text.
 
-    Texts that the given `states` hold are not computed again. Yields the states. Yields None and changes nothing if no
-    layer is frozen, all are, or the model reads the output of a layer below the highest frozen one.
+    Yields the states. Yields None and changes nothing if no layer is frozen, all are, or the model reads the output of
+    a layer below the highest frozen one.
     """
     states = states or LowerStates(count)
     states.make_room()
@@ -259,14 +258,12 @@ def _keys_of_rows(features: Features) -> list[bytes] | None:
 
 
 def _free_memory(device: torch.device) -> float:
-    """Bytes that are free where tensors of this device are stored."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     return float(psutil.virtual_memory().available)
 
 
 def _some_rows(features: Features, rows: list[int]) -> Features:
-    """The features of some texts, without the padding that only others need."""
     width = int(features["attention_mask"][rows].sum(dim=1).max())
     return {name: value[rows, :width] if isinstance(value, Tensor) else value for name, value in features.items()}
 
@@ -283,10 +280,7 @@ _KNOWN = {"input_ids", "attention_mask", "token_type_ids"}
 
 @contextmanager
 def tokenized_once(model: Any) -> Iterator[None]:
-    """Within the block, the model remembers the tokens of the texts and pairs it has read.
-
-    A starter does so by itself; a model that makes more of a text than tokens in one row is left as it is.
-    """
+    """Within the block, the model stores the tokens of texts and pairs, if these are one row each."""
     module = model[0]
     if getattr(getattr(module, "tokenizer", None), "padding_side", None) != "right":
         yield
@@ -329,11 +323,10 @@ class _Remembering:
 
 @contextmanager
 def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
-    """Within the block a step's texts are computed in passes of like length, so that a long one costs only itself.
+    """Within the block, a step's texts are computed in passes of similar length, so that a long one costs only itself.
 
-    `twice`: what a pass holds for its gradient is given up and computed again when its turn comes (Chen et al. 2016),
-    so that memory no longer grows with the batch. Losses and gradients are those of one pass; only dropout draws other
-    numbers. A model that reads texts in its own way, such as a starter, is left as it is.
+    `twice`: a pass is computed again for its gradient (Chen et al. 2016), so that memory does not grow with the batch.
+    Losses and gradients stay the same; only dropout differs. A starter is left as it is.
     """
     if not takes_rows(model):
         yield

@@ -36,9 +36,8 @@ from mrc_workbench.training.recipes.material import Material
 class HardNegatives:
     """Of each training question: rows of the corpus, ranks from 1 and scores `(n_questions, count)`.
 
-    A row is -1 where fewer were found. A rank is 0 and a score NaN there, and for a passage marked by a person that the
-    ranking does not hold. `positive_scores` are those of the question's best
-    ranked relevant passage `(n_questions,)`, NaN where the ranking holds none.
+    Missing ones have the row -1, the rank 0 and the score NaN; the last two also if the ranking lacks a marked passage.
+    `positive_scores` are those of the question's best ranked relevant passage `(n_questions,)`, or NaN.
     """
 
     rows: np.ndarray
@@ -48,11 +47,11 @@ class HardNegatives:
 
 
 def mine(options: RankerOptions, material: Material) -> HardNegatives:
-    """Search the training questions and draw their hard negatives as the options say, after those a person marked.
+    """Search the training questions and draw their hard negatives as the options say, after those a user marked.
 
     Never drawn: a passage relevant to the question, or to one with the same words; one of the articles that test or
-    validation questions ask about; one that holds the answer's text, unless the options allow it. Of these, a mark
-    overrules only the last. As many marked passages are taken as a question has hard negatives, the oldest marks first.
+    validation questions ask about; one with the answer's text, unless the options allow it. A mark overrules only the
+    last. The oldest marks come first.
     """
     asked = [question.text for question in material.train.questions]
     found = _retriever(options, material).search(asked, options.negatives_last)
@@ -130,10 +129,7 @@ def draw(
 def filled(
     rows: np.ndarray, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, allowed: np.ndarray
 ) -> np.ndarray:
-    """Put random passages where fewer negatives were found than wanted: such as `draw` may draw, whatever their rank.
-
-    A question for which no such passage is left keeps its -1.
-    """
+    """Fill missing negatives with random passages that `draw` may draw, of any rank; -1 if none is left."""
     full, rng, candidates = rows.copy(), np.random.default_rng(options.seed), np.flatnonzero(allowed)
     for question in np.flatnonzero((rows == NOT_FOUND).any(axis=1)):
         missing = full[question] == NOT_FOUND
@@ -204,7 +200,7 @@ def encoder_examples(
 ) -> tuple[Columns, Examples]:
     """Questions with a relevant passage each, and with the hard negatives that the options ask for.
 
-    Triplets and GIST take one negative an example: a question with several stands in as many examples.
+    Triplets and GIST take one negative an example: a question with several has as many examples.
     """
     questions, positives = material.positive_pairs()
     rows = positives[:, None].astype(np.int32)

@@ -60,8 +60,8 @@ class HiddenTokens:
     def batch(self, rows: Sequence[int]) -> dict[str, np.ndarray]:
         """Hide tokens of some rows; the arrays are those that `MaskedNetwork` reads.
 
-        What is hidden follows from the seed and from which rows stand together, in which order: that is otherwise in
-        every epoch, and the same where a training is taken up again.
+        What is hidden depends on the seed and on the rows and their order: it differs in every epoch, not in a resumed
+        one.
         """
         rng = np.random.default_rng([self.seed, *rows])
         read = self.blocks.read(rows, rng)
@@ -141,10 +141,9 @@ class LanguageMaterial:
     def of(
         cls, corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
     ) -> Self:
-        """Cut the documents as planned, or find them cut. `on_progress` is told which share of that is done.
+        """Cut the documents as planned, or open them; `on_progress` receives the fraction done.
 
-        Raises `TrainingError` `too_few_documents` where there is nothing to learn from or to measure on, and
-        `LanguageError` and `ModelError` where there is no tokenizer.
+        Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
         first = _share_of_tokenizer(corpus) if _trains_one(options) else 0.0
         tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
@@ -242,10 +241,7 @@ def part_of(document: str, shares: SplitOptions) -> Part:
 
 
 def made_once(folder: Path, make: Callable[[Path], None], on_progress: OnProgress | None) -> None:
-    """Have a folder made and sealed, unless it is there and sound.
-
-    While another process makes it, `on_progress` is told that nothing is done yet.
-    """
+    """Make and seal a folder, unless it exists and is sound. Waiting for another process reports no progress."""
     if is_sound(folder):
         return
     with _turn(folder, on_progress):
@@ -281,11 +277,7 @@ def _trains_one(options: LanguageOptions) -> bool:
 def _tokenizer_of(
     corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None = None
 ) -> Any:
-    """Return a fast tokenizer of transformers that has a mask token.
-
-    Raises `LanguageError`: `no_offsets`, it does not tell letters; and as `train` where one is trained. Raises
-    `ModelError` where it is the base's and the base cannot be had.
-    """
+    """Return a fast tokenizer of transformers that has a mask token. Raises `LanguageError` and `ModelError`."""
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
@@ -317,9 +309,8 @@ def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_
 
 
 def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgress | None) -> TrainedTokenizer:
-    """Train a tokenizer in a thread, so that a wish to stop is heard while the library merges, which may take minutes.
-
-    The thread is not waited for then: it ends with the process.
+    """Train a tokenizer in a thread, so that a stop is noticed within minutes of merging; the thread ends with the
+    process.
     """
     future, shares = Future[TrainedTokenizer](), [0.0]
 

@@ -63,10 +63,9 @@ Features = dict[str, Any]
 
 
 def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor:
-    """Return the scores of the model's texts, `(n_questions, n_passages)` float32, higher is better.
+    """Return a `MultiVectorEncoder`'s scores, `(n_questions, n_passages)` float32, higher is better.
 
-    `model` is a `MultiVectorEncoder`; tokens that it masks do not count. If all tokens of a text are masked, its first
-    one counts.
+    Masked tokens do not count; if all tokens of a text are masked, its first one counts.
     """
     question_tokens, question_lengths = _tokens(model(dict(questions), task="query"))
     passage_tokens, passage_lengths = _tokens(model(dict(passages), task="document"))
@@ -81,8 +80,8 @@ def mean_max_sims(model: Any, questions: Features, passages: Features) -> Tensor
 def best_products(questions: Tensor, passages: Tensor, lengths: list[int]) -> Tensor:
     """Return each question token's best dot product with a token of each passage, `(n_question_tokens, n_passages)`.
 
-    The tokens of questions and of passages stand one after the other, `(n_tokens, dimensions)`; `lengths` are how many
-    each passage has, at least 1. A gradient goes to the best token, of equals to one.
+    Tokens are concatenated, `(n_tokens, dimensions)`; `lengths` are those of the passages, at least 1. The gradient
+    goes to the best token.
     """
     best: Tensor = _BestProducts.apply(questions, passages, lengths)
     return best
@@ -134,10 +133,9 @@ def cosines(model: Any, questions: Features, passages: Features) -> Tensor:
 
 
 class SharedPassagesLoss(torch.nn.Module):
-    """The loss of questions and of one passage each, which other questions of the batch may have, too.
+    """The loss of questions and of one passage each, which other questions of the batch may share.
 
-    `scores` computes how well questions and passages fit, higher is better. `mix_weight` is the weight of the mix's
-    scores, which are read from labels as of `MixTeacher`.
+    `scores` are higher for a better fit. `mix_weight` is that of the mix's scores, in labels of `MixTeacher`.
     """
 
     def __init__(self, model: Any, temperature: float, mix_weight: float = 0.0, scores: Scores = cosines) -> None:
@@ -161,10 +159,9 @@ class SharedPassagesLoss(torch.nn.Module):
 
 
 def mix_probabilities(labels: Tensor, passages: Tensor) -> Tensor:
-    """The share that the mix gives each of a batch's passages, `(n_questions, n_passages)`.
+    """The mix's probability of each of a batch's passages, `(n_questions, n_passages)`.
 
-    `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`. Rows sum to 1: the passage of the
-    example is a candidate.
+    `passages` are rows of the corpus, labels `[passage, candidates..., scores...]`.
     """
     candidates, scores = labels[:, 1:].float().chunk(2, dim=1)
     same = candidates[:, :, None] == passages[None, None, :].float()
@@ -190,10 +187,7 @@ def distinct_rows(features: Features) -> tuple[Features, list[int], Tensor]:
 
 
 class Distillation(torch.nn.Module):
-    """The teacher's loss and that of the batch's negatives, of the same vectors.
-
-    `labels` are the teacher's scores `(n_questions, 1 + n_negatives)`.
-    """
+    """The teacher's loss and that of the batch's negatives; `labels` are `(n_questions, 1 + n_negatives)`."""
 
     def __init__(self, model: SentenceTransformer, options: BiEncoderOptions, *, gathered: bool = False) -> None:
         super().__init__()
@@ -240,10 +234,7 @@ class CachedDistillation(CachedLossMixin, Distillation):
 
 
 class LateDistillation(torch.nn.Module):
-    """The same of late interaction, of one pass over all texts; the teacher's loss is KL.
-
-    `labels` are the teacher's scores `(n_questions, 1 + n_negatives)`.
-    """
+    """The same of late interaction by KL, in one pass over all texts."""
 
     def __init__(self, model: MultiVectorEncoder, options: LateOptions) -> None:
         super().__init__()
@@ -266,11 +257,10 @@ class LateDistillation(torch.nn.Module):
 
 
 def negatives_of_processes(options: TrainingOptions) -> str:
-    """Say what several processes make of an objective: `gathered`, `own` or `none`.
+    """Which negatives an objective takes with several processes.
 
-    Gathered: each sees the passages of all, so the loss is that of one process with the same batch. Own: each takes
-    negatives of its own part of the batch only, so more processes make easier negatives. None: the objective takes no
-    negatives of the batch.
+    `gathered`: the passages of all processes, so the loss is that of one process with the same batch. `own`: those of
+    its own part of the batch only, which are easier. `none`: the objective takes no negatives of the batch.
     """
     if isinstance(options, SparseEncoderOptions):
         return "gathered"
@@ -287,8 +277,8 @@ def negatives_of_processes(options: TrainingOptions) -> str:
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:
     """Return the loss module of a bi-encoder's objective.
 
-    With `mini_batch_size` texts are encoded in parts of that size and the gradient is the whole batch's (Gao et al.
-    2021). Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
+    With `mini_batch_size` texts are encoded in parts and the gradient is the whole batch's (Gao et al. 2021).
+    Matryoshka (Kusupati et al. 2022) adds the same loss over the first so many dimensions.
     """
     parts = {"mini_batch_size": options.mini_batch_size} if options.mini_batch_size else {}
     gathered = {"gather_across_devices": processes > 1}
@@ -338,10 +328,10 @@ def late_loss(model: Any, options: LateOptions, *, processes: int = 1) -> Any:
 
 
 def sparse_encoder_loss(model: Any, options: SparseEncoderOptions, *, processes: int = 1) -> Any:
-    """Return SPLADE's loss module: multiple negatives by dot products, and the FLOPS of questions and of passages.
+    """Return SPLADE's loss: multiple negatives by dot products, and the FLOPS of questions and of passages.
 
     FLOPS are `sum over terms of (mean weight over the batch) ** 2` (Paria et al. 2020), of each process's own part.
-    Questions that no model reads have none: nothing could make them fewer.
+    Questions that no model reads have none.
     """
     ranking = sparse_losses.SparseMultipleNegativesRankingLoss(
         model, scale=1 / options.temperature, similarity_fct=_exact_dot, gather_across_devices=processes > 1

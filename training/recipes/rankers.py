@@ -346,10 +346,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:
-        """Measure the finished model, alone and mixed with BM25.
-
-        The mixing weight is the one that is best on these same validation questions; it is stored with the model.
-        """
+        """Measure the finished model, alone and mixed with BM25 by the weight that is best on validation questions."""
         read = self._read(self._scorer(finished(model_folder)))
         scores = {weight: self._scores(read, weight) for weight in WEIGHTS}
         # the best nDCG@10; among equals the one nearest to an even mix

@@ -166,9 +166,8 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
     def _answered(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
-        """How right a reader is on both sets of questions, and its threshold of saying that there is no answer.
-
-        The threshold is the best one on the validation questions; None where all of them have an answer.
+        """Measure a reader on both sets of questions; the threshold for no answer is the best on validation questions,
+        or None.
         """
         both, rules = (self._material.validation, self._material.sample), self._options.rules
         read = [read_own_passages(reader, asked) for asked in both]
@@ -194,10 +193,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
 def reader_material(
     question_set: QuestionSet, shares: SplitOptions, options: ReaderOptions, marked: Marks = ()
 ) -> Material:
-    """Split the set as planned, its unanswerable questions with it; at most so many as asked for judge.
-
-    Raises `TrainingError` where there is nothing to learn from or to measure on.
-    """
+    """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if questions are too few."""
 
     def readable(asked: QuestionSet) -> QuestionSet:
         """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
@@ -218,11 +214,11 @@ def reader_material(
 
 
 def with_unanswerable(material: Material) -> Material:
-    """Add, after the questions to learn from and to measure on, those of the set that nobody can answer.
+    """Add the set's unanswerable questions after those to learn from and to measure on.
 
-    They are told by the passages that do not answer them (SQuAD 2.0, KLUE-MRC). These follow their articles: to measure
-    on where validation questions ask about all of them, to learn from where validation and test questions ask about
-    none. A question whose passages lie on both sides is left out, and so is one that was published for another part.
+    Their known wrong passages (SQuAD 2.0, KLUE-MRC) decide: they are measured if validation questions ask about all
+    their articles, and learned from if no validation or test question asks about any. Others are left out, and so are
+    those published for another part.
     """
     groups = material.article_of_passage
     if groups is None or not (asked := [one for one in material.question_set.questions if is_unanswerable(one)]):
@@ -263,9 +259,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Located:
-    """Letters of a passage that answer, several where nobody says which of the same words is meant.
+    """Characters of a passage that answer, several if the same words occur more than once.
 
-    `mended`: the file named another place, where the answer does not stand.
+    `mended`: the file named another position, where the answer does not stand.
     """
 
     spans: tuple[Span, ...]
@@ -273,11 +269,8 @@ class Located:
 
 
 def located(question: Question, text: str) -> Located:
-    """Find the answers of a question in a passage.
-
-    Where the file says at which letter an answer begins and it does, that is it. Where it does not, the same words
-    nearest to that letter are; and where nothing is said, all of them that may be meant, see
-    `data.text.marking.answer_spans`.
+    """Find the answers of a question in a passage: where the file says, else the same words nearest to that position,
+    else all that may be meant, see `data.text.marking.answer_spans`.
     """
     starts = question.starts or (-1,) * len(question.answers)
     claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
@@ -307,10 +300,10 @@ _NOTHING = (0,)  # the place that stands for no answer
 
 @dataclass
 class WindowsToRead:
-    """Windows, the places `begins` and `finishes` of each that answer, `(0,)` where none does, and what was met.
+    """Windows, the tokens where answers begin and end, `(0,)` without an answer, and counts.
 
-    `counts`: `answers` that were looked for in their passage, those `mended`, whose place in the file was another, and
-    those `lost`, which do not stand there; `without_answer`, the windows that hold none.
+    `counts`: `answers` looked for, `mended` ones at another position than in the file, `lost` ones that do not occur,
+    and windows `without_answer`.
     """
 
     tokens: SpanTokens
@@ -396,9 +389,6 @@ def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, 
 
 
 def _told_of(question: Question, place: int, head: int) -> Question:
-    """The question with what is known of its passage in that place: only of the first one is told where answers begin.
-
-    The letters of a title, `head`, come before those that were counted.
-    """
+    """The question for one of its passages; answer positions are of the first one, without the title of `head`."""
     starts = tuple(start + head if start >= 0 else start for start in question.starts) if place == 0 else ()
     return question if starts == question.starts else replace(question, starts=starts)

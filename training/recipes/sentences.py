@@ -233,10 +233,9 @@ def _pairs(pairs: PairSet) -> list[tuple[str, str]]:
 
 
 def sentence_loss(model: Any, options: SentenceOptions, *, processes: int = 1) -> Any:
-    """Return the loss module of an objective.
+    """Return the loss module of an objective. Raises `OptionError` if no decoder can be made of the base.
 
-    TSDAE's ties the weights of the encoder to those of its decoder, so that it is to be made before any are frozen.
-    Raises `OptionError` where no decoder can be made of the base.
+    TSDAE's loss ties the encoder's weights to its decoder's, so it is made before any are frozen.
     """
     from sentence_transformers.sentence_transformer import losses
 

@@ -248,10 +248,9 @@ def _composed(text: str) -> str:
 class TeachersScores:
     """Labels of examples: the teacher's logits of each one's passages, `(n_examples, 1 + n_negatives)`.
 
-    With `differences` they are the positive's less the negative's, one an example. Scores are stored by
-    the teacher's content, the corpus and the training questions: a training that is resumed, or another of the same
-    questions, computes only those of new pairs. With `windows` a passage that the teacher does not read whole has the
-    score of its best window. `bm25` is the share of BM25's scores, brought to the spread of the teacher's on each row.
+    With `differences`, the positive's less the negative's. Scores are stored by teacher, corpus and training questions,
+    so only those of new pairs are computed. With `windows` a long passage has the score of its best window. `bm25` is
+    the share of BM25's scores, brought to the spread of the teacher's on each row.
     """
 
     teacher: str
