@@ -14,6 +14,7 @@ from cyclopts.validators import mutually_exclusive
 
 from mrc_workbench.data.commands import AsJson, commands_of
 from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.jobs.machine import hold_freed_memory
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.data.terminal import tell
@@ -61,10 +62,7 @@ _A_MODEL = {
 
 
 def _training_of(kind: str) -> Callable[..., int]:
-    other = Group("Other actions", validator=mutually_exclusive)
-
-    def only(text: str) -> Parameter:
-        return Parameter(negative="", help=text, group=other)
+    only = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
 
     @options_of(kind)
     def train(
@@ -74,8 +72,8 @@ def _training_of(kind: str) -> Callable[..., int]:
         fit: Annotated[
             bool, Parameter(negative="", help="estimate first, and change options until memory suffices")
         ] = False,
-        queue: Annotated[bool, only("only add it to the queue, and print its id")] = False,
-        estimate: Annotated[bool, only("only estimate time and memory, from a few steps")] = False,
+        queue: Annotated[bool, only(help="only add it to the queue, and print its id")] = False,
+        estimate: Annotated[bool, only(help="only estimate time and memory, from a few steps")] = False,
         negatives_file: Annotated[Path | None, only("only write the hard negatives to this file")] = None,
         **chosen: Any,
     ) -> int:
@@ -92,7 +90,11 @@ def _training_of(kind: str) -> Callable[..., int]:
         if negatives_file:
             return _write_negatives(plan, negatives_file)
         if estimate:
-            return _print_estimate(plan)
+            from mrc_workbench.training import estimate as estimating  # imports torch
+
+            hold_freed_memory()  # as a training does
+            tell(json.dumps(asdict(estimating.estimate(plan)), indent=2))
+            return 0
         runs = create_rounds(_fitted(plan) if fit else plan, out, attended=not queue)
         if queue:
             QUEUE.start_worker()
@@ -116,7 +118,7 @@ def _write_negatives(plan: Plan, path: Path) -> int:
 
 
 def _fitted(plan: Plan) -> Plan:
-    """Change the plan until its memory suffices, each change tried before the next. Raises `ValueError`: none does."""
+    """Change the plan until its memory suffices. Raises `ValueError` if no change does."""
     from mrc_workbench.training.estimate import REASONS
 
     for _ in REASONS:
@@ -135,7 +137,7 @@ def _fitted(plan: Plan) -> Plan:
 
 
 def _estimated(plan: Plan) -> Estimate:
-    """Ask a process of its own: what it held while it tried is given back."""
+    """Estimate in a process of its own, which frees its memory at its end."""
     rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
     rehearsal.start(plan)
     try:
@@ -149,17 +151,8 @@ def _estimated(plan: Plan) -> Estimate:
     return rehearsal.estimate()
 
 
-def _print_estimate(plan: Plan) -> int:
-    from mrc_workbench.data.jobs.processes import hold_freed_memory
-    from mrc_workbench.training.estimate import estimate
-
-    hold_freed_memory()  # as a training does
-    tell(json.dumps(asdict(estimate(plan)), indent=2))
-    return 0
-
-
 def _search_of(kind: str) -> Callable[..., int]:
-    other = Group("Other actions", validator=mutually_exclusive)
+    only = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
 
     @options_of(kind)
     def find(
@@ -167,10 +160,8 @@ def _search_of(kind: str) -> Callable[..., int]:
         words: PlanWords,
         minutes: Annotated[float, Parameter(help="time limit in minutes")] = 10.0,
         as_json: AsJson = False,
-        queue: Annotated[
-            bool, Parameter(negative="", help="only add it to the queue, and print its id", group=other)
-        ] = False,
-        train: Annotated[bool, Parameter(negative="", help="train with the selected setting", group=other)] = False,
+        queue: Annotated[bool, only(help="only add it to the queue, and print its id")] = False,
+        train: Annotated[bool, only(help="train with the selected setting")] = False,
         **chosen: Any,
     ) -> int:
         if not 0 < minutes <= 1440:
@@ -198,39 +189,48 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _as_table(found: Findings) -> str:
-    measure = Measure.parse(found.measure).long
-    head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
+    head = (
+        "",
+        "setting",
+        "epochs",
+        "steps",
+        Measure.parse(found.measure).long,
+        "95%",
+        "difference",
+        "95%",
+        "p",
+        "loss",
+    )
     lines = _aligned([head, *(_row(one, chosen=one.number == found.chosen) for one in found.tried)])
     lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
     lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
     if found.untried:
         lines.append(f"too little time for settings {', '.join(map(str, found.untried))}")
-    return "\n".join([*lines, _sentence(found)])
+    if found.chosen != DEFAULTS:
+        lines.append(f"setting {found.chosen} is better than the defaults")
+    elif found.best == DEFAULTS:
+        lines.append("nothing tried is better than the defaults: they stay")
+    else:
+        lines.append(f"setting {found.best} came to most but cannot be told apart from the defaults: they stay")
+    return "\n".join(lines)
 
 
 def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
-    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items())
-    first = one.number == DEFAULTS
-    return (
+    row = (
         "*" if chosen else "",
-        f"{one.number} {'defaults' if first else changed}",
+        f"{one.number} " + (", ".join(f"{name} {value}" for name, value in one.changed.items()) or "defaults"),
         f"{one.epochs:.2f}",
         f"{one.steps:,}",
         f"{one.value:.4f}",
         f"{one.low:.4f} to {one.high:.4f}",
-        "" if first else f"{one.difference:+.4f}",
-        "" if first else f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
-        "" if first else f"{one.p_family:.4f}",
-        "" if one.loss is None else f"{one.loss:.4f}",
     )
-
-
-def _sentence(found: Findings) -> str:
-    if found.chosen != DEFAULTS:
-        return f"setting {found.chosen} is better than the defaults"
-    if found.best == DEFAULTS:
-        return "nothing tried is better than the defaults: they stay"
-    return f"setting {found.best} came to most but cannot be told apart from the defaults: they stay"
+    compared = (
+        f"{one.difference:+.4f}",
+        f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
+        f"{one.p_family:.4f}",
+    )
+    loss = "" if one.loss is None else f"{one.loss:.4f}"
+    return (*row, *(("", "", "") if one.number == DEFAULTS else compared), loss)
 
 
 def ablate(

@@ -99,7 +99,6 @@ def run_or_queue(whole: CompositeRun, name: str, work: Callable[[], Status], *, 
 
 
 def _not_done(run: Run, ended: Status, heard: Sequence[int]) -> int:
-    """Say how a run ended that was stopped or failed; returns the exit status."""
     resumed = f"`mrc runs resume {run.id if run.folder.parent == workspace() / 'runs' else run.folder}` continues"
     if ended.state is State.STOPPED:
         tell(f"Stopped. The last checkpoint is kept: {resumed} from it.", error=True)
@@ -291,7 +290,6 @@ def push(
 
 
 def _hub_token() -> str:
-    """Return the token of the environment, or ask for one in a terminal. Raises `ValueError`."""
     from getpass import getpass
 
     if token := os.environ.get("HF_TOKEN"):

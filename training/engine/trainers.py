@@ -27,22 +27,14 @@ from transformers import (
 )
 
 from mrc_workbench.data.terminal import is_verbose
-from mrc_workbench.training.base import (
-    VALIDATION,
-    Examples,
-    FeaturesOf,
-    Measurement,
-    Task,
-    processes,
-    trainer_arguments,
-)
+from mrc_workbench.training.base import VALIDATION, Examples, Measurement, Task, processes, trainer_arguments
 from mrc_workbench.training.engine.batches import sampler_of
 from mrc_workbench.training.engine.checkpoints import SafeCheckpoints
 from mrc_workbench.training.options import TrainingOptions
 
 
 class _RightEpoch(TrainerCallback):
-    """Tells the batches their epoch: resuming within one, several processes wrap them so that they do not hear it."""
+    """Sets the epoch of the batches, which several processes wrap so that it is not set on resuming."""
 
     def __init__(self, batches: DefaultBatchSampler) -> None:
         self._batches = batches
@@ -52,7 +44,7 @@ class _RightEpoch(TrainerCallback):
 
 
 class _MeasuredOnce(TrainerCallback):
-    """Does not evaluate the last step if no step before it was evaluated: the finished model is measured anyway."""
+    """Skips an evaluation at the last step if it is the only one: the finished model is measured anyway."""
 
     def on_step_end(self, _args: Any, state: TrainerState, control: Any, **_: Any) -> None:
         if state.global_step >= state.max_steps and not state.best_global_step:
@@ -60,7 +52,7 @@ class _MeasuredOnce(TrainerCallback):
 
 
 class _OwnBatches:
-    """Mixin that keeps hold of the batches, of what is learned and of what is held out."""
+    """Mixin with batches of our own, for training and held-out examples."""
 
     args: Any
     accelerator: Any
@@ -78,7 +70,6 @@ class _OwnBatches:
         return loader
 
     def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what is held out, in batches of its own examples."""
         if self.held_out is None:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         self.gather_function = self.accelerator.gather  # that for metrics would cut the last batch
@@ -91,7 +82,7 @@ class _OwnBatches:
 
 
 class _FinerBest:
-    """Mixin: of two measurements that are equal, the one of the smaller validation loss is the better."""
+    """Mixin: of equal measurements, the one with the smaller validation loss is the better."""
 
     args: Any
     state: TrainerState
@@ -110,7 +101,7 @@ class _FinerBest:
 
 
 class _OfRows(Trainer):
-    """Batches are rows of the examples; `features_of` the task makes what the model reads of them."""
+    """The trainer of a task that makes features of rows of the examples."""
 
     control: Any
     task: Task
@@ -121,15 +112,11 @@ class _OfRows(Trainer):
         return self.args.batch_sampler(dataset, batch_size=size, drop_last=False, seed=seed)
 
     def get_train_dataloader(self) -> Any:
-        assert self.task.features  # noqa: S101 - the trainer is chosen by it
         self.accelerator.even_batches = False
-        return self._loader(self.train_dataset, self.task.features)
+        return self._loader(self.train_dataset, self.task)
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        held_out = self.task.held_out
-        assert held_out  # noqa: S101 - else nothing is evaluated
-        assert held_out.features  # noqa: S101 - as of the task
-        return self._loader(self.eval_dataset, held_out.features)
+        return self._loader(self.eval_dataset, self.task.held_out)
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -142,15 +129,14 @@ class _OfRows(Trainer):
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
     def evaluate(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> dict[str, float]:
-        """The loss of what is held out, where there is anything, and what the evaluator finds."""
+        """The loss of held-out examples, if any, and the evaluator's metrics."""
         if self.task.held_out is None:
             self.eval_dataset = None
             metrics = self._found(metric_key_prefix)
             self.log(metrics)
             self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
             return metrics
-        told: dict[str, float] = super().evaluate(*args, metric_key_prefix=metric_key_prefix, **kwargs)
-        return told
+        return dict(super().evaluate(*args, metric_key_prefix=metric_key_prefix, **kwargs))
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
@@ -160,18 +146,17 @@ class _OfRows(Trainer):
     def _found(self, prefix: str) -> dict[str, float]:
         return {f"{prefix}_{name}": value for name, value in self.evaluator(self.model).items()}
 
-    def _loader(self, dataset: Any, features: FeaturesOf) -> Any:
-        made = DataLoader(
+    def _loader(self, dataset: Any, examples: Any) -> Any:
+        loader = DataLoader(
             dataset,
             batch_sampler=self.get_batch_sampler(dataset),
-            collate_fn=lambda rows: features([row["row"] for row in rows]),
+            collate_fn=lambda rows: examples.features([row["row"] for row in rows]),
             pin_memory=self.args.dataloader_pin_memory,
         )
-        return self.accelerator.prepare(made)
+        return self.accelerator.prepare(loader)
 
 
 def _own(trainer: type) -> Any:
-    """A trainer with safe checkpoints, our own batches and the finer choice of the best."""
     return type(f"_{trainer.__name__}", (SafeCheckpoints, _OwnBatches, _FinerBest, trainer), {})
 
 
@@ -185,7 +170,7 @@ _FeatureTrainer = _own(_OfRows)
 
 
 class _ValidationEvaluator(BaseEvaluator):
-    """Measures the model as it is, with the very code that measures it before and after."""
+    """Measures the model with the code that measures it before and after."""
 
     def __init__(self, measure: Callable[[Any], Measurement[Any]], best_by: str) -> None:
         super().__init__()
@@ -195,9 +180,9 @@ class _ValidationEvaluator(BaseEvaluator):
     def __call__(self, model: Any, *args: Any, **kwargs: Any) -> dict[str, float]:
         was_training = model.training
         model.eval()
-        reached = self._measure(model)
+        measurement = self._measure(model)
         model.train(was_training)
-        return reached.figures()
+        return measurement.figures()
 
 
 def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callbacks: Sequence[TrainerCallback]) -> Any:
@@ -215,7 +200,6 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
 
 
 def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
-    """The trainer of sentence-transformers for the model's class."""
     trainer, arguments = _TRAINERS.get(type(task.model), _TRAINERS[SentenceTransformer])
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     about = {"prompts": task.prompts or None, "router_mapping": task.routes}
@@ -233,7 +217,6 @@ def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[
 
 
 def _of_features(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
-    """The trainer of a task that makes features."""
     sampler = told.pop("batch_sampler")
     made_of = TrainingArguments(**told, remove_unused_columns=False)
     made_of.batch_sampler, made_of._n_gpu = sampler, min(made_of.n_gpu, 1)

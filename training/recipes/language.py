@@ -42,12 +42,12 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, 
 LanguageMeasurement = Measurement[Guesses]
 
 
+UNIGRAM = "unigram"
+
+
 def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
     difference, interval = by_name["after"].gain(by_name["before"])
     return {"measure": GUESSED, "difference": difference, "interval": list(interval)}
-
-
-UNIGRAM = "unigram"
 
 
 class Languages(Family):
@@ -65,21 +65,20 @@ class Languages(Family):
         return find_corpus(reference)
 
     def check(self, data: Corpus, options: LanguageOptions) -> None:
-        """Raise `OptionError` where the tokenizer is none, or one that is not open to this user."""
         if options.tokenizer.strip() and user() and not limits().paths:
             raise OptionError("tokenizer", "server_path", "tokenizer must be empty: folders are not open to users")
         if options.tokenizer.strip() and not (Path(options.tokenizer) / "tokenizer.json").is_file():
             raise OptionError("tokenizer", "no_tokenizer", "tokenizer must name a folder with a tokenizer.json in it")
 
     def texts(self, data: Corpus, options: LanguageOptions) -> Sequence[str]:
-        """The first documents, enough to tell their language: there may be more than memory holds."""
-        return list(islice(data.documents(), 1000))
+        return list(islice(data.documents(), 1000))  # enough to detect their language; memory may not hold all
 
     def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
         material = self.material(data, shares, options)
         parts = {f"{part}_documents": count for part, count in material.documents.items()}
-        told = {"documents": sum(material.documents.values()), "tokens": material.tokens, **parts}
-        return told | {"rows": len(material.learned), "vocabulary": len(material.tokenizer)}
+        total, tokenizer = sum(material.documents.values()), material.tokenizer
+        sizes = {"rows": len(material.learned), "vocabulary": len(tokenizer)}
+        return {"documents": total, "tokens": material.tokens, **parts, **sizes}
 
     def material(
         self, data: Corpus, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
@@ -88,11 +87,10 @@ class Languages(Family):
         return LanguageMaterial.of(data, shares, options, tell)
 
     def baselines(self, material: LanguageMaterial) -> dict[str, LanguageMeasurement]:
-        """What the frequencies of tokens alone guess: a model that learned anything of their neighbours is better."""
+        """Guesses by the frequencies of tokens alone."""
         counts, special = material.files[Part.TRAIN].counts, material.learned.masker.special
-        judged, learned = (
-            unigram_guesses(rows.labels(), counts, special) for rows in (material.judging, material.sample)
-        )
+        both = (material.judging, material.sample)
+        judged, learned = (unigram_guesses(rows.labels(), counts, special) for rows in both)
         return {UNIGRAM: LanguageMeasurement(judged, learned, judge=material.judge)}
 
     def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> LanguageMeasurement | None:
@@ -198,8 +196,8 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
         return {"after": self._measured(load_masked(source, pairs=self._options.pairs))}, {}
 
     def seconds_to_measure(self, model: Any) -> float:
-        asked = (self._material.judging, self._material.sample)
-        return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in asked))
+        both = (self._material.judging, self._material.sample)
+        return float(sum(seconds_for(partial(self._guesses, model, rows), rows.batches()) for rows in both))
 
     def _loaded(self, source: ModelSource) -> Any:
         from mrc_workbench.models.reader_networks import load_masked, new_masked
@@ -211,12 +209,12 @@ print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest toke
                 message = f"max_length must be {loaded.max_seq_length} or less: the base reads no more"
                 raise OptionError("max_length", "longer_than_the_base", message)
             return loaded
-        told = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
-        return new_masked(told, tokenizer, pairs=options.pairs, seed=options.seed)
+        config = configuration(options.size, len(tokenizer), options.max_length, tokenizer.pad_token_id)
+        return new_masked(config, tokenizer, pairs=options.pairs, seed=options.seed)
 
     def _measured(self, model: Any) -> LanguageMeasurement:
-        asked = (self._material.judging, self._material.sample)
-        judged, learned = (self._guesses(model, rows, rows.batches()) for rows in asked)
+        both = (self._material.judging, self._material.sample)
+        judged, learned = (self._guesses(model, rows, rows.batches()) for rows in both)
         return LanguageMeasurement(judged, learned, judge=self._material.judge)
 
     def _guesses(self, model: Any, rows: MeasuredRows, batches: list[list[int]]) -> Guesses:

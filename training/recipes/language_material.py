@@ -83,7 +83,7 @@ class HiddenTokens:
         return {name: torch.from_numpy(values) for name, values in self.batch(rows).items()}
 
     def columns(self, tokenizer: Any) -> Columns:
-        """Texts for who wants to know how long they are: those of the first rows again and again, as all are alike."""
+        """Texts, by which lengths are estimated: those of the first rows repeated, as all are alike."""
         read = self.blocks.read(range(min(_TOLD, len(self))), np.random.default_rng(self.seed))
         texts = [
             str(tokenizer.decode(row[:length], skip_special_tokens=True))
@@ -102,7 +102,6 @@ class MeasuredRows:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Which rows, `(n,)`, ascending."""
         rows = np.arange(len(self.hidden))
         if 0 < self.limit < len(rows):
             rows = np.sort(np.random.default_rng(self.hidden.seed).permutation(rows)[: self.limit])
@@ -112,7 +111,6 @@ class MeasuredRows:
         return self.hidden.features(self.rows[list(places)].tolist())
 
     def batches(self) -> list[list[int]]:
-        """The rows of each batch, those of like length together."""
         ordered = self.rows[np.argsort(self.hidden.blocks.lengths()[self.rows], kind="stable")]
         return [ordered[start : start + self.size].tolist() for start in range(0, len(ordered), self.size)]
 
@@ -145,7 +143,7 @@ class LanguageMaterial:
 
         Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
-        first = _share_of_tokenizer(corpus) if _trains_one(options) else 0.0
+        first = _share_of_tokenizer(corpus) if _trains_tokenizer(options) else 0.0
         tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
         told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
@@ -154,7 +152,7 @@ class LanguageMaterial:
         rest = within(on_progress, first, 1)
 
         def cut(new: Path) -> None:
-            """Go through the text once for each part, which takes as long as there is of it."""
+            """Read the text once for each part."""
             counted = Counter({part.value: 0 for part in _PARTS})
             learned = 1 - shares.validation / (1 - shares.test)
             for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
@@ -183,7 +181,6 @@ class LanguageMaterial:
 
     @property
     def judging(self) -> MeasuredRows:
-        """The rows that a model is measured on."""
         return MeasuredRows(self.held_out, self.options.evaluation_limit, self.options.evaluation_batch_size)
 
     @property
@@ -192,7 +189,7 @@ class LanguageMaterial:
 
     @property
     def judge(self) -> str:
-        """The key of what is measured, and of which tokens are hidden."""
+        """The key of what is measured and hidden."""
         options, masking = self.options, self.options.masking
         shown = (masking.share, masking.masked, masking.random, options.whole_words, options.max_length)
         limits = (options.evaluation_limit, options.evaluation_batch_size, options.seed)
@@ -200,7 +197,7 @@ class LanguageMaterial:
 
     @property
     def tokens(self) -> int:
-        """How many are learned from, those between documents left out."""
+        """How many training tokens there are, those between documents excluded."""
         return int(self.files[Part.TRAIN].counts.sum())
 
     def _hidden(self, part: Part) -> HiddenTokens:
@@ -214,12 +211,11 @@ class LanguageMaterial:
 
 
 def _specials_of(tokenizer: Any) -> Specials:
-    """What a tokenizer puts around texts, of BERT's kind or of RoBERTa's."""
     return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
 
 
 def _share_of_tokenizer(corpus: Corpus) -> float:
-    """Which share of the loading its training takes: about twice as long as cutting what it learns from."""
+    """The fraction of loading that its training takes: about twice as long as cutting what it learns from."""
     learned = 2 * min(corpus.characters, MOST_CHARACTERS)
     return learned / (learned + corpus.characters)
 
@@ -234,7 +230,7 @@ def _documents(every: Iterable[str], shares: SplitOptions, wanted: Part, counted
 
 
 def part_of(document: str, shares: SplitOptions) -> Part:
-    """The part a document belongs to: its text decides, so that copies of it stand together."""
+    """The part of a document, by its text: copies are in one part."""
     if not held_out(document, shares.test + shares.validation, shares.seed):
         return Part.TRAIN
     return Part.TEST if held_out(document, shares.test, shares.seed) else Part.VALIDATION
@@ -269,8 +265,7 @@ def _turn(folder: Path, on_progress: OnProgress | None) -> Iterator[None]:
         lock.release()
 
 
-def _trains_one(options: LanguageOptions) -> bool:
-    """Whether a tokenizer is trained first."""
+def _trains_tokenizer(options: LanguageOptions) -> bool:
     return options.base == STARTER and not options.tokenizer.strip()
 
 
@@ -281,7 +276,9 @@ def _tokenizer_of(
     from transformers import AutoTokenizer
 
     if options.base == STARTER:
-        trained = _trained(corpus, shares, options, on_progress) if _trains_one(options) else Path(options.tokenizer)
+        trained = (
+            _trained(corpus, shares, options, on_progress) if _trains_tokenizer(options) else Path(options.tokenizer)
+        )
         found = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
         from mrc_workbench.models.reader_networks import masked_tokenizer
@@ -294,11 +291,11 @@ def _tokenizer_of(
 
 
 def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None) -> Path:
-    """Train one on the documents that are learned from, once in this workspace."""
+    """Train a tokenizer on the training documents, once in this workspace."""
     sample = Sample(held_out=shares.test + shares.validation, seed=shares.seed)
     wanted = TokenizerOptions(options.tokenizer_kind, options.vocabulary, sample)
-    told = (wanted.kind, wanted.vocabulary, sample.held_out, sample.seed)
-    folder = workspace() / "cache" / "tokenizers" / key_of(_TOKENIZER_VERSION, corpus.fingerprint, *told)
+    settings = (wanted.kind, wanted.vocabulary, sample.held_out, sample.seed)
+    folder = workspace() / "cache" / "tokenizers" / key_of(_TOKENIZER_VERSION, corpus.fingerprint, *settings)
 
     def make(new: Path) -> None:
         with gathered(corpus, sample, within(on_progress, 0, _GATHERING)) as material:
