@@ -45,9 +45,7 @@ def pool(model: Any, pooling: str) -> None:
 
 
 def adapt(model: Any, options: TrainingOptions) -> dict[str, str]:
-    """Change a loaded model as the options say; returns what became of `auto`. Raises `OptionError` if a part is
-    missing.
-    """
+    """Change a loaded model as the options say, and return what became of `auto`. Raises `OptionError`."""
     layered = ("max_length", "frozen_layers", "lora_rank", "mini_batch_size", "recompute")
     wanted = [name for name in layered if getattr(options, name, 0)]
     reader = _reader(model)
@@ -92,14 +90,13 @@ def settle(model: Any) -> None:
 
 
 def _reader(model: Any) -> Any:
-    """The module with the transformer, which may stand in a route of its own; None of a starter."""
+    """The module with the transformer, which may be in a route; None of a starter."""
     inside = (module for module in model.modules() if module is not model)
     return next((module for module in inside if hasattr(module, "auto_model")), None)
 
 
 def drop_no_attention(network: Any) -> None:
     """Set the dropout of attention's probabilities to 0, whatever an architecture calls it; all other dropout stays."""
-
     import torch
 
     for module in network.modules():
@@ -121,14 +118,12 @@ def _freezes(wanted: EmbeddingTable, network: Any) -> bool:
 def _freeze(network: Any, count: int) -> None:
     backbone = getattr(network, network.base_model_prefix, network)
     layers = transformer_layers(network)
-    if layers is None or count > len(layers):
-        available = len(layers) if layers is not None else 0
+    available = 0 if layers is None else len(layers)
+    if count > available:
         raise OptionError("frozen_layers", "layers", f"frozen_layers must be {available} or less for this base")
-    backbone.get_input_embeddings().requires_grad_(False)
-    if hasattr(backbone, "embeddings"):
-        backbone.embeddings.requires_grad_(False)
-    for layer in layers[:count]:
-        layer.requires_grad_(False)
+    for module in (backbone.get_input_embeddings(), getattr(backbone, "embeddings", None), *layers[:count]):
+        if module is not None:
+            module.requires_grad_(False)
 
 
 def _add_adapters(model: Any, reader: Any, rank: int) -> None:
@@ -136,11 +131,16 @@ def _add_adapters(model: Any, reader: Any, rank: int) -> None:
     from sentence_transformers import CrossEncoder
 
     # a scoring or pointing head is new, so it is trained in full; peft knows it by the task
-    task = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
-    pointing = ["qa_outputs"] if hasattr(reader.auto_model, "qa_outputs") else None
-    task = TaskType.QUESTION_ANS if pointing else task
-    told: dict[str, Any] = {"target_modules": "all-linear", "exclude_modules": pointing, "task_type": task}
-    config = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, **told)
+    points = hasattr(reader.auto_model, "qa_outputs")
+    scoring = TaskType.SEQ_CLS if isinstance(model, CrossEncoder) else TaskType.FEATURE_EXTRACTION
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        exclude_modules=["qa_outputs"] if points else None,
+        task_type=TaskType.QUESTION_ANS if points else scoring,
+    )
     reader.model = get_peft_model(reader.auto_model, config)
 
 
@@ -160,13 +160,13 @@ def _train_also(network: Any, options: TrainingOptions) -> None:
 
 
 def live_bi_encoder(model: Any, options: TrainingOptions, texts: Sequence[str]) -> BiEncoder:
-    """Return what encodes with a loaded model as it is; `texts` are those of the corpus."""
+    """Return an encoder of a loaded model; `texts` are those of the corpus."""
     size, precision = options.evaluation_batch_size, options.precision
     return BiEncoder(ModelSource(options.base), texts, precision=precision, batch_size=size, at_hand=model)
 
 
 def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labels: int = 1) -> CrossEncoderScorer:
-    """Return what scores pairs with a loaded model as it is."""
+    """Return a scorer of pairs by a loaded model."""
     size, precision = options.evaluation_batch_size, options.precision
     source = ModelSource(options.base)
     scorer = CrossEncoderScorer(source, texts, precision=precision, batch_size=size, labels=labels)
@@ -198,11 +198,11 @@ def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
         raise OptionError("dimensions", "range", message)
     some = [texts[row] for row in np.linspace(0, len(texts) - 1, min(_FITTED_ON, len(texts))).astype(int).tolist()]
     vectors = np.concatenate(model.encode_document(some, convert_to_numpy=True, show_progress_bar=False))
-    told = {"activation_function": torch.nn.Identity(), "module_input_name": "token_embeddings"}
-    layer = Dense(wide, dimensions, bias=False, **told)
+    identity = torch.nn.Identity()
+    layer = Dense(wide, dimensions, bias=False, activation_function=identity, module_input_name="token_embeddings")
     layer.linear.weight = torch.nn.Parameter(torch.from_numpy(directions(vectors.astype(np.float32), dimensions).T))
-    place = next(place for place, module in enumerate(model) if isinstance(module, MultiVectorMask))
-    model.insert(place, layer.to(model.device))
+    position = next(position for position, module in enumerate(model) if isinstance(module, MultiVectorMask))
+    model.insert(position, layer.to(model.device))
 
 
 def has_routes(model: Any) -> bool:
@@ -262,8 +262,9 @@ def pool_sentences(model: Any, pooling: SentencePooling) -> None:
         count = config.num_hidden_layers
         weights = torch.zeros(count)
         weights[[0, -1]] = 1.0
-        told = {"layer_start": 1, "layer_weights": torch.nn.Parameter(weights)}
-        model.insert(1, WeightedLayerPooling(config.hidden_size, count, **told).to(model.device))
+        layer_weights = torch.nn.Parameter(weights)
+        pooling_layer = WeightedLayerPooling(config.hidden_size, count, layer_start=1, layer_weights=layer_weights)
+        model.insert(1, pooling_layer.to(model.device))
     for module in (one for one in model if isinstance(one, WeightedLayerPooling)):
         module.requires_grad_(False)
 

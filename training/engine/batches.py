@@ -35,7 +35,7 @@ def _deal(groups: np.ndarray, count: int, window: int) -> np.ndarray:
 
 
 def _windows(runs: np.ndarray, bounds: np.ndarray, window: int) -> list[int]:
-    """Where windows begin, in batches, and the end: each has as many batches as its longest run has positions."""
+    """Starts of windows, in batches, and the end: each has as many batches as its longest run has positions."""
     count, width, cuts = len(bounds) - 1, window, [0]
     while cuts[-1] < count:
         last = cuts[-1] + width if cuts[-1] + width + window <= count else count
@@ -61,12 +61,7 @@ class Rules:
 
     @classmethod
     def of(cls, shown: csr_array, forbidden: csr_array) -> "Rules":
-        return cls(_columns(shown), _columns(forbidden))
-
-
-def _columns(matrix: csr_array) -> list[list[int]]:
-    indices = matrix.indices.tolist()
-    return [indices[start:end] for start, end in pairwise(matrix.indptr.tolist())]
+        return cls(*([row.tolist() for row in np.split(of.indices, of.indptr[1:-1])] for of in (shown, forbidden)))
 
 
 @dataclass
@@ -191,7 +186,7 @@ class _Sampler(DefaultBatchSampler):
         return len(self._examples.question) - sum(self._whole(len(batch)) for batch in batches)
 
     def _settled(self) -> list[np.ndarray]:
-        """The batches of the first epoch: as many as it takes for every example to have a place."""
+        """The batches of the first epoch: as many as every example needs to have a place."""
         highest = len(self._rows) // self._processes
         # several processes would have to cut batches that are not quite full
         fewest = -(-len(self._rows) // self._size) if self._processes == 1 else len(self._rows) // self._size
@@ -266,7 +261,7 @@ def sampler_of(
 
 
 def passage_examples(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
-    """Return examples of passages, and the rows of the examples given that show each of them."""
+    """Return examples of passages, and the rows of the given examples that show each of them."""
     passages, passage_of = np.unique(examples.passages[:, 0], return_inverse=True)
     rows = np.split(np.argsort(passage_of, kind="stable"), np.cumsum(np.bincount(passage_of))[:-1])
     shape = (len(passages), len(examples.question))

@@ -143,19 +143,11 @@ class LowerLayers:
         if keys is None:
             return self._forward(features, **kwargs)
         states = self._states_of(features, keys, kwargs)
+        skipped = (states,) if self._returns_tuple else states
         with ExitStack() as stack:
-            for number, layer in enumerate(self._layers[: self._count]):
-                stack.enter_context(replaced(layer, "forward", self._skipped(states if number == 0 else None)))
+            for layer in self._layers[: self._count]:
+                stack.enter_context(replaced(layer, "forward", lambda *_, **__: skipped))
             return self._forward(features, **kwargs)
-
-    def _skipped(self, states: Tensor | None) -> Callable[..., Any]:
-        """A layer's forward that returns the given states, or its input if there are none."""
-
-        def forward(hidden_states: Tensor, *_: Any, **__: Any) -> Any:
-            result = hidden_states if states is None else states
-            return (result,) if self._returns_tuple else result
-
-        return forward
 
     def _states_of(self, features: Features, keys: list[bytes], kwargs: dict[str, Any]) -> Tensor:
         """The input of the first trained layer, `(n_texts, n_tokens, hidden)`; zeros at padding."""
@@ -165,10 +157,9 @@ class LowerLayers:
         if missing:
             computed = self._computed(_some_rows(features, missing), kwargs)
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
-            for place, row in enumerate(missing):
-                states = computed[place, : lengths[place]]
-                states_of[keys[row]] = states
-                self._stored.add(keys[row], states)
+            for row, length, states in zip(missing, lengths, computed, strict=True):
+                states_of[keys[row]] = states[:length]
+                self._stored.add(keys[row], states[:length])
         rows = [states_of[key] for key in keys]
         table = rows[0].new_zeros((len(rows), features["input_ids"].shape[1], rows[0].shape[1]), dtype=torch.float32)
         for row, states in enumerate(rows):
@@ -195,11 +186,13 @@ class LowerLayers:
         raise _ReachedUpperLayersError(hidden_states)
 
     def _layer_returns_tuple(self) -> bool:
-        """Whether a layer returns its states in a tuple, found out by reading one token."""
+        """Whether a layer returns its states in a tuple; one token is read to find out."""
         outputs: list[Any] = []
         handle = self._layers[0].register_forward_hook(lambda _layer, _inputs, output: outputs.append(output))
         try:
-            features = _on_device(self._module.preprocess(["a"]), self._module.auto_model.device)
+            device = self._module.auto_model.device
+            features = self._module.preprocess(["a"])
+            features |= {name: value.to(device) for name, value in features.items() if isinstance(value, Tensor)}
             with torch.no_grad():
                 self._forward(features)
         finally:
@@ -227,15 +220,13 @@ def cached_lower_layers(model: Any, count: int, states: LowerStates | None = Non
 def _lower_layers(model: Any, count: int, states: LowerStates) -> LowerLayers | None:
     network = getattr(model[0], "auto_model", None)
     layers = transformer_layers(network) if count and network is not None else None
-    if layers is None or count >= len(layers) or _reads_below(model, count):
+    # a module behind the transformer may read the states of layers from this one on
+    lowest_read = min(
+        (module.layer_start for module in model.modules() if hasattr(module, "layer_start")), default=count
+    )
+    if layers is None or count >= len(layers) or lowest_read < count:
         return None
     return LowerLayers(model[0], layers, count, states)
-
-
-def _reads_below(model: Any, count: int) -> bool:
-    """Whether a module behind the transformer reads the states of a layer below the highest frozen one."""
-    starts = [module.layer_start for module in model.modules() if hasattr(module, "layer_start")]
-    return any(start < count for start in starts)
 
 
 def _keys_of_rows(features: Features) -> list[bytes] | None:
@@ -268,14 +259,7 @@ def _some_rows(features: Features, rows: list[int]) -> Features:
     return {name: value[rows, :width] if isinstance(value, Tensor) else value for name, value in features.items()}
 
 
-def _on_device(features: Features, device: torch.device) -> Features:
-    return {name: value.to(device) if isinstance(value, Tensor) else value for name, value in features.items()}
-
-
 _REMEMBERED = 500_000  # texts; past that, memory is worth more
-
-
-_KNOWN = {"input_ids", "attention_mask", "token_type_ids"}
 
 
 @contextmanager
@@ -307,7 +291,7 @@ class _Remembering:
         if new:
             features = self._preprocess(list(new.values()), prompt=prompt, **kwargs)
             tensors = {name: value for name, value in features.items() if isinstance(value, Tensor)}
-            if not tensors.keys() <= _KNOWN or "attention_mask" not in tensors:
+            if not tensors.keys() <= _TEXT or "attention_mask" not in tensors:
                 return self._preprocess(inputs, prompt=prompt, **kwargs)
             self._more[settings] = {name: value for name, value in features.items() if name not in tensors}
             lengths = tensors["attention_mask"].sum(dim=1).tolist()
@@ -340,11 +324,10 @@ def short_passes(model: Any, *, twice: bool = False) -> Iterator[None]:
 
 def _recomputed(forward: Callable[..., Features], outputs: tuple[str, ...]) -> Callable[..., Features]:
     def recomputed(features: Features, **kwargs: Any) -> Features:
-        def wanted() -> tuple[Any, ...]:
-            told = forward(dict(features), **kwargs)
-            return tuple(told[name] for name in outputs)
+        def wanted() -> Features:
+            computed = forward(dict(features), **kwargs)
+            return {name: computed[name] for name in outputs}
 
-        values = checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted()
-        return dict(zip(outputs, values, strict=True))
+        return dict(checkpoint(wanted, use_reentrant=False) if torch.is_grad_enabled() else wanted())
 
     return recomputed
