@@ -86,8 +86,8 @@ def draw_figure(
 ) -> None:
     """Draw a figure against the step, one line a training, with its heading and its table.
 
-    `name` is as in `training.results.curves`; the table goes on to `last_step`, or to where the longest line ends. `kept`
-    is the point of the step whose model was kept.
+    `name` is as in `training.results.curves`; the table goes on to `last_step`, or to where the longest line ends.
+    `kept` is the point of the step whose model was kept.
     """
     heading, help_text = _heading(name)
     draw_heading(heading, help=help_text)
