@@ -6,8 +6,7 @@ from starlette.middleware import Middleware
 from mrc_workbench.data.terminal import let_idle_threads_sleep, quiet
 from mrc_workbench.workbench.views import access
 from mrc_workbench.workbench.views.access import Gate, serving
-from mrc_workbench.workbench.views.navigation import FIRST, PAGES
-from mrc_workbench.workbench.views.ui.document import document_routes
+from mrc_workbench.workbench.views.navigation import FIRST, PAGES, document_routes
 
 quiet()
 let_idle_threads_sleep()

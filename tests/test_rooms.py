@@ -99,5 +99,5 @@ def test_opening_the_app_imports_the_first_page_and_no_library_that_it_does_not_
         "altair",
         "openpyxl",
         "mrc_workbench.workbench.views.train.page",
-        "mrc_workbench.workbench.views.compare.why.view",
+        "mrc_workbench.workbench.views.compare.why",
     }

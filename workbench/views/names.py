@@ -1,26 +1,34 @@
-"""What sets, models, trainings, searches for settings and ablations are called on the pages, and what each is doing."""
+"""What sets, splits, models and trainings are called on the pages, what each is doing, and which metric leads."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
+import streamlit as st
 from pydantic import ValidationError
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs
 from mrc_workbench.data.records import Maker, Question, model_of
+from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer
 from mrc_workbench.models.files import ModelError, downloaded_commits
 from mrc_workbench.models.packaged import PackagedBase, packaged_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
+from mrc_workbench.retrieval.analysis.evidence import usual_figure
 from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
+from mrc_workbench.retrieval.evaluation.measures import CUT, DEFAULT_KS, Measure
+from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
+from mrc_workbench.retrieval.report.words import catalog
 from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
 from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
-from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.halving import SHARES
-from mrc_workbench.training.jobs import UNTRAINED, Ablation, Search
-from mrc_workbench.training.runs import Phase, Plan, Run, find_model_run
-from mrc_workbench.training.text_options import LANGUAGE_MODEL
+from mrc_workbench.training.options.texts import LANGUAGE_MODEL
+from mrc_workbench.training.runs.jobs import UNTRAINED, Ablation, Search
+from mrc_workbench.training.runs.runs import Phase, Plan, Run, find_model_run
+from mrc_workbench.training.sweeps.halving import SHARES
+from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.workbench.views.ui.state import remembered
 from mrc_workbench.workbench.views.ui.words import known, language, moment, plain, word, word_or
 
 _PAIRS = {entry.title: entry.id for entry in PAIR_CATALOG.values()}
@@ -215,3 +223,66 @@ def _composite_words(run: Search | Ablation, status: Status) -> str:
     experiment = experiment_of(plan)
     count = max(experiment.changes) if experiment else number
     return word("ablation.at_variant", number=number, count=count, doing=doing)
+
+
+def draw_split(parts: Split) -> None:
+    st.caption(f":material/call_split: {split_text(parts)}")
+
+
+def split_text(parts: Split) -> str:
+    return split_words(parts, _say)
+
+
+def few_text(count: int, of: str) -> str:
+    """Return the warning that so few questions are too few for `of`, empty if they are enough."""
+    return few_words(count, of, _say)
+
+
+def draw_few(count: int, of: str) -> None:
+    """Draw the warning that so few questions are too few for `of`: "compared" or the value of a part."""
+    _draw_warning(few_text(count, of))
+
+
+def draw_few_taught(name: str, count: int) -> None:
+    """Draw the warning that too few questions taught a mix; `name` is Markdown."""
+    _draw_warning(few_taught_words(name, count, _say))
+
+
+def draw_few_of(parts: Split, of: Iterable[Part]) -> None:
+    """Draw a warning for each of the parts that has too few questions."""
+    for part in of:
+        draw_few(len(parts.rows[part]), part.value)
+
+
+def _draw_warning(text: str) -> None:
+    if text:
+        st.warning(text, icon=":material/warning:")
+
+
+def _say(key: str, /, **values: Any) -> str:
+    return catalog(language())[key].format(**values)
+
+
+DEFAULT = "ndcg"
+MEASURES = ("ndcg", "recall", "hit", "mrr", "ndcg_exp")  # the last only of questions with grades
+
+
+def leading_name(known: Sequence[str] = MEASURES) -> str:
+    """Return the name of the leading metric without its K, of those `known`."""
+    return remembered("measure", DEFAULT if DEFAULT in known else known[0], known)
+
+
+def leading_measure(ks: Sequence[int] = DEFAULT_KS) -> Measure:
+    """Return the leading metric at the K the user chose, if it is one of `ks`, else at the default K."""
+    default = usual_figure(leading_name(), ks)
+    return Measure(default.name, int(remembered("k", str(default.cut), [str(k) for k in ks])))
+
+
+def best_by(measure: Measure, figures: Mapping[str, Mapping[str, float]]) -> tuple[str, Measure, float] | None:
+    """Return the best retriever by a metric, the metric and its mean; by nDCG@10 if no retriever has the metric."""
+    for column in (measure, Measure(DEFAULT, CUT)):
+        means = {name: values[str(column)] for name, values in figures.items() if str(column) in values}
+        if means:
+            best = max(means, key=means.__getitem__)
+            return best, column, means[best]
+    return None

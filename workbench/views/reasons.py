@@ -16,8 +16,7 @@ from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import counted_bm25, explained_static
 from mrc_workbench.workbench.views.ui.passages import reason_html
-from mrc_workbench.workbench.views.ui.problems import failure_text
-from mrc_workbench.workbench.views.ui.words import word
+from mrc_workbench.workbench.views.ui.words import failure_text, word
 
 
 @dataclass(frozen=True)

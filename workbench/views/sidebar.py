@@ -1,4 +1,4 @@
-"""The sidebar: which question set, which language, and what is being trained."""
+"""The sidebar (question set, language, training), and the title of the browser's tab."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from mrc_workbench.data.workspace import user, workspace
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.access import draw_user
-from mrc_workbench.workbench.views.names import as_shared, phase_words, run_name, set_name
+from mrc_workbench.workbench.views.names import as_shared, phase_words, run_name, set_name, split_text
+from mrc_workbench.workbench.views.navigation import FIRST, PAGES
 from mrc_workbench.workbench.views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
-from mrc_workbench.workbench.views.splits import split_text
 from mrc_workbench.workbench.views.ui.job import with_time_left
 from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, language, plain, word
@@ -104,3 +104,17 @@ def _follow_training(seen: Run | None) -> None:
         st.progress(min(1.0, status.share), text=told)
     if waiting:
         st.caption(f":material/schedule: {word('sidebar.waiting', count=waiting)}")
+
+
+def set_title(opened: str) -> None:
+    """Set the title for the page with the path `opened`."""
+    st.set_page_config(page_title=title_of(opened))
+
+
+def title_of(opened: str) -> str:
+    page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
+    if page is None:
+        return word("app.tab", page=word("page.missing_title"))
+    if page.inside or missing_set():  # pages of "More" work with other data; a missing dataset has no name
+        return word("app.tab", page=page.title)
+    return word("app.tab_of_data", page=page.title, data=set_name(chosen_set().name))

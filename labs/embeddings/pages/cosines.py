@@ -26,9 +26,8 @@ from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.drawing import colour_of
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 _MOST = 100  # wrong pairs that are shown
 _SIDES = ("both", "too_alike", "too_different")

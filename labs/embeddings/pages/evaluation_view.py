@@ -25,9 +25,8 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.training.runs.runs import Run
 from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of
 from mrc_workbench.workbench.views.ui.job import draw_job
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose_named
-from mrc_workbench.workbench.views.ui.words import known, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
 
 CORRELATIONS = ("spearman", "pearson")
 ACCURACY = "nli_accuracy"

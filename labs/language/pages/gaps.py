@@ -28,9 +28,8 @@ from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, marked_lines, tips
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose_several, remember, typed
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 TEXT = f"대한민국의 수도는 {MASK}이다."
 _LETTERS, _LETTERS_OF_WORDS = 500, 200

@@ -13,9 +13,8 @@ from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, told_with_download
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, choose_view
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
 VIEWS = {

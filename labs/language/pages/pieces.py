@@ -28,9 +28,8 @@ from mrc_workbench.retrieval.report.charts import colour, legend, shape
 from mrc_workbench.retrieval.report.drawing import READABLE
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, typed
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 SHARES = ("unknown_rate", "unknown_words", "whole_words", "longer_than_512")
 MEASURES = ("tokens_per_word", "tokens_per_character", "f1", "whole_words", "unknown_words", "longer_than_512")

@@ -36,9 +36,8 @@ from mrc_workbench.workbench.views.texts import (
     reference_of,
 )
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose_several, choose_tab
-from mrc_workbench.workbench.views.ui.words import known, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
 
 VIEWS = {"figures": draw_figures, "pieces": draw_pieces, "merging": draw_merges}
 _USUAL = (2_000, 8_000, 32_000)

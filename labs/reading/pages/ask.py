@@ -73,8 +73,7 @@ from mrc_workbench.workbench.views.search.answer import Search
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
 from mrc_workbench.workbench.views.ui.passages import draw_style
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, search_failure_text
-from mrc_workbench.workbench.views.ui.words import language, plain, word
+from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, language, plain, search_failure_text, word
 
 _STOPPED = "answers_stopped"
 _SECONDS_BETWEEN_WORDS = 0.15

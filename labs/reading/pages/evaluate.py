@@ -28,9 +28,8 @@ from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.resources.sets import split_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_tab
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
 
 VIEWS = {"summary": "draw_summary", "slices": "draw_slices", "questions": "draw_questions"}
 

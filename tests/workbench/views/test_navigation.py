@@ -212,7 +212,7 @@ def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, t
     def page_title() -> None:
         import streamlit as st
 
-        from mrc_workbench.workbench.views.title import title_of
+        from mrc_workbench.workbench.views.sidebar import title_of
 
         st.text(title_of(st.query_params.get("path", "")))
 
@@ -223,7 +223,7 @@ def test_the_title_of_the_tab_tells_page_and_app_if_the_dataset_is_missing() -> 
     def page_title() -> None:
         import streamlit as st
 
-        from mrc_workbench.workbench.views.title import title_of
+        from mrc_workbench.workbench.views.sidebar import title_of
 
         st.text(title_of(""))
 

@@ -1,4 +1,4 @@
-"""Charts of the Where view and of the labs. Each draws a table that the page also shows."""
+"""Charts of slices, lost questions, ceilings and mixes. Each draws a table that the page also shows."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -15,13 +15,12 @@ from mrc_workbench.workbench.views.ui.charts import (
     apart,
     difference_scale,
     draw_chart,
-    marked_lines,
     no_difference,
     share_scale,
     tips,
     with_interval,
 )
-from mrc_workbench.workbench.views.ui.headings import draw_heading
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 _ROW = 14  # pixels a retriever in a slice
@@ -121,14 +120,8 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
         .mark_text(align="left", dx=6, color=READABLE)
         .encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=alt.Text("count:Q", format=","))
     )
-    rows = [_lost_row(str(name), of) for name, of in table.groupby("retriever", sort=False)]
-    height = _below(len(fates), 2) + 36 * len(order)
-    return (bars + ends).properties(height=height, description=findings.describe(x, rows))
-
-
-def _lost_row(name: str, of: pd.DataFrame) -> str:
-    parts = ", ".join(findings.values([*of["label"]], [*of["count"]], ",d"))
-    return word("chart.row_of", name=name, value=f"{of['count'].sum():,}", parts=parts)
+    description = findings.describe(x, findings.totals(table, "retriever", "label", "count", (",", ",d")))
+    return (bars + ends).properties(height=_below(len(fates), 2) + 36 * len(order), description=description)
 
 
 def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
@@ -167,99 +160,10 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
 def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     """One bar a "signal" of a mix, as long as its "share" in percent, in the order of the table."""
     names = table["signal"].tolist()
-    return (
-        alt.Chart(table)
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
-            x=alt.X("share:Q", title=x),
-            tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
-        )
-        .properties(
-            height=_AXIS + 24 * len(names),
-            description=findings.describe(x, findings.values(names, [*table["share"]], ".1f")),
-        )
-    )
-
-
-def heat(
-    table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
-) -> alt.LayerChart:
-    """One cell a setting, coloured by its "value" within `bounds`, the best one framed; `x`, `y`: column and title."""
-    middle = sum(bounds) / 2
     base = alt.Chart(table).encode(
-        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[*tips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *with_interval("value", value)],
+        y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
+        x=alt.X("share:Q", title=x),
+        tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
     )
-    scale = alt.Scale(scheme="viridis", domain=[*bounds])
-    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
-    texts = base.mark_text(fontSize=11).encode(
-        text=alt.Text("percent:Q", format=".1f"),
-        color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
-    )
-    frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
-        filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
-    )
-    leader = table.sort_values("value", ascending=False).iloc[0]
-    named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
-    layers = (cells + texts + frame).properties(
-        height=34 * table[y[0]].nunique() + _AXIS, description=findings.best_setting(value, table, named)
-    )
-    return layers.transform_calculate(percent=alt.datum["value"] * 100)
-
-
-def bands(
-    table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
-) -> alt.LayerChart:
-    """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
-    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
-    across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
-    tint, mark = apart(detail[0], names, names, legend())
-    base = alt.Chart(table).encode(
-        x=across,
-        y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
-        color=tint,
-        tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
-    )
-    areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    ring = base.transform_filter(alt.datum["name"] == best).mark_point(
-        size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
-    )
-    tried = table[table["name"] != ""]  # not the line of a ceiling
-    leader = tried[tried["name"] == best].iloc[0]
-    told = findings.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
-    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
-
-
-def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
-    """Points of "y" over the cost "x", joined by a line, each with its `label` (column and title)."""
-    base = _against_cost(table, x, y, label)
-    dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
-    words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
-    line = base.mark_line(color=PALETTE[0], opacity=0.4)
-    return (line + dots + words).properties(height=HEIGHT, description=_costs(table, label[0], x, y))
-
-
-def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -> alt.Chart:
-    """One point a name of `detail` (column and title) of "y" over the cost "x"."""
-    names = table[detail[0]].tolist()
-    points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
-    marked = points.encode(*apart(detail[0], names, names, legend()))
-    return marked.properties(height=HEIGHT, description=_costs(table, detail[0], x, y))
-
-
-def _costs(table: pd.DataFrame, label: str, x: str, y: str) -> str:
-    rows = [f"{row[label]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
-    return findings.describe(y, rows)
-
-
-def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
-    low, high = float(table["y"].min()), float(table["y"].max())
-    room = max(0.005, (high - low) * 0.15)
-    shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
-    return alt.Chart(table).encode(
-        x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
-        y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
-        tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
-    )
+    description = findings.describe(x, findings.values(names, [*table["share"]], ".1f"))
+    return base.mark_bar(color=PALETTE[0]).properties(height=_AXIS + 24 * len(names), description=description)

@@ -1,38 +1,117 @@
-"""What a person chooses on the Compare page, and what of it the address holds: retrievers, figures, filters."""
+"""What a user selects on the Compare page, and what the address holds: a comparison, retrievers, figures, filters.
+
+The key of the displayed comparison is in the address as `comparison`, so that a link opens the same results after other
+comparisons were made. The page of a dataset writes it there and goes on as before; a link to a comparison that this
+page would not display opens the stored comparison.
+"""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 import streamlit as st
-from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.analysis.evidence import telling_figure, usual_figure
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
-from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
-from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.retrieval.milvus import Search
-from mrc_workbench.retrieval.trec import RunError
-from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand, without_plainest
-from mrc_workbench.workbench.views.compare import endpoint
-from mrc_workbench.workbench.views.leading import MEASURES, leading_name
-from mrc_workbench.workbench.views.names import base_name, model_label, retriever_name
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparison
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.workbench.views.choices import Choices, choices_for, without_plainest
+from mrc_workbench.workbench.views.compare.adding import draw_adding
+from mrc_workbench.workbench.views.names import MEASURES, leading_name, retriever_name
 from mrc_workbench.workbench.views.resources.sets import question_set
-from mrc_workbench.workbench.views.ui.problems import failure_text
-from mrc_workbench.workbench.views.ui.state import choose, choose_several, distinct_labels, keep, remember, remembered
+from mrc_workbench.workbench.views.ui.state import (
+    assume,
+    choose,
+    choose_several,
+    is_assumed,
+    keep,
+    remember,
+    remembered,
+)
 from mrc_workbench.workbench.views.ui.words import plain, word
-from mrc_workbench.workbench.views.uploads import translate_field
+
+KEY = "comparison"
+CHOICES = ("retrievers", "part")  # of the address, beside the key
+_WRITTEN = "comparison_in_address"  # of the session: key of the dataset and of the comparison that its page wrote
+
+
+def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[str]) -> None:
+    """Put the comparison displayed by the page of the dataset into the address in one step; an empty key means none."""
+    if not key:
+        clear()
+        return
+    st.session_state[_WRITTEN] = (data.key, key)
+    if "part" not in st.query_params or is_assumed("part"):
+        assume("part", part.value)
+    address = {KEY: key, "part": part.value, "retrievers": "|".join(retrievers)}
+    if any(st.query_params.get(name) != value for name, value in address.items()):
+        st.query_params.update(address)
+
+
+def clear(*, choices: bool = False) -> None:
+    """Take the comparison out of the address, and on request what was chosen for it."""
+    st.session_state.pop(_WRITTEN, None)
+    for name in (KEY, *(CHOICES if choices else ())):
+        if name in st.query_params:
+            del st.query_params[name]
+
+
+def forget_written() -> None:
+    """Have the key in the address open the stored comparison, also if the page of the dataset wrote it."""
+    st.session_state.pop(_WRITTEN, None)
+
+
+def leave_other_dataset(data: StoredSet) -> None:
+    """Clear the address if the page of another dataset wrote it: the user has switched to `data` since."""
+    of_data, key = st.session_state.get(_WRITTEN, ("", ""))
+    if of_data and of_data != data.key and st.query_params.get(KEY) == key:
+        clear(choices=True)
+
+
+def is_of_page(key: str, data: StoredSet) -> bool:
+    """Whether the page of the dataset displays this comparison: it wrote the key, or the address selects the same."""
+    if st.session_state.get(_WRITTEN) == (data.key, key):
+        return True
+    experiment = _selected(data)
+    if experiment is None:
+        return False
+    job = ComparisonJob.of(experiment, data.fingerprint)
+    if job.is_unfinished:  # the page offers to resume it, and displays the comparison of the key meanwhile
+        return True
+    return job.id == key or not (job.done or job.running or holding(experiment, data) is None)
+
+
+def in_address(data: StoredSet) -> StoredComparison | None:
+    """Return the comparison in the address, None if it is missing or of another dataset."""
+    stored = kept_comparison(st.query_params.get(KEY, ""))
+    return stored if stored and stored.data_fingerprint == data.fingerprint else None
+
+
+def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
+    """Return the comparison in the address if it asked the experiment's questions of all its retrievers, and more."""
+    stored = in_address(data)
+    if stored is None:
+        return None
+    same_questions = (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
+    return stored if same_questions and set(experiment.specs) < set(stored.retrievers) else None
+
+
+def _selected(data: StoredSet) -> Experiment | None:
+    """Return the experiment that the address selects by its retrievers and its part; None without one."""
+    names = [name for name in st.query_params.get("retrievers", "").split("|") if name]
+    part, grade = st.query_params.get("part", ""), st.query_params.get("grade", str(RELEVANT_GRADE))
+    if not names or part not in [known.value for known in Part] or not grade.isdecimal():
+        return None
+    choices = choices_for(data)
+    if not choices.specs.keys() >= {*names}:
+        return None
+    selected = [name for name in choices.specs if name in names]
+    return choices.experiment(data, selected, Part(part), int(grade))
 
 
 def choose_in_address(
@@ -69,139 +148,6 @@ def show_why(filters: Mapping[str, str]) -> None:
     change({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
 
-_ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
-
-
-def _draw_adding(choices: Choices, data: StoredSet) -> str | None:
-    """Draw what adds and removes; returns the name of a retriever that was added just now."""
-    kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
-    if kind == "run":
-        name = _add_run(choices, data)
-    elif kind == "milvus":
-        name = _add_milvus(choices, data)
-    elif kind == "http":
-        name = _add_http(choices, data)
-    else:
-        name = _add_model(kind, choices, data)
-    if choices.added:
-        st.divider()
-        st.caption(word("compare.added"))
-    for one in choices.added:
-        left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(one))
-        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("compare.remove_added")):
-            remove(data.fingerprint, one)
-            st.rerun()
-    return name
-
-
-def short_name(model: str) -> str:
-    """Return what a model is called in a retriever's name: the name of its training, else the last part of its id."""
-    called = base_name(model)
-    return PurePath(model).name if called == model else called
-
-
-def _free_name(kind: str, given: str, choices: Choices) -> str:
-    """Return a name that is not taken; a bar separates names in the address."""
-    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
-
-
-def _pick_model(kind: str, choices: Choices) -> str:
-    """Draw a choice among the models at hand that also takes a hub id or a folder; returns the model, "" for none."""
-    at_hand = models_at_hand(kind, choices)
-    key = f"add_{kind}_model"
-    typed = st.session_state.get(key)
-    labels = distinct_labels(at_hand, partial(model_label, read=choices.plans))
-    picked = st.selectbox(
-        word("compare.add_model"),
-        [*at_hand, *([typed] if typed and typed not in at_hand else [])],
-        index=None,
-        format_func=lambda model: labels.get(model, model),
-        placeholder=word(f"adding.example_{kind}"),
-        accept_new_options=True,
-        help=word("compare.add_model_help"),
-        key=key,
-    )
-    return (picked or "").strip()
-
-
-def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
-    model = _pick_model(kind, choices)
-    windows = {} if kind == "sparse" else _windows()
-    if not model:
-        st.caption(f":material/info: {word('adding.needs_model')}")
-    if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
-        return None
-    given = short_name(model)
-    name, values = _free_name(kind, given, choices), {"model": model, **(windows or {})}
-    made: dict[str, Spec] = {
-        "dense": DenseSpec(name=name, **values),
-        "sparse": SparseSpec(name=name, model=model),
-        "rerank": RerankSpec(name=name, first=BM25_NAME, **values),
-    }
-    add(data.fingerprint, made[kind])
-    return name
-
-
-def _windows() -> dict[str, Any] | None:
-    """Draw how long passages are read; None where that leaves something out."""
-    if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
-        return {}
-    left, right = st.columns(2)
-    tokens, stride = (
-        place.number_input(
-            word(f"compare.{name}"), min_value=0, value=0, help=word(f"compare.{name}_help"), key=f"add_{name}"
-        )
-        for place, name in ((left, "window_tokens"), (right, "stride"))
-    )
-    if tokens and stride > tokens:
-        st.error(word("compare.stride_too_long"), icon=":material/error:")
-        return None
-    return {"windows": True, "window_tokens": tokens, "stride": stride}
-
-
-def _add_run(choices: Choices, data: StoredSet) -> str | None:
-    key = f"upload_run_{st.session_state.get('runs_added', 0)}"
-    translate_field(key)
-    file = st.file_uploader(word("imported.file"), key=key)
-    st.caption(word("imported.about"))
-    if not isinstance(file, UploadedFile) or not st.button(word("compare.add_this"), type="primary"):
-        return None
-    name = _free_name("run", PurePath(file.name).stem, choices)
-    try:
-        with st.spinner(word("imported.reading"), show_time=True):
-            add_run(question_set(data.key), name, file.getvalue(), file.name)
-    except (LimitError, RunError) as error:
-        st.error(f"**{plain(file.name)}**: {plain(failure_text(error))}", icon=":material/error:")
-        return None
-    st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
-    return name
-
-
-def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
-    named = {one: word(f"milvus.search_{one}") for one in Search}
-    search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
-    model = STARTER
-    if search is not Search.BM25:
-        model = _pick_model("dense", choices) or STARTER
-        st.caption(word("milvus.model_about"))
-    st.caption(word("milvus.about"))
-    if not st.button(word("compare.add_this"), type="primary"):
-        return None
-    of_model = [] if model == STARTER else [short_name(model)]
-    name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
-    add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
-    return name
-
-
-def _add_http(choices: Choices, data: StoredSet) -> str | None:
-    spec = endpoint.draw(data, lambda given: _free_name("http", given, choices))
-    if spec is None:
-        return None
-    add(data.fingerprint, spec)
-    return spec.name
-
-
 _ROUND = "picked_round"  # how often something else than a click changed what is picked
 
 
@@ -215,7 +161,7 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
         # a chip is known to the browser by its label: other labels make another widget
         picked = pick_among([*choices.specs], first, f"{key}_{key_of(times)[:8]}", times)
     with right, st.popover(word("compare.add"), icon=":material/add:", width="stretch"):
-        added = _draw_adding(choices, data)
+        added = draw_adding(choices, data)
     if choices.large:
         st.caption(word("compare.large_set", passages=f"{data.passages:,}"))
     elif any(times.values()):

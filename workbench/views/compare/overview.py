@@ -21,6 +21,7 @@ from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.charts import on_slices, signal_bars
 from mrc_workbench.workbench.views.compare.controls import show_why
+from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
 from mrc_workbench.workbench.views.compare.scores import (
     ComparisonView,
     begin_judging,
@@ -32,7 +33,6 @@ from mrc_workbench.workbench.views.compare.scores import (
     verdict_of,
 )
 from mrc_workbench.workbench.views.compare.where import charted, telling_words, usual_property
-from mrc_workbench.workbench.views.compare.why.questions import QuestionCase, listed
 from mrc_workbench.workbench.views.names import answers_line, retriever_name, slice_names, with_display_names
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart

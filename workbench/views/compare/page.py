@@ -1,59 +1,170 @@
-"""Compare: what each retriever finds of the same questions, side by side."""
+"""Compare: what each retriever finds of the same questions, side by side; and the files it is exported as."""
 
+import json
 import math
-from collections.abc import Sequence
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from mrc_workbench.data.formats.delimited import csv_bytes
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.evidence import usual_baseline
-from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.analysis.evidence import evidence, usual_baseline
+from mrc_workbench.retrieval.comparison.defaults import LATE_NAME
+from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
 from mrc_workbench.retrieval.comparison.pace import expected_seconds
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, origin_of, scores_content
+from mrc_workbench.retrieval.report.exports import (
+    latex_table,
+    markdown_table,
+    per_question_json,
+    per_question_table,
+    save,
+)
+from mrc_workbench.training.runs.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
-from mrc_workbench.workbench.views.compare import address, running
-from mrc_workbench.workbench.views.compare import kept as compare_kept
+from mrc_workbench.workbench.views.compare import kept, running
 from mrc_workbench.workbench.views.compare.controls import (
+    holding,
+    in_address,
     pick_among,
     pick_figure,
     pick_grade,
     pick_part,
     pick_retrievers,
+    write_displayed,
 )
-from mrc_workbench.workbench.views.compare.export import draw_export
-from mrc_workbench.workbench.views.compare.headline import draw_headline
 from mrc_workbench.workbench.views.compare.running import Selected
-from mrc_workbench.workbench.views.compare.scores import ComparisonView, draw_notices, untrained_of
+from mrc_workbench.workbench.views.compare.scores import (
+    ComparisonView,
+    draw_headline,
+    draw_notices,
+    means,
+    untrained_of,
+)
 from mrc_workbench.workbench.views.names import retriever_name, set_name
-from mrc_workbench.workbench.views.navigation import way_to
+from mrc_workbench.workbench.views.navigation import draw_copy_link, way_to
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
-from mrc_workbench.workbench.views.ui.document import draw_copy_link
-from mrc_workbench.workbench.views.ui.state import choose_tab
-from mrc_workbench.workbench.views.ui.words import duration, moment, plain, word
+from mrc_workbench.workbench.views.ui.state import choose_tab, remember
+from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
+
+File = tuple[str, str, Callable[[], str | bytes]]  # name, MIME type, and what makes the content
+
+
+def draw_export(view: ComparisonView | None) -> None:
+    with st.popover(word("compare.export"), icon=":material/download:", disabled=view is None):
+        if view is None:
+            return
+        files = _files(view, language())
+        left, right = st.columns(2)
+        with left:
+            _draw_group("report", ("report",), files)
+            _draw_group("tables", ("table", "markdown", "latex"), files)
+        with right:
+            _draw_group("data", ("questions", "questions_json", "json", "everything"), files)
+            _draw_group("again", ("experiment",), files)
+            _draw_again()
+
+
+def _draw_group(name: str, kinds: tuple[str, ...], files: dict[str, File]) -> None:
+    st.caption(f"**{word(f'export.group_{name}')}**")
+    for kind in kinds:
+        file_name, mime, content = files[kind]
+        st.download_button(
+            word(f"export.{kind}"),
+            content,
+            file_name,
+            mime,
+            on_click="ignore",
+            type="tertiary",
+            icon=":material/download:",
+            help=word("export.everything_help") if kind == "everything" else None,
+            key=f"export_{kind}",
+        )
+
+
+def _draw_again() -> None:
+    icon = ":material/move_up:"
+    st.button(word("export.take_away"), icon=icon, type="tertiary", on_click=remember, args=("view", "takeaway"))
+    st.caption(word("export.again_about"))
+
+
+def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
+    """File name, kind and maker of each export, by its name."""
+    found, opened = view.comparison, view.opened
+
+    def made_report() -> str:
+        # charts and templates: only who takes a report away waits for them
+        from mrc_workbench.retrieval.report.report import report
+
+        by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
+        return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
+
+    def made_json() -> str:
+        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
+
+    return {
+        "report": ("report.html", "text/html", made_report),
+        "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
+        "questions": ("questions.csv", "text/csv", lambda: csv_bytes(per_question_table(found))),
+        "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
+        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
+        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
+        "json": ("scores.json", "application/json", made_json),
+        "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
+        "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
+    }
+
+
+def _experiment(view: ComparisonView) -> str:
+    """The experiment, with what somebody elsewhere must know: `data` and trained models are names of this workspace."""
+    of = view.comparison.question_set
+    counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
+    remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
+    for spec in view.comparison.experiment.retriever:
+        if run := find_run(str(dict(spec).get("model", ""))):
+            remarks.append(word("export.about_model", name=spec.name, model=run.id, base=run.plan().options.base))
+    return write_experiment(view.comparison.experiment, remarks)
+
+
+def _zipped(view: ComparisonView, in_language: str) -> bytes:
+    """All that `mrc report` writes: TREC files and the BEIR folder too."""
+    content = BytesIO()
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder, "comparison")
+        save(view.comparison, folder, origin_of(view.opened.folder), in_language)
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in sorted(folder.rglob("*")):
+                archive.write(path, path.relative_to(folder.parent))
+            archive.writestr("comparison/experiment.toml", _experiment(view))
+    return content.getvalue()
+
 
 _MOST_NAMES = 2  # on a button, which a narrow screen would cut
 
-VIEWS = {
-    "overview": "mrc_workbench.workbench.views.compare.overview",
-    "where": "mrc_workbench.workbench.views.compare.where",
-    "why": "mrc_workbench.workbench.views.compare.why.view",
-    "tune": "mrc_workbench.workbench.views.compare.tune.view",
-    "takeaway": "mrc_workbench.workbench.views.compare.take_away",
-    "kept": "mrc_workbench.workbench.views.compare.kept",
+VIEWS = {  # module and function that draw each; read when it is first drawn: opening the app does not wait for Altair
+    "overview": ("overview", "draw"),
+    "where": ("where", "draw"),
+    "why": ("why", "draw"),
+    "tune": ("tune", "draw"),
+    "takeaway": ("kept", "draw_take_away"),
+    "kept": ("kept", "draw"),
 }
 
 
 def draw() -> None:
-    if kept := compare_kept.asked_for():
-        _draw_kept(kept)
+    if stored := kept.asked_for():
+        _draw_kept(stored)
         return
     data = chosen_set()
     if not data.questions:
@@ -82,7 +193,7 @@ def draw() -> None:
         if shown:
             with st.popover(word("compare.methods"), icon=":material/info:"):
                 draw_methods(picked, choices)
-    address.write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
+    write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
     another = last if shown and last and not running.holds(last, experiment) else None
     waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
@@ -111,9 +222,9 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
     """Return the earlier comparison to show in place of the selected one, None where that one has more to show."""
     if selected.job.done or selected.job.running:
         return None
-    last = address.holding(selected.experiment, selected.data)
+    last = holding(selected.experiment, selected.data)
     if last is None and selected.job.is_unfinished:
-        last = address.in_address(selected.data)
+        last = in_address(selected.data)
     last = last or running.last_finished(selected.data, picked, selected.experiment)
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
@@ -173,19 +284,19 @@ def _place_of_controls() -> DeltaGenerator:
     return st.container(key="controls")
 
 
-def _draw_kept(kept: StoredComparison) -> None:
+def _draw_kept(stored: StoredComparison) -> None:
     data = chosen_set()
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
-    title.title(plain(compare_kept.title_of(kept)))
-    st.info(word("kept.shown", made=moment(kept.made), part=word(f"part.{kept.part}")), icon=":material/history:")
+    title.title(plain(kept.title_of(stored)))
+    st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
     answer = st.container()
     controls = _place_of_controls()
     with controls:
-        picked = pick_among(kept.retrievers, kept.retrievers, kept.key)
+        picked = pick_among(stored.retrievers, stored.retrievers, stored.key)
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
-        shown = _shown(kept.folder, data, picked, kept.retrievers)
+        shown = _shown(stored.folder, data, picked, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
-        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=compare_kept.close)
+        st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
         _draw_export_and_link(shown)
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
@@ -204,7 +315,8 @@ def _draw_comparison(
         draw_notices(view, choices)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
-        import_module(VIEWS[name]).draw(view)  # read when it is first drawn: who opens the app does not wait for Altair
+        module, function = VIEWS[name]
+        getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(view)
 
 
 def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again: bool = False) -> None:

@@ -1,25 +1,151 @@
-"""The comparison that is selected: what starts it, how far it is, and what to show while it has no result."""
+"""The comparison that is selected: what starts it, how far it is, and what to show while it has no result.
+
+The times shown for the retrievers add up to the total shown.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from threading import Thread
+from typing import Literal
 
+import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparisons, stopped_jobs
-from mrc_workbench.workbench.views.choices import Choices, method_line
-from mrc_workbench.workbench.views.compare import partial_result
+from mrc_workbench.retrieval.comparison.store import (
+    ComparisonJob,
+    FinishedRetriever,
+    StoredComparison,
+    kept_comparisons,
+    stopped_jobs,
+)
+from mrc_workbench.workbench.views.choices import Choices, method_line, rounded_duration
 from mrc_workbench.workbench.views.compare.controls import pick_only
-from mrc_workbench.workbench.views.compare.progress import progress_rows, state_words, total_words
-from mrc_workbench.workbench.views.names import retriever_name, set_name
+from mrc_workbench.workbench.views.compare.scores import draw_table
+from mrc_workbench.workbench.views.names import leading_measure, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
-from mrc_workbench.workbench.views.ui.problems import errors_told
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, word
+
+RetrieverState = Literal["done", "failed", "running", "waiting"]
+_ICONS: dict[RetrieverState, str] = {
+    "done": "check_circle",
+    "failed": "error",
+    "running": "pending",
+    "waiting": "schedule",
+}
+_IN_MINUTES = 3540.0  # seconds in total from which times are shown in whole minutes
+
+
+@dataclass(frozen=True)
+class ProgressRow:
+    """One retriever. `seconds` is the time it still takes, a whole number as it is shown, None if unknown."""
+
+    name: str
+    state: RetrieverState
+    seconds: float | None = None
+
+    @property
+    def icon(self) -> str:
+        return _ICONS[self.state]
+
+
+def progress_rows(names: Sequence[str], status: Status, finished: Mapping[str, FinishedRetriever]) -> list[ProgressRow]:
+    """Return how each retriever stands, from the status of the job and the retrievers that it noted as finished."""
+    left = dict(status.parts_left)
+    rows = []
+    for name in names:
+        if name in finished:
+            rows.append(ProgressRow(name, "failed" if finished[name].failed else "done"))
+        else:
+            rows.append(ProgressRow(name, "running" if name == status.phase else "waiting", left.get(name)))
+    return _rounded(rows)
+
+
+def total_left(rows: Sequence[ProgressRow]) -> float | None:
+    """Return the sum of the times shown; None where the time of a retriever is unknown."""
+    pending = [row.seconds for row in rows if row.state in ("running", "waiting")]
+    known = [seconds for seconds in pending if seconds is not None]
+    return sum(known) if len(known) == len(pending) > 0 else None
+
+
+def state_words(rows: Sequence[ProgressRow]) -> list[str]:
+    """Return the words for the state of each retriever, with the time it still takes where that is known."""
+    in_minutes = _in_minutes(rows)
+    said = []
+    for row in rows:
+        words = word(f"compare.state_{row.state}")
+        if row.seconds:
+            time = rounded_duration(row.seconds) if in_minutes else duration(row.seconds)
+            words = word("compare.state_with_time", state=words, time=time)
+        said.append(words)
+    return said
+
+
+def total_words(doing: str, rows: Sequence[ProgressRow]) -> str:
+    """Return what the comparison does, with the time that all of it still takes where that is known."""
+    total = total_left(rows)
+    if not total:
+        return doing
+    left = rounded_duration(total) if _in_minutes(rows) else duration(total)
+    return word("job.left", at_work=doing, left=left)
+
+
+def _rounded(rows: list[ProgressRow]) -> list[ProgressRow]:
+    unit = 60 if _in_minutes(rows) else 1
+    return [row if row.seconds is None else replace(row, seconds=round(row.seconds / unit) * unit) for row in rows]
+
+
+def _in_minutes(rows: Sequence[ProgressRow]) -> bool:
+    return sum(row.seconds or 0.0 for row in rows) >= _IN_MINUTES
+
+
+Ending = Literal["stopped", "failed", "interrupted"]
+
+
+def finished_names(job: ComparisonJob) -> list[str]:
+    """Return the names of the retrievers that the job has searched, without those that failed."""
+    return [name for name, retriever in job.finished().items() if not retriever.failed]
+
+
+def how_it_ended(job: ComparisonJob) -> Ending:
+    """Return whether a user stopped an unfinished job, it failed, or its process is gone without a word."""
+    if job.is_stopped:
+        return "stopped"
+    return "failed" if job.status().state is State.FAILED else "interrupted"
+
+
+def draw_heading(how: Ending | Literal["running"], names: Sequence[str]) -> None:
+    """Say which retrievers the metrics below are of, and what became of the others."""
+    st.markdown(word(f"compare.partial_{how}", names=_listed(names)))
+
+
+def draw_missing(how: Ending, experiment: Experiment, finished: Sequence[str]) -> None:
+    """Say which retrievers have no metrics yet, and why."""
+    missing = [name for name in experiment.specs if name not in finished]
+    st.markdown(word(f"compare.missing_{how}", names=_listed(missing)))
+
+
+def draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
+    """Draw a row for each of these retrievers, empty where the job has not searched it yet.
+
+    A running comparison draws all rows from the beginning: a browser reads what draws a table before it is filled.
+    """
+    finished = job.finished()
+    rows = []
+    for name in names:
+        figures = finished[name].figures if name in finished else {}
+        rows.append({"retriever": name, **figures})
+    questions = max((retriever.questions for retriever in finished.values()), default=0)
+    draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(plain(retriever_name(name)) for name in names)
+
 
 _ENDED = "ended_while_drawn"  # of the session
 _POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
@@ -76,7 +202,7 @@ def holds(kept: StoredComparison, experiment: Experiment) -> bool:
 
 def shows_all_finished(kept: StoredComparison, selected: Selected) -> bool:
     """Whether an earlier comparison has metrics of every retriever that the unfinished one has searched."""
-    finished = partial_result.finished_names(selected.job)
+    finished = finished_names(selected.job)
     return not finished or (asks_same_questions(kept, selected.experiment) and set(finished) <= set(kept.figures))
 
 
@@ -141,11 +267,11 @@ def follow(job: ComparisonJob, selected: Selected) -> None:
     below = partial(_draw_methods, job, selected.methods, set(done))
     every = _POLL_SECONDS if done else _FIRST_POLL_SECONDS
     job_view.follow(job, _at_work, below, every=every, text=_progress_text(job, experiment))
-    names = partial_result.finished_names(job)
+    names = finished_names(job)
     if names and len(names) < len(experiment.retriever):
-        partial_result.draw_heading("running", names)
+        draw_heading("running", names)
         _draw_finished_only(selected, names, "compare.stop_and_compare")
-    partial_result.draw_metrics(job, experiment, [*experiment.specs])
+    draw_metrics(job, experiment, [*experiment.specs])
 
 
 def follow_lab(job: ComparisonJob) -> None:
@@ -165,13 +291,13 @@ def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
     Where the page shows the result of an earlier comparison below (`shows_result`), only the ways to go on are drawn.
     """
     job = selected.job
-    names = partial_result.finished_names(job)
-    how = partial_result.how_it_ended(job)
+    names = finished_names(job)
+    how = how_it_ended(job)
     with st.container(border=True, key="unfinished"):
         if shows_result or not names:
-            partial_result.draw_missing(how, selected.experiment, names)
+            draw_missing(how, selected.experiment, names)
         else:
-            partial_result.draw_heading(how, names)
+            draw_heading(how, names)
         with st.container(horizontal=True):
             if st.button(word("compare.resume"), type="primary", icon=":material/play_arrow:", key="resume"):
                 with errors_told():
@@ -182,7 +308,7 @@ def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
         if how != "stopped":
             job_view.draw_last_lines(job, word("compare.log"))
     if names and not shows_result:
-        partial_result.draw_metrics(job, selected.experiment, names)
+        draw_metrics(job, selected.experiment, names)
 
 
 def _draw_finished_only(selected: Selected, names: list[str], label: str) -> None:

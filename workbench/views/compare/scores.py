@@ -1,4 +1,4 @@
-"""A finished comparison as every view of the page gets it, its table of scores, and what speaks against the scores."""
+"""A finished comparison as every view gets it: its headline, its table of scores, what speaks against the scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,24 +14,31 @@ from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.evidence import (
     JUDGED,
     Intervals,
-    Recommendation,
-    best_first,
-    cost_of,
-    recommend,
+    at_ceiling,
+    telling_figure,
     turned,
+    usual_baseline,
+    usual_figure,
 )
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.measures import CUT, Measure
-from mrc_workbench.retrieval.significance import PairTest
+from mrc_workbench.retrieval.evaluation.measures import CUT, Measure
+from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.report.headline import headline_words, markdown_style
 from mrc_workbench.workbench.views.choices import Choices, without_plainest
-from mrc_workbench.workbench.views.names import made_words, retriever_name, retriever_names
+from mrc_workbench.workbench.views.names import (
+    draw_few,
+    draw_few_taught,
+    draw_split,
+    made_words,
+    retriever_name,
+    retriever_names,
+)
 from mrc_workbench.workbench.views.search.judging import draw_begin
-from mrc_workbench.workbench.views.splits import draw_few, draw_few_taught, draw_split
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import failure_text
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.state import remember
+from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, signed, word
 
 
 @dataclass(frozen=True)
@@ -306,3 +313,72 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
 
 def begin_judging(view: ComparisonView) -> None:
     draw_begin(view.data, view.opened.folder.name, len(view.comparison.question_set.questions))
+
+
+def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool = False) -> None:
+    """Draw the recommendation, the largest text under the title, and what is to be known beside it.
+
+    `more_offered` if the page offers to compare other retrievers as well: then nobody is asked to select one.
+    """
+    found = view.recommendation
+    if found is None:
+        return
+    style = markdown_style(language(), lambda name: plain(retriever_name(name)))
+    words = headline_words(found, style, view.opened.intervals[found.name][str(found.measure)])
+    with st.container(key="headline", gap="small"):
+        st.markdown(words.answer)
+        notes = list(words.notes)
+        if not found.compared and not more_offered:
+            notes.append(word("compare.pick_another"))
+        if trained := _of_training(view, choices):
+            notes.append(trained)
+        for note in notes:
+            st.caption(note)
+        _draw_ceiling(view)
+
+
+def _of_training(view: ComparisonView, choices: Choices) -> str:
+    """Say what the best trained retriever gained over itself before training, and over the baseline or BM25."""
+    trained = [name for name in view.ranked if name in choices.trained]
+    if not trained:
+        return ""
+    best = trained[0]
+    before = untrained(best, choices)
+    others = dict.fromkeys((before, view.baseline, usual_baseline(view.comparison)))
+    tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
+    gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
+    values = {
+        "best": plain(retriever_name(best)),
+        "figure": view.figure.long,
+        "questions": f"{len(view.comparison.question_set.questions):,}",
+    }
+    said = word("compare.answer_trained", gains=word("compare.gain_and").join(gains), **values) if gains else ""
+    if before and before not in view.scored_names:
+        said = f"{said} {word('compare.pick_untrained', name=plain(retriever_name(before)))}".strip()
+    return said
+
+
+def _gain(test: PairTest, key: str) -> str:
+    side = "more" if test.difference > 0 else "less"
+    how = (side if test.sure else f"maybe_{side}") if test.wins or test.losses else "same"
+    interval = {"low": signed(test.low), "high": signed(test.high)}
+    points = f"{abs(test.difference) * 100:.1f}"
+    other = word(key, name=plain(retriever_name(test.b)))
+    return word(f"compare.gain_{how}", other=other, points=points, **interval)
+
+
+def _draw_ceiling(view: ComparisonView) -> None:
+    """If all retrievers find nearly everything, say so and offer the metric that still tells them apart."""
+    scores = {name: view.comparison.scores[name] for name in view.leading}
+    ks = view.comparison.experiment.ks
+    default = usual_figure(view.measure, ks)
+    if view.k < default.cut and at_ceiling(scores, default):
+        st.caption(word("compare.ceiling_left", figure=default.long, shown=view.figure.long))
+    if not at_ceiling(scores, view.figure):
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(word("compare.saturated", figure=view.figure.long), width="content")
+        finer = telling_figure(scores, ks, view.figure)
+        if finer != view.figure:
+            label = word("compare.look_finer", figure=finer.long)
+            st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")

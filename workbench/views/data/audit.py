@@ -26,14 +26,12 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod
 from mrc_workbench.data.text.marking import merged
 from mrc_workbench.workbench.views.data.languages import draw_languages
-from mrc_workbench.workbench.views.names import kind_words
+from mrc_workbench.workbench.views.names import draw_few_of, kind_words, split_text
 from mrc_workbench.workbench.views.resources.sets import content_notes_of, passages_found
-from mrc_workbench.workbench.views.splits import draw_few_of, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import distribution, draw_chart
-from mrc_workbench.workbench.views.ui.problems import problem_text
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 
 SHOWN_ROWS = 1000  # of a table
 _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone

@@ -27,8 +27,7 @@ from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import failure_text
-from mrc_workbench.workbench.views.ui.words import language, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, word
 
 _USUAL = 2000  # passages: enough to train with, and made in a minute
 _PREVIEWED = 5  # passages

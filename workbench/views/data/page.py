@@ -18,9 +18,8 @@ from mrc_workbench.workbench.views.data.stored import draw_sets
 from mrc_workbench.workbench.views.names import set_name
 from mrc_workbench.workbench.views.navigation import way_to
 from mrc_workbench.workbench.views.resources.sets import audit_of, chosen_set, question_set, split_of
-from mrc_workbench.workbench.views.ui.problems import errors_told, tell_damaged_files
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import errors_told, plain, tell_damaged_files, word
 
 _QUESTIONS, _PAIRS = "questions", "pairs"
 _LOOK = "look"  # its name in the address

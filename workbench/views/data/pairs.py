@@ -30,9 +30,8 @@ from mrc_workbench.workbench.views.navigation import way_to
 from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of, question_set
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tips
-from mrc_workbench.workbench.views.ui.problems import errors_told
 from mrc_workbench.workbench.views.ui.state import show_top
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
 from mrc_workbench.workbench.views.uploads import translate_field
 
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]

@@ -31,8 +31,7 @@ from mrc_workbench.workbench.views.data.reading import (
 )
 from mrc_workbench.workbench.views.data.stored import choose_pairs
 from mrc_workbench.workbench.views.names import pairs_name
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, plain, problem_text, word
 
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}

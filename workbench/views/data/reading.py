@@ -23,8 +23,16 @@ from mrc_workbench.workbench.views.data.preview import Preview, Read
 from mrc_workbench.workbench.views.data.ways import reading_progress
 from mrc_workbench.workbench.views.names import set_name
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text, reason_text
-from mrc_workbench.workbench.views.ui.words import catalog, language, plain, word
+from mrc_workbench.workbench.views.ui.words import (
+    catalog,
+    errors_told,
+    failure_text,
+    language,
+    plain,
+    problem_text,
+    reason_text,
+    word,
+)
 
 _ROLES = tuple(role.name for role in fields(Columns))
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column

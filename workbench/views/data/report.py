@@ -11,11 +11,10 @@ from mrc_workbench.data.questions.read import CollectionFile, Reading
 from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.workbench.views.data.candidates import role_key
 from mrc_workbench.workbench.views.data.preview import Read
-from mrc_workbench.workbench.views.splits import few_text, split_text
+from mrc_workbench.workbench.views.names import few_text, split_text
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.headings import draw_heading
-from mrc_workbench.workbench.views.ui.problems import problem_text
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.tables import draw_heading
+from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 
 _SHOWN_COLUMNS = 50  # of each use
 _SHOWN_FILES = 1000

@@ -11,9 +11,8 @@ from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.resources.sets import pair_set, question_set, stored_sets, use_set
-from mrc_workbench.workbench.views.ui.problems import draw_damaged, draw_remove, errors_told
 from mrc_workbench.workbench.views.ui.state import remember, remembered
-from mrc_workbench.workbench.views.ui.words import moment, plain, word
+from mrc_workbench.workbench.views.ui.words import draw_damaged, draw_remove, errors_told, moment, plain, word
 
 _PAIRS = "pairs"  # in the address: those to look at
 

@@ -21,8 +21,7 @@ from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.runs.head import draw_parts, setting_words
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
-from mrc_workbench.workbench.views.ui.problems import tell_training_failure
-from mrc_workbench.workbench.views.ui.words import language, plain, signed, word
+from mrc_workbench.workbench.views.ui.words import language, plain, signed, tell_training_failure, word
 
 _COLOUR = PALETTE[0]
 _PERPLEXITY = "perplexity"  # no share of anything, and the lower the better

@@ -19,8 +19,8 @@ from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.names import base_name, run_name, set_name
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
-from mrc_workbench.workbench.views.ui.headings import draw_heading
 from mrc_workbench.workbench.views.ui.job import draw_log
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import known, moment, word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything

@@ -13,8 +13,7 @@ from mrc_workbench.training.runs.runs import Plan, Run
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import draw_log
-from mrc_workbench.workbench.views.ui.problems import tell_training_failure
-from mrc_workbench.workbench.views.ui.words import duration, moment, plain, signed, word, word_or
+from mrc_workbench.workbench.views.ui.words import duration, moment, plain, signed, tell_training_failure, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what a search has found into the form; called as a callback
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id

@@ -42,8 +42,17 @@ from mrc_workbench.workbench.views.runs.head import (
 from mrc_workbench.workbench.views.runs.scores import draw_scores
 from mrc_workbench.workbench.views.runs.stopped import draw_making, draw_resume, draw_use_best
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
-from mrc_workbench.workbench.views.ui.problems import attempt, draw_damaged
-from mrc_workbench.workbench.views.ui.words import duration, known, language, moment, plain, plain_number, word
+from mrc_workbench.workbench.views.ui.words import (
+    attempt,
+    draw_damaged,
+    duration,
+    known,
+    language,
+    moment,
+    plain,
+    plain_number,
+    word,
+)
 
 _POLL_SECONDS = 1.5  # for the one at work
 _POLL_QUEUE = timedelta(seconds=2)

@@ -10,8 +10,7 @@ from mrc_workbench.training.jobs import QUEUE, Ablation, BestModelJob, Composite
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.runs.head import draw_head, open_dialog, tell_failure
 from mrc_workbench.workbench.views.ui.job import follow
-from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.words import attempt, plain, tell_training_failure, word
 
 
 def latest_stopped(jobs: Sequence[Run]) -> Run | None:

@@ -32,9 +32,8 @@ from mrc_workbench.workbench.views.runs.ablation import draw_experiment_file
 from mrc_workbench.workbench.views.runs.head import close_dialog, setting_words, value_words
 from mrc_workbench.workbench.views.train.fields import entered_value
 from mrc_workbench.workbench.views.train.start import begin, pressed_once
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import offer, relabel
-from mrc_workbench.workbench.views.ui.words import plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word, word_or
 from mrc_workbench.workbench.views.uploads import translate_field
 
 _NONE = ""

@@ -21,9 +21,8 @@ from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_label
 from mrc_workbench.workbench.views.texts import Learned
 from mrc_workbench.workbench.views.train.options import objectives
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remember, remembered
-from mrc_workbench.workbench.views.ui.words import known, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word, word_or
 
 _POLL_SECONDS = 0.5
 

@@ -41,7 +41,6 @@ from mrc_workbench.workbench.views.resources.sets import (
 )
 from mrc_workbench.workbench.views.runs.list import draw_at_work, draw_queue, draw_runs
 from mrc_workbench.workbench.views.runs.stopped import draw_stopped, latest_stopped
-from mrc_workbench.workbench.views.splits import draw_few_of, draw_split
 from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
 from mrc_workbench.workbench.views.train.ablation import draw_ablation, draw_does_it_help
 from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective

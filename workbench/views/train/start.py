@@ -29,8 +29,15 @@ from mrc_workbench.workbench.views.train.base import Base
 from mrc_workbench.workbench.views.train.fields import OptionFields
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import follow
-from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
-from mrc_workbench.workbench.views.ui.words import duration, plain, plain_number, word, word_or
+from mrc_workbench.workbench.views.ui.words import (
+    attempt,
+    duration,
+    plain,
+    plain_number,
+    tell_training_failure,
+    word,
+    word_or,
+)
 
 # what a training's time does not depend on; it grows with the epochs
 _FREE = {

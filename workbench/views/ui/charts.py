@@ -1,8 +1,8 @@
 """Charts. Each draws a table that the page also shows.
 
-Every chart of the pages is drawn here as Vega-Lite, which takes Altair longer than all else of a page. Streamlit's own
-way with Altair's charts changes settings of all threads while it is at work, so that a chart made here in the meantime
-would be without its data."""
+`draw_chart` renders Altair's charts to Vega-Lite itself and caches them: Streamlit's own way changes settings of all
+threads meanwhile, so that a chart rendered at the same time would lack its data.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from mrc_workbench.workbench.views.ui import findings
 from mrc_workbench.workbench.views.ui.words import language, word
 
 HEIGHT = 320
-_DISTRIBUTION_HEIGHT = 240
-_FOREST_ROW, _FOREST_AXIS = 36, 64  # pixels of a row, and of the axis below
+_CURVES_HEIGHT, _DISTRIBUTION_HEIGHT = 260, 240
+_FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a row, and of the axis below
 TICKS = 6  # Vega takes it as a wish: round numbers give 4 to 8
 # On top of Streamlit's theme, which leaves up to 80 pixels between an axis, its title and the legend
 _CONFIG: dict[str, Any] = {
@@ -35,20 +35,19 @@ _at_work = Lock()  # Altair's settings are those of all threads
 
 
 def tips(*of: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
-    """Return what is said of a mark: columns ("value:Q") with their titles and, of figures, how they are written."""
+    """Return tooltips of columns ("value:Q") with their titles and, for numbers, their format."""
     return [alt.Tooltip(field, title=title, **({"format": form[0]} if form else {})) for field, title, *form in of]
 
 
 def with_interval(value: str, title: str, form: str = ".2%") -> list[alt.Tooltip]:
-    """Return what is said of a figure, a column with its title, and of the ends of its interval, "low" and "high"."""
+    """Return tooltips of a metric, a column with its title, and of the ends of its interval, "low" and "high"."""
     titles = {value: title, "low": word("compare.low"), "high": word("compare.high")}
     return tips(*((f"{name}:Q", title, form) for name, title in titles.items()))
 
 
 def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
     """Return those of the names, in their fixed order, that a column holds."""
-    held = set(column)
-    return [name for name in names if name in held]
+    return [name for name in names if name in set(column)]
 
 
 def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
@@ -65,7 +64,6 @@ def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Sca
 
 
 def difference_scale(low: float, high: float) -> alt.Scale:
-    """Return a scale of differences that holds 0 and leaves room at both ends."""
     low, high = min(0.0, low), max(0.0, high)
     room = max(0.5, (high - low) * 0.06) if high > low else 1.0
     return alt.Scale(domain=[low - room, high + room], nice=False)
@@ -74,7 +72,7 @@ def difference_scale(low: float, high: float) -> alt.Scale:
 def apart(
     field: str, drawn: Sequence[str], names: Sequence[str], told: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.Shape]:
-    """Return the colours and the marks of the names `drawn`, told by the same legend if by any."""
+    """Return the colours and the marks of the names `drawn`, with one legend for both."""
     return colour(field, drawn, names, told), shape(field, drawn, names, told)
 
 
@@ -96,7 +94,7 @@ def cells(base: alt.Chart, value: str, bounds: tuple[float, float], form: str, *
 
 
 def no_difference() -> alt.Chart:
-    """Return the dashed line where two are alike."""
+    """Return the dashed line at 0."""
     return alt.Chart(pd.DataFrame({"zero": [0]})).mark_rule(color=READABLE, strokeDash=[4, 3]).encode(x="zero:Q")
 
 
@@ -116,31 +114,22 @@ def curves(
         tooltip=[alt.Tooltip(detail), alt.Tooltip(x), *with_interval(y, y)],
     )
     band = base.mark_area(fillOpacity=0.15).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q", color=tint)
-    told = _legend_of_lines(drawn, names)
+    labels = {name: f"{letter_of(name, names)} {name}" for name in drawn}  # the mark of its points before the name
+    piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
+    lines = legend(columns=columns_for(drawn), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
     dashes = alt.Scale(domain=drawn, range=[[4, 3] if name in dashed else [1, 0] for name in drawn])
     line = base.mark_line().encode(
-        color=colour(detail, drawn, names, told),
-        strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=told),
+        color=colour(detail, drawn, names, lines),
+        strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=lines),
     )
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=tint, shape=mark)
     description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
-    layers = alt.layer(band, line, points).properties(height=HEIGHT, description=description)
+    layers = alt.layer(band, line, points).properties(height=_CURVES_HEIGHT, description=description)
     return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
 
 
-def _legend_of_lines(drawn: Sequence[str], names: Sequence[str]) -> alt.Legend:
-    """Return the legend of lines: a piece of each, and the mark of its points before the name."""
-    labels = {name: f"{letter_of(name, names)} {name}" for name in drawn}
-    piece = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
-    return legend(columns=columns_for(drawn), labelExpr=f"({json.dumps(labels)})[datum.label]", **piece)
-
-
 def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> alt.LayerChart:
-    """One row a retriever: its "difference" from the baseline with "low" to "high", in points, beside the line of none.
-
-    The rows stand in the order of the table. A retriever differs significantly where its line does not cross that of
-    no difference.
-    """
+    """One row a retriever, in the order of the table: its "difference" in points, "low" to "high"."""
     drawn = [*table[detail]]
     scale = difference_scale(float(table["low"].min()), float(table["high"].max()))
     base = alt.Chart(table).encode(
@@ -193,50 +182,31 @@ def distribution(
 def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *, x: str, y: str) -> alt.Chart:
     """Two bars a term, columns "term", "side" and "value", in the order of `terms`."""
     scale = alt.Scale(domain=list(sides), range=[PALETTE[2], PALETTE[4]])
-    return (
-        alt.Chart(table)
-        .mark_bar()
-        .encode(
-            y=alt.Y("term:N", sort=list(terms), title=None, axis=alt.Axis(labelLimit=180)),
-            yOffset=alt.YOffset("side:N", sort=list(sides)),
-            x=alt.X("value:Q", title=x),
-            color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
-            tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
-        )
-        .properties(
-            height=110 + 26 * len(terms),  # legend and axis, and the bars
-            description=findings.describe(x, [*map(_of_side, table.to_dict("records"))]),
-        )
+    base = alt.Chart(table).encode(
+        y=alt.Y("term:N", sort=list(terms), title=None, axis=alt.Axis(labelLimit=180)),
+        yOffset=alt.YOffset("side:N", sort=list(sides)),
+        x=alt.X("value:Q", title=x),
+        color=alt.Color("side:N", scale=scale, legend=legend(orient="top")),
+        tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
     )
-
-
-def _of_side(row: dict[Any, Any]) -> str:
-    return word("chart.row", name=f"{row['term']} ({row['side']})", value=f"{row['value']:+.2f}")
+    named = table["term"] + " (" + table["side"] + ")"
+    description = findings.describe(x, findings.values([*named], [*table["value"]], "+.2f"))
+    return base.mark_bar().properties(
+        height=110 + 26 * len(terms), description=description
+    )  # legend and axis, and bars
 
 
 def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) -> alt.Chart:
     """One bar a "side", stacked of what each "part" (a retriever) adds, "value"."""
-    drawn = present(names, table["part"])
     sides = list(dict.fromkeys(table["side"]))
-    return (
-        alt.Chart(table)
-        .mark_bar(height=22)
-        .encode(
-            y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
-            x=alt.X("value:Q", title=x),
-            color=colour("part", drawn, names, legend(orient="top")),
-            tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
-        )
-        .properties(height=_FOREST_AXIS + 34 + 38 * len(sides), description=_of_parts(table, x))
+    base = alt.Chart(table).encode(
+        y=alt.Y("side:N", sort=sides, title=None, axis=alt.Axis(labelLimit=220)),
+        x=alt.X("value:Q", title=x),
+        color=colour("part", present(names, table["part"]), names, legend(orient="top")),
+        tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
     )
-
-
-def _of_parts(table: pd.DataFrame, x: str) -> str:
-    rows = []
-    for side, parts in table.groupby("side", sort=False):
-        listed = ", ".join(findings.values([*parts["part"]], [*parts["value"]], "+.3f"))
-        rows.append(word("chart.row_of", name=side, value=f"{parts['value'].sum():.3f}", parts=listed))
-    return findings.describe(x, rows)
+    description = findings.describe(x, findings.totals(table, "side", "part", "value", (".3f", "+.3f")))
+    return base.mark_bar(height=22).properties(height=98 + 38 * len(sides), description=description)
 
 
 def draw_chart(
@@ -248,10 +218,9 @@ def draw_chart(
     alt: str | None = None,
     **named: Any,
 ) -> None:
-    """Draw the Altair chart that `make` makes of these tables and words; made once, where they are the same.
+    """Draw the Altair chart that `make` returns for these arguments and the language; equal charts are rendered once.
 
-    Nothing else may decide what it makes, but for the language. `alt` tells screen readers what the chart shows, in
-    place of the chart's own description.
+    `alt` tells screen readers what the chart shows, in place of the chart's own description.
     """
     spec = made(language(), make, *of, **named)
     if alt:
@@ -260,7 +229,7 @@ def draw_chart(
 
 
 def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
-    """What tells tables apart, at once: Streamlit's own way takes a column at a time, and many times as long."""
+    """Return what tells tables apart: Streamlit's own way takes many times as long."""
     return [str(name) for name in table.columns], pd.util.hash_pandas_object(table).to_numpy().tobytes()
 
 

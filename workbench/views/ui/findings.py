@@ -26,16 +26,21 @@ def values(names: Sequence[str], figures: Sequence[float], form: str) -> list[st
 
 def intervals(table: pd.DataFrame, name: str, value: str, form: str) -> list[str]:
     """Return a row for each row of the table: its name, its figure and the interval "low" to "high"."""
-    return [
-        word(
-            "chart.row_interval",
-            name=row[name],
-            value=format(row[value], form),
-            low=format(row["low"], form),
-            high=format(row["high"], form),
-        )
-        for row in table.to_dict("records")
-    ]
+    rows = []
+    for row in table.to_dict("records"):
+        figures = {"value": row[value], "low": row["low"], "high": row["high"]}
+        texts = {key: format(figure, form) for key, figure in figures.items()}
+        rows.append(word("chart.row_interval", name=row[name], **texts))
+    return rows
+
+
+def totals(table: pd.DataFrame, name: str, part: str, value: str, forms: tuple[str, str]) -> list[str]:
+    """Return a row for each name: the total of its values, and each part; `forms` are those of totals and parts."""
+    rows = []
+    for of, parts in table.groupby(name, sort=False):
+        listed = ", ".join(values([*parts[part]], [*parts[value]], forms[1]))
+        rows.append(word("chart.row_of", name=of, value=format(parts[value].sum(), forms[0]), parts=listed))
+    return rows
 
 
 def courses(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> list[str]:

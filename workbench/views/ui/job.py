@@ -13,8 +13,7 @@ import streamlit as st
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.problems import MISSING_EXTRA
 from mrc_workbench.models.llm.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
-from mrc_workbench.workbench.views.ui.problems import errors_told, search_failure_text
-from mrc_workbench.workbench.views.ui.words import duration, plain, word
+from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, search_failure_text, word
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -82,11 +81,7 @@ def follow(
     `at_work` says what it does, `below` draws more of it. `text` says what it does together with the time left, for a
     job that reports the time of its parts.
     """
-    st.fragment(_draw, run_every=every)(job, text or partial(_text, at_work), below)
-
-
-def _text(at_work: Callable[[Status], str], status: Status) -> str:
-    return with_time_left(at_work(status), status)
+    st.fragment(_draw, run_every=every)(job, text or (lambda status: with_time_left(at_work(status), status)), below)
 
 
 def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], None] | None) -> None:
@@ -129,18 +124,11 @@ def draw_last_lines(job: Job, heading: str) -> None:
 
 
 def once_asked(name: str, ask: str, tell: Callable[[], T]) -> T | None:
-    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes.
-
-    None before, and where the model cannot be asked, which is said.
-    """
-    wanted = f"why_model_{name}"
-    if not st.session_state.get(wanted):
-        st.button(
-            ask,
-            on_click=lambda: st.session_state.update({wanted: True}),
-            icon=":material/psychology:",
-            key=f"ask_{wanted}",
-        )
+    """Draw the button `ask` for a retriever and, once it was pressed, return what `tell` computes, or None."""
+    pressed = f"why_model_{name}"
+    if not st.session_state.get(pressed):
+        press = partial(st.session_state.update, {pressed: True})
+        st.button(ask, on_click=press, icon=":material/psychology:", key=f"ask_{pressed}")
         return None
     try:
         with st.spinner(word("search.loading"), show_time=True):
@@ -166,14 +154,11 @@ class LanguageModel:
 
 def language_model() -> LanguageModel | None:
     """Return the model that was named; None where none is, or nobody knows where it is."""
-    address, key = (_told("address"), _told("secret")) if may_be_given() else ("", "")
+    typed = {name: str(st.session_state.get(f"answers_{name}", "")).strip() for name in ("address", "secret")}
+    address, key = typed.values() if may_be_given() else ("", "")
     name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
     known = bool(address or os.environ.get(ADDRESS, "").strip())
     return LanguageModel(name, address, key) if name and known else None
-
-
-def _told(name: str) -> str:
-    return str(st.session_state.get(f"answers_{name}", "")).strip()
 
 
 def pick_language_model() -> LanguageModel | None:

@@ -238,3 +238,8 @@ def draw_file(
 def _explanation(key: str, explained_by: str | None = None) -> str | None:
     explanation = f"{key}_help" if explained_by is None else explained_by
     return word(explanation) if known(explanation) else None
+
+
+def draw_heading(text: str, *, help: str | None = None) -> None:
+    """Draw the heading of a chart or a block below a section's heading; `text` is Markdown."""
+    st.markdown(f"#### {text}", help=help)

@@ -24,7 +24,7 @@ from mrc_workbench.training.options.rankers import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import overview
-from mrc_workbench.workbench.views.compare.export import _files
+from mrc_workbench.workbench.views.compare.page import _files
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set

@@ -11,7 +11,8 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.retrieval.report.charts import colour_of
+from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.workbench.views.compare import page as compare_page
 from mrc_workbench.workbench.views.ui.tables import header_width
 from tests.workbench.views.compare.test_where import COUNT, forty, shown
 from tests.workbench.views.compare.worlds import html
@@ -31,13 +32,13 @@ CALLED = {"en": STORED, "ko": (BM25, "후기 상호작용", "최적 혼합", "�
 VIEWS: tuple[tuple[str, dict[str, str], tuple[str, ...]], ...] = (
     ("overview", {}, STORED),
     ("where", {}, STORED),
-    ("why.view", {}, STORED),
-    ("why.view", {"quadrant": "only_b", "a": LATE, "b": MIX}, STORED),
-    ("why.view", {"question": f"q{COUNT - 1}"}, STORED),
-    ("why.view", {"question": f"q{COUNT - 1}", "shows": "scores", "explained": MIX}, STORED),
-    ("tune.view", {"lab": "hybrid"}, STORED),
-    ("tune.view", {"lab": "rerank"}, (RERANKED,)),
-    ("take_away", {}, STORED),
+    ("why", {}, STORED),
+    ("why", {"quadrant": "only_b", "a": LATE, "b": MIX}, STORED),
+    ("why", {"question": f"q{COUNT - 1}"}, STORED),
+    ("why", {"question": f"q{COUNT - 1}", "shows": "scores", "explained": MIX}, STORED),
+    ("tune", {"lab": "hybrid"}, STORED),
+    ("tune", {"lab": "rerank"}, (RERANKED,)),
+    ("takeaway", {}, STORED),
     ("kept", {}, STORED),
 )
 
@@ -50,8 +51,9 @@ def page() -> None:
     draw(st.session_state["data"], st.session_state["module"])
 
 
-def draw(data: StoredSet, module: str) -> None:
-    import_module(f"mrc_workbench.workbench.views.compare.{module}").draw(shown(data, 1, ()))
+def draw(data: StoredSet, view: str) -> None:
+    module, function = compare_page.VIEWS[view]
+    getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(shown(data, 1, ()))
 
 
 @pytest.fixture
@@ -149,7 +151,7 @@ def scales_of(spec: Any) -> Iterator[dict[str, Any]]:
 
 
 def test_columns_of_ranks_are_as_wide_as_their_names(data: StoredSet) -> None:
-    app = opened(data, "why.view", lang="ko")
+    app = opened(data, "why", lang="ko")
     (columns,) = [json.loads(table.proto.columns) for table in app.dataframe if "rank_0" in table.value]
     for place, called in enumerate(CALLED["ko"]):
         assert columns[f"rank_{place}"]["width"] >= header_width(called)

@@ -16,8 +16,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, add
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec
 from mrc_workbench.retrieval.milvus_connection import MilvusError
 from mrc_workbench.workbench.views.compare import running
-from mrc_workbench.workbench.views.ui.problems import search_failure_text
-from mrc_workbench.workbench.views.ui.words import catalog, plain
+from mrc_workbench.workbench.views.ui.words import catalog, plain, search_failure_text
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import comparison_of
 from tests.workbench.views.compare.worlds import FOUND, KS, kept, page, said

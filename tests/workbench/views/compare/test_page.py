@@ -32,7 +32,6 @@ from mrc_workbench.retrieval.report.words import LANGUAGES
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare import export as compare_export
 from mrc_workbench.workbench.views.compare.overview import signal_words
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
@@ -355,7 +354,9 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert compared is not None
     results = compared.comparison.results
     shown = ComparisonView(data, compared, results, tuple(one.name for one in results), "recall", 10, "BM25")
-    made = {name: content() for name, (_, _, content) in compare_export._files(shown, "en").items()}
+    from mrc_workbench.workbench.views.compare import page as compare_page
+
+    made = {name: content() for name, (_, _, content) in compare_page._files(shown, "en").items()}
     files = {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
     assert {f"export.{name}" for name in files} <= EN.keys()
     table = pd.read_csv(io.BytesIO(files["table"]))
@@ -363,7 +364,7 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
     assert len(files["questions_json"].splitlines()) == 6
     assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
-    reports = {"en": made["report"], "ko": compare_export._files(shown, "ko")["report"][2]()}
+    reports = {"en": made["report"], "ko": compare_page._files(shown, "ko")["report"][2]()}
     assert all(f'<html lang="{language}"' in str(reports[language]) for language in LANGUAGES)
     head = files["experiment"].decode().splitlines()[0]
     assert head.startswith("# data")

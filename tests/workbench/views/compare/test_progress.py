@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.retrieval.comparison.store import FinishedRetriever
-from mrc_workbench.workbench.views.compare.progress import progress_rows, state_words, total_left, total_words
+from mrc_workbench.workbench.views.compare.running import progress_rows, state_words, total_left, total_words
 
 NAMES = ("BM25", "Dense", "Late", "Best mix")
 DONE = {"BM25": FinishedRetriever(finished="BM25", figures={"recall@1": 0.5}, questions=6)}

@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Wanted, carry_o
 from mrc_workbench.retrieval.takeaway.fusion import Engine
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare.take_away import drift_words
+from mrc_workbench.workbench.views.compare.kept import drift_words
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of

@@ -552,7 +552,7 @@ def test_only_questions_that_models_are_trained_on_have_marks() -> None:
 
 
 def test_what_is_selected_is_removed(data: StoredSet) -> None:
-    from mrc_workbench.workbench.views.compare.why.question import _remove_remarks
+    from mrc_workbench.workbench.views.compare.why import _remove_remarks
 
     mark_negative(data.fingerprint, "q1", "p2")
     mark_negative(data.fingerprint, "q1", "p3")

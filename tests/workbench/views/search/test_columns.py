@@ -19,7 +19,7 @@ from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.search import page as search_page
-from mrc_workbench.workbench.views.search.waits import waits
+from mrc_workbench.workbench.views.search.answer import waits
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import QUESTIONS, small_set
 from tests.workbench.views.driving import opened, run

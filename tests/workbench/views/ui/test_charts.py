@@ -8,7 +8,9 @@ import pytest
 import streamlit as st
 import vl_convert
 
-from mrc_workbench.retrieval.report.charts import legend, letter_of
+from mrc_workbench.retrieval.report.charts import legend
+from mrc_workbench.retrieval.report.drawing import letter_of
+from mrc_workbench.workbench.views.compare import bench
 from mrc_workbench.workbench.views.compare import charts as compare_charts
 from mrc_workbench.workbench.views.runs import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts, findings
@@ -112,7 +114,7 @@ def test_settings_say_which_is_the_best() -> None:
     table = pd.DataFrame(rows, columns=["name", "fusion", "x", "value"])
     table = table.assign(low=table["value"] - 0.02, high=table["value"] + 0.02)
     look = {"detail": ("fusion", "Fusion"), "names": ["rrf", "ceiling"], "ordinal": False}
-    chart = spec(compare_charts.bands(table, "b", x="weight", y="nDCG@10", **look))
+    chart = spec(bench.bands(table, "b", x="weight", y="nDCG@10", **look))
     assert chart["description"] == "nDCG@10: the best of 2 settings reaches 84.0% (rrf, weight 0.4)."
 
 

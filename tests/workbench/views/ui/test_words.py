@@ -22,8 +22,17 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comp
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
-from mrc_workbench.workbench.views.ui.problems import failure_text, problem_text, reason_text, search_failure_text
-from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, particle, plain, plain_number
+from mrc_workbench.workbench.views.ui.words import (
+    LANGUAGES,
+    catalog,
+    failure_text,
+    particle,
+    plain,
+    plain_number,
+    problem_text,
+    reason_text,
+    search_failure_text,
+)
 from tests.doubles import small_set
 from tests.hostile.damages import DEEP
 from tests.workbench.views.driving import data_page, opened, run
@@ -212,7 +221,7 @@ def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words
 
 
 def failing(number: int) -> None:
-    from mrc_workbench.workbench.views.ui.problems import errors_told
+    from mrc_workbench.workbench.views.ui.words import errors_told
 
     with errors_told():
         raise OSError(number, "No space left on device")
@@ -230,7 +239,7 @@ def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
 
 
 def importing(module: str) -> None:
-    from mrc_workbench.workbench.views.ui.problems import errors_told
+    from mrc_workbench.workbench.views.ui.words import errors_told
 
     with errors_told():
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)

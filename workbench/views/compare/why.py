@@ -1,6 +1,10 @@
-"""One question of a comparison: what each retriever put where, and why; its note, and its hard negatives."""
+"""Why: which questions a retriever loses and another finds, as a map and as a list; and one question in full.
+
+Of one question: what each retriever put where, and why; its note, and its hard negatives.
+"""
 
 from collections.abc import Sequence
+from math import ceil
 
 import streamlit as st
 
@@ -15,16 +19,16 @@ from mrc_workbench.data.questions.judgements import (
 )
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
+from mrc_workbench.retrieval.analysis.questions import Quadrant
 from mrc_workbench.workbench.views import reasons
-from mrc_workbench.workbench.views.compare.controls import change, tie
+from mrc_workbench.workbench.views.compare import explained
+from mrc_workbench.workbench.views.compare.controls import NO_FILTERS, change, choose_in_address, tie
+from mrc_workbench.workbench.views.compare.questions import QuestionCase, QuestionList, draw_map, listed
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.compare.why import scores
-from mrc_workbench.workbench.views.compare.why.questions import QuestionCase, QuestionList
-from mrc_workbench.workbench.views.names import answers_line, kind_words
+from mrc_workbench.workbench.views.names import answers_line, kind_words, slice_names
 from mrc_workbench.workbench.views.resources.retrieval import marked_passages
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.headings import draw_heading
 from mrc_workbench.workbench.views.ui.passages import (
     MOST,
     draw_style,
@@ -37,8 +41,147 @@ from mrc_workbench.workbench.views.ui.passages import (
     side_by_side,
     truth_line,
 )
-from mrc_workbench.workbench.views.ui.state import show_top
+from mrc_workbench.workbench.views.ui.state import leave_top, show_top
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
+
+_QUESTION_WIDTH = 420  # pixels: the widest column, in which most questions take one or two lines
+_NARROW_QUESTION = 300
+_TWO_LINES = 66  # pixels of a row: Streamlit wraps the text of rows above 64
+_RANK_WIDTH, _OVERLAP_WIDTH, _KIND_WIDTH = 60, 80, 104
+
+
+@st.fragment
+def draw(view: ComparisonView) -> None:
+    if not any(one.rankings for one in view.results):
+        st.info(word("why.no_rankings"), icon=":material/info:")
+        return
+    of = listed(view)
+    table = view.opened.questions(of.names)
+    ids = table["id"][of.mask[table.index]].tolist()
+    rows = {question.id: row for row, question in enumerate(view.comparison.question_set.questions)}
+    asked = st.query_params.get("question", "")
+    if asked in rows:
+        draw_question(of, rows[asked], ids)
+        return
+    leave_top()
+    if asked:
+        st.warning(word("why.no_such_question", id=plain(asked)), icon=":material/warning:")
+    draw_map(of)
+    _draw_quadrants(of)
+    _draw_filters(of)
+    every = len(view.comparison.question_set.questions)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if of.filtered:
+            told = {"count": f"{len(ids):,}", "all": f"{every:,}", "which": of.in_words()}
+            st.markdown(word("why.listed", **told), width="content")
+            icon = ":material/filter_alt_off:"
+            st.button(word("why.clear"), icon=icon, on_click=change, args=(NO_FILTERS,), key="why_clear")
+        else:
+            st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
+    _draw_list(of)
+    draw_remarks(view, remarks_of(view.data.fingerprint))
+
+
+def _draw_quadrants(of: QuestionList) -> None:
+    if len(of.names) < 2:
+        return
+    draw_heading(word("why.quadrants", k=of.view.k), help=word("why.quadrants_help"))
+    called = of.view.display_names
+    options = {name: called[name] for name in of.names}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        for letter, chosen in zip("ab", of.pair, strict=True):
+            choose_in_address(letter, options, chosen, word(f"why.retriever_{letter}"))
+    counts = of.view.opened.quadrants(of.pair, of.view.k)
+    a, b = (plain(called[name]) for name in of.pair)
+    for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
+        label = word(f"why.{quadrant.value}", a=a, b=b)
+        place.button(
+            f"**{len(counts[quadrant]):,}**  \n{label}",
+            key=f"why_quadrant_{quadrant.value}",
+            type="primary" if of.quadrant is quadrant else "secondary",
+            on_click=change,
+            args=({"quadrant": "" if of.quadrant is quadrant else quadrant.value},),
+            width="stretch",
+        )
+
+
+def _draw_filters(of: QuestionList) -> None:
+    properties = of.view.opened.properties
+    with st.expander(word("why.filters"), icon=":material/filter_alt:"):
+        words = {"": word("why.any"), **{by.value: word(f"where.by_{by.value}") for by in properties}}
+        by = of.by.value if of.by in properties else ""
+        choose_in_address("slice", words, by, word("why.slice"), also=("within",))
+        parts = of.view.opened.slices(of.by) if of.by else []
+        names = slice_names(parts, of.by) if of.by else []
+        labels = [f"{name} ({len(part.rows):,})" for name, part in zip(names, parts, strict=True)]
+        places = {"": word("why.any"), **{str(place): label for place, label in enumerate(labels)}}
+        chosen = "" if of.within is None else str(of.within)
+        choose_in_address("within", places, chosen, word("why.within"), disabled=not parts)
+        place = tie("words", of.words)
+        st.text_input(
+            word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place
+        )
+
+
+def _draw_list(of: QuestionList) -> None:
+    table = of.view.opened.questions(of.names)
+    shown = table[of.mask[table.index]].reset_index(drop=True)
+    if shown.empty:
+        st.info(word("why.none_listed"), icon=":material/search_off:")
+        return
+    ids = shown["id"].tolist()
+    ranks = [f"rank_{column}" for column in range(len(of.names))]
+    key = f"why_list_{abs(hash((of.in_words(), of.names)))}"
+
+    def pick() -> None:
+        if rows := tables.selected_rows(st.session_state[key]):
+            open_question(ids[rows[0]])
+
+    st.caption(word("why.pick"))
+    kinds, rank_help = [*map(kind_words, shown["kind"])], word("why.rank_help")
+    called = [of.view.display_names[name] for name in of.names]
+    widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in called]
+    wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
+    columns = {
+        "question": tables.text("why.question", width=max(_NARROW_QUESTION, _QUESTION_WIDTH - wider), pinned=True),
+        "kind": tables.text("why.kind", width=_KIND_WIDTH),
+        **{
+            rank: st.column_config.NumberColumn(name, help=rank_help, width=width)
+            for rank, name, width in zip(ranks, called, widths, strict=True)
+        },
+        "overlap": st.column_config.ProgressColumn(
+            word("data_page.overlap"),
+            width=_OVERLAP_WIDTH,
+            help=word("data_page.overlap_help"),
+            min_value=0,
+            max_value=100,
+            format="%d%%",
+        ),
+    }
+    st.dataframe(
+        shown.assign(kind=kinds, overlap=(100 * shown["overlap"]).round()),
+        column_order=[name for name in columns if name != "kind" or table["kind"].any()],
+        column_config=columns,
+        hide_index=True,
+        placeholder="–",
+        height=500,
+        row_height=_TWO_LINES,
+        on_select=pick,
+        selection_mode=tables.SINGLE_ROW,
+        key=key,
+    )
+    named = {rank: word("why.rank_of", name=name) for rank, name in zip(ranks, of.names, strict=True)}
+    with st.container(horizontal=True):
+        st.button(
+            word("why.first"),
+            icon=":material/arrow_forward:",
+            on_click=open_question,
+            args=(ids[0],),
+            key="why_first",
+        )
+        tables.draw_csv("why.csv", lambda: shown.rename(columns=named), "questions.csv", "why_csv")
+
 
 _COUNTS = ("3", "5", "10", "20")
 _PARTS = ("rankings", "scores")
@@ -49,7 +192,7 @@ def open_question(id_: str) -> None:
     change({"question": id_, "explained": "", "against": ""})
 
 
-def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
+def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     """Draw the question at `row`; `ids` are those of the list it was picked from, in its order."""
     asked = QuestionCase(of, row)
     show_top(asked.question.id)
@@ -75,7 +218,7 @@ def draw(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         **tie("shows", part),
     )
     if part == "scores":
-        scores.draw(asked)
+        explained.draw(asked)
     else:
         draw_columns(asked, remarks, marks=_can_be_learned(asked))
 

@@ -1,5 +1,6 @@
 """The labs of BM25: which analyzer, which k1 and b, whether windows of sentences; and whether titles, feedback,
-compounds or a user dictionary help, one change at a time."""
+compounds or a user dictionary help, one change at a time.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,27 +34,26 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, W
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions
-from mrc_workbench.workbench.views.compare.charts import heat
-from mrc_workbench.workbench.views.compare.tune import dictionaries
-from mrc_workbench.workbench.views.compare.tune.analyzers import choose_analyzers, draw_readings
-from mrc_workbench.workbench.views.compare.tune.bench import (
+from mrc_workbench.workbench.views.compare import dictionaries
+from mrc_workbench.workbench.views.compare.bench import (
     Bench,
     LabResult,
     difference_columns,
     draw_tried,
     figure_columns,
+    heat,
     names_by_reference,
     names_of,
     run,
 )
+from mrc_workbench.workbench.views.compare.dictionaries import choose_analyzers, draw_readings
 from mrc_workbench.workbench.views.names import analyzer_words, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import analyzers_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
-from mrc_workbench.workbench.views.ui.headings import draw_heading
-from mrc_workbench.workbench.views.ui.problems import errors_told
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, leave_top, remember, show_top, typed
-from mrc_workbench.workbench.views.ui.words import plain, word
+from mrc_workbench.workbench.views.ui.tables import draw_heading
+from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
 
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 _ROUND = "changes_round"  # how often something else than a click changed what is picked

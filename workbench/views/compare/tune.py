@@ -1,6 +1,6 @@
 """Tune: labs that find the values which suit these data, on questions that the test part never shows.
 
-Those of what models do are here: how two are fused, how many passages are reranked, what smaller indexes lose.
+The labs of what models do are here: fusion, reranking depth, smaller indexes, layers of late interaction.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.split import FEWEST_QUESTIONS, Part
+from mrc_workbench.models.token_layers import TokenLayers
 from mrc_workbench.retrieval.analysis.labs import (
     DEPTHS,
     FIRST_WEIGHTS,
@@ -17,36 +18,80 @@ from mrc_workbench.retrieval.analysis.labs import (
     best,
     hybrid_lab,
     index_lab,
+    layers_lab,
     rerank_lab,
 )
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.experiment import Lab
-from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.significance import question_groups
-from mrc_workbench.workbench.views.compare.charts import bands, heat, scattered, steps
-from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.compare.tune import bm25, layers
-from mrc_workbench.workbench.views.compare.tune.bench import (
+from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.workbench.views.compare.bench import (
     Bench,
     LabResult,
+    bands,
     difference_columns,
     draw_table,
     draw_tried,
     draw_use,
     figure_columns,
+    heat,
     names_of,
     run,
+    scattered,
+    steps,
 )
-from mrc_workbench.workbench.views.names import retriever_name, retriever_names
+from mrc_workbench.workbench.views.compare.bm25 import draw_changes, draw_values
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
+from mrc_workbench.workbench.views.names import draw_few, draw_split, retriever_name, retriever_names
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
-from mrc_workbench.workbench.views.splits import draw_few, draw_split
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
-from mrc_workbench.workbench.views.ui.headings import draw_heading
 from mrc_workbench.workbench.views.ui.state import choose, choose_several
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, signed, word
+
+
+def _draw_layers(bench: Bench) -> None:
+    names = names_of(bench, LateSpec)
+    if not names:
+        st.info(word("tune.needs_late"), icon=":material/info:")
+        return
+    answer = st.container()
+    present = choose(
+        st.selectbox,
+        "tokens",
+        word("tune.present"),
+        names,
+        names[0],
+        follows=True,
+        format_func=retriever_name,
+        help=word("tune.layers_help"),
+    )
+    values = ", ".join(_layers_words(layers) for layers in TokenLayers)
+    with answer:
+        if found := run(
+            bench, layers_lab(bench.view.comparison.experiment, present), word("tune.tries", values=values)
+        ):
+            _draw_results(bench, found, present)
+
+
+def _draw_results(bench: Bench, found: LabResult, present: str) -> None:
+    table = found.table.assign(title=[_layers_words(TokenLayers(str(value))) for value in found.table["layers"]])
+    columns = {
+        "title": tables.text("tune.layers", pinned=True),
+        **figure_columns(bench),
+        **difference_columns("tune.gained"),
+    }
+    answer = st.container()
+    draw_tried(bench, found, table, columns, present, key="layers_table", answer=answer)
+
+
+def _layers_words(layers: TokenLayers) -> str:
+    return word(f"tune.layers_{layers.replace('-', '_')}")
+
 
 _FEW = 200  # questions whose interval is wider than what tuning usually gains
 
@@ -262,10 +307,10 @@ def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
 
 
 LABS: dict[Lab, Callable[[Bench], None]] = {
-    Lab.BM25: bm25.draw_values,
-    Lab.LEXICAL: bm25.draw_changes,
+    Lab.BM25: draw_values,
+    Lab.LEXICAL: draw_changes,
     Lab.HYBRID: _draw_hybrid,
     Lab.RERANK: _draw_reranking,
     Lab.INDEX: _draw_index,
-    Lab.LAYERS: layers.draw,
+    Lab.LAYERS: _draw_layers,
 }

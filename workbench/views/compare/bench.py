@@ -1,10 +1,11 @@
-"""What every lab does: it is started and followed, a setting that it tried is looked at, and taken into use."""
+"""What every lab does: it is started and followed, its results are charted, and a setting is taken into use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -20,7 +21,9 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.retrieval.evaluation.significance import PairTest
-from mrc_workbench.retrieval.report.words import interval_of_lead
+from mrc_workbench.retrieval.report.charts import legend
+from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.retrieval.report.headline import interval_of_lead
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import pick_also
 from mrc_workbench.workbench.views.compare.kept import close
@@ -28,11 +31,12 @@ from mrc_workbench.workbench.views.compare.running import follow_lab
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import errors_told
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import HEIGHT, apart, marked_lines, share_scale, tips, with_interval
 from mrc_workbench.workbench.views.ui.state import remember
-from mrc_workbench.workbench.views.ui.words import plain, signed, word
+from mrc_workbench.workbench.views.ui.words import errors_told, plain, signed, word
 
+_AXIS = 56  # pixels of an axis with its title
 _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
 
 
@@ -261,3 +265,86 @@ def _use(bench: Bench, spec: Spec) -> None:
     remember("measure", bench.measure.name)  # the test is looked at by what it was tuned for
     remember("k", str(bench.measure.cut))
     remember("view", "overview")
+
+
+def heat(
+    table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
+) -> alt.LayerChart:
+    """One cell a setting, coloured by its "value" within `bounds`, the best one framed; `x`, `y`: column and title."""
+    middle = sum(bounds) / 2
+    base = alt.Chart(table).encode(
+        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
+        tooltip=[*tips((f"{x[0]}:O", x[1]), (f"{y[0]}:O", y[1])), *with_interval("value", value)],
+    )
+    scale = alt.Scale(scheme="viridis", domain=[*bounds])
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
+    texts = base.mark_text(fontSize=11).encode(
+        text=alt.Text("percent:Q", format=".1f"),
+        color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
+    )
+    frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
+        filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
+    )
+    leader = table.sort_values("value", ascending=False).iloc[0]
+    named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
+    layers = (cells + texts + frame).properties(
+        height=34 * table[y[0]].nunique() + _AXIS, description=findings.best_setting(value, table, named)
+    )
+    return layers.transform_calculate(percent=alt.datum["value"] * 100)
+
+
+def bands(
+    table: pd.DataFrame, best: str, *, x: str, y: str, detail: tuple[str, str], names: Sequence[str], ordinal: bool
+) -> alt.LayerChart:
+    """One line a name of `detail` (column and title) over `x` in its band "low" to "high", the best setting ringed."""
+    scale, axis = share_scale(float(table["low"].min()), float(table["high"].max()))
+    across = alt.X("x:O", title=x, axis=alt.Axis(labelAngle=0)) if ordinal else alt.X("x:Q", title=x)
+    tint, mark = apart(detail[0], names, names, legend())
+    base = alt.Chart(table).encode(
+        x=across,
+        y=alt.Y("value:Q", title=y, scale=scale, axis=axis),
+        color=tint,
+        tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
+    )
+    areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
+    ring = base.transform_filter(alt.datum["name"] == best).mark_point(
+        size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
+    )
+    tried = table[table["name"] != ""]  # not the line of a ceiling
+    leader = tried[tried["name"] == best].iloc[0]
+    told = findings.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
+    return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
+
+
+def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
+    """Points of "y" over the cost "x", joined by a line, each with its `label` (column and title)."""
+    base = _against_cost(table, x, y, label)
+    dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
+    words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
+    line = base.mark_line(color=PALETTE[0], opacity=0.4)
+    return (line + dots + words).properties(height=HEIGHT, description=_costs(table, label[0], x, y))
+
+
+def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -> alt.Chart:
+    """One point a name of `detail` (column and title) of "y" over the cost "x"."""
+    names = table[detail[0]].tolist()
+    points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
+    marked = points.encode(*apart(detail[0], names, names, legend()))
+    return marked.properties(height=HEIGHT, description=_costs(table, detail[0], x, y))
+
+
+def _costs(table: pd.DataFrame, label: str, x: str, y: str) -> str:
+    rows = [f"{row[label]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
+    return findings.describe(y, rows)
+
+
+def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
+    low, high = float(table["y"].min()), float(table["y"].max())
+    room = max(0.005, (high - low) * 0.15)
+    shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
+    return alt.Chart(table).encode(
+        x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
+        tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
+    )

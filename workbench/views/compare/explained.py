@@ -1,5 +1,6 @@
 """What the scores of the answer passage and of a wrong one are made of, by the kind of retriever: a chart, a table, and
-both texts."""
+both texts.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
@@ -24,7 +25,7 @@ from mrc_workbench.retrieval.explain.encoders import (
 )
 from mrc_workbench.retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
 from mrc_workbench.workbench.views.compare.controls import change, choose_in_address
-from mrc_workbench.workbench.views.compare.why.questions import QuestionCase
+from mrc_workbench.workbench.views.compare.questions import QuestionCase
 from mrc_workbench.workbench.views.names import with_display_names
 from mrc_workbench.workbench.views.resources.retrieval import (
     dictionary_of,
@@ -38,12 +39,11 @@ from mrc_workbench.workbench.views.resources.retrieval import (
 )
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, part_bars, term_bars
-from mrc_workbench.workbench.views.ui.headings import draw_heading
 from mrc_workbench.workbench.views.ui.job import once_asked
 from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html, weighed_html
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import keep
-from mrc_workbench.workbench.views.ui.words import known, plain, word
+from mrc_workbench.workbench.views.ui.tables import draw_heading
+from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
 
 
 def draw(case: QuestionCase) -> None:

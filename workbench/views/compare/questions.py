@@ -1,9 +1,11 @@
-"""Which questions the Why view lists, read from the address and said in words; and one of them, for its page."""
+"""Which questions the Why view lists: read from the address, said in words, drawn as a map; and one of them."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
+import altair as alt
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.records import Passage, Question
@@ -13,6 +15,7 @@ from mrc_workbench.retrieval.analysis.questions import (
     Block,
     Fate,
     Quadrant,
+    band_counts,
     findings_of,
     most_unlike,
     rows_in_all,
@@ -21,11 +24,20 @@ from mrc_workbench.retrieval.analysis.slices import Property
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.standing import Duel
 from mrc_workbench.retrieval.rankings import Findings
+from mrc_workbench.retrieval.report.charts import legend
+from mrc_workbench.retrieval.report.drawing import READABLE
 from mrc_workbench.workbench.views.choices import without_plainest
+from mrc_workbench.workbench.views.compare.controls import change
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.names import slice_names
+from mrc_workbench.workbench.views.names import slice_names, with_display_names
 from mrc_workbench.workbench.views.reasons import AskedQuestion
+from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
+
+# light to dark, green to purple: the order is seen without colour, and each end on light and dark
+_COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#a1126f")
 
 
 @dataclass(frozen=True)
@@ -194,3 +206,101 @@ class QuestionCase:
 
     def duel(self, name: str, against: int | None = None) -> Duel:
         return self.asked.duel(name, against)
+
+
+def draw_map(of: QuestionList) -> None:
+    ranks = of.view.opened.ranks(of.names).ranks
+    everywhere_first = int((ranks == 1).all(axis=1).sum())  # the map begins with them
+    count = len(of.view.comparison.question_set.questions)
+    left, right = st.columns([5, 3], vertical_alignment="center")
+    with left:
+        draw_heading(word("why.map"), help=word("why.map_help"))
+    zoomed = right.toggle(
+        word("why.map_zoom"),
+        value=st.query_params.get("map") == "apart",
+        help=word("why.map_zoom_help", count=f"{everywhere_first:,}"),
+        disabled=everywhere_first in (0, count),
+        key="why_zoom",
+        on_change=lambda: change({"map": "apart" if st.session_state["why_zoom"] else ""}),
+    )
+    first = everywhere_first if zoomed and everywhere_first < count else 0
+    # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
+    key = f"why_map_{'-'.join(of.names)}_{first}_{bool(of.block)}"
+
+    def choose() -> None:
+        chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
+        change({"block": chosen[0]["block"], "question": ""})
+
+    called = of.view.display_names
+    draw_chart(
+        _chart,
+        with_display_names(_blocks(of, first), called),
+        tuple(called[name] for name in of.names),
+        first,
+        count,
+        key=key,
+        on_select=choose,
+        selection_mode="block",
+    )
+    with st.expander(word("compare.as_table")):
+        _draw_map_table(of)
+
+
+def _blocks(of: QuestionList, first: int) -> pd.DataFrame:
+    names, chosen = of.names, of.block
+    rows = [
+        (names[block.column], max(block.start, first), block.end, block.band, block_name(names, block))
+        for block in of.view.opened.ranks(names).blocks()
+        if block.end > first
+    ]
+    table = pd.DataFrame(rows, columns=["retriever", "start", "end", "place", "block"])
+    table["band"] = table["place"].map(band_words)
+    table["count"] = table["end"] - table["start"]
+    table["chosen"] = table["block"] == (block_name(names, chosen) if chosen else "")
+    return table
+
+
+def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
+    bands = [band_words(band) for band in range(len(BANDS) + 1)]
+    chosen = alt.selection_point(name="block", fields=["block"])
+    questions, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
+    return (
+        alt.Chart(table)
+        .mark_rect(cursor="pointer", stroke=READABLE)
+        .encode(
+            y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
+            x=alt.X(
+                "start:Q",
+                title=questions,
+                scale=alt.Scale(domain=[first, count], nice=False),
+                axis=alt.Axis(grid=False, tickMinStep=1),
+            ),
+            x2="end",
+            color=alt.Color(
+                "band:N",
+                scale=alt.Scale(domain=bands, range=list(_COLOURS)),
+                legend=legend(title=rank, columns=1, symbolStrokeWidth=0),  # a phone has room for one
+            ),
+            strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
+            opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
+            tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
+        )
+        .add_params(chosen)
+        .properties(height=40 * len(names) + 240, description=_finding(table, names, rank, count - first))
+    )
+
+
+def _finding(table: pd.DataFrame, names: tuple[str, ...], title: str, count: int) -> str:
+    """Return how many of the questions on the map each retriever ranks first."""
+    firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
+    shares = [f"{int(firsts.get(name, 0)):,} / {count:,}" for name in names]
+    rows = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]
+    return findings.describe(f"{title}: {band_words(0)}", rows)
+
+
+def _draw_map_table(of: QuestionList) -> None:
+    bands = [band_words(band) for band in range(len(BANDS) + 1)]
+    table = pd.DataFrame(band_counts(of.view.opened.ranks(of.names).ranks), columns=bands)
+    table.insert(0, "retriever", list(of.names))
+    counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
+    tables.draw(table, {"retriever": tables.retriever(), **counts})

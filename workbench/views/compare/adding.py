@@ -1,0 +1,308 @@
+"""Add a retriever: with a model, from a run file, in Milvus, or a search engine behind an HTTP endpoint."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+import streamlit as st
+from pydantic import ValidationError
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.workspace import LimitError, user
+from mrc_workbench.models.llm.endpoint import may_be_given
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
+from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import RerankSpec
+from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriever
+from mrc_workbench.retrieval.outside.request import PRESETS
+from mrc_workbench.retrieval.outside.results import Hit
+from mrc_workbench.retrieval.trec import RunError
+from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand
+from mrc_workbench.workbench.views.names import base_name, model_label
+from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.state import distinct_labels
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.uploads import translate_field
+
+_TRIED = 5  # results
+_SHOWN_CHARACTERS = 80  # of a passage
+_LONGEST_NAME = 60
+_ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
+
+
+def draw_adding(choices: Choices, data: StoredSet) -> str | None:
+    """Draw what adds and removes; returns the name of a retriever that was added just now."""
+    kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
+    if kind == "run":
+        name = _add_run(choices, data)
+    elif kind == "milvus":
+        name = _add_milvus(choices, data)
+    elif kind == "http":
+        name = _add_http(choices, data)
+    else:
+        name = _add_model(kind, choices, data)
+    if choices.added:
+        st.divider()
+        st.caption(word("compare.added"))
+    for one in choices.added:
+        left, right = st.columns([5, 1], vertical_alignment="center")
+        left.markdown(plain(one))
+        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("compare.remove_added")):
+            remove(data.fingerprint, one)
+            st.rerun()
+    return name
+
+
+def short_name(model: str) -> str:
+    """Return what a model is called in a retriever's name: the name of its training, else the last part of its id."""
+    called = base_name(model)
+    return PurePath(model).name if called == model else called
+
+
+def _free_name(kind: str, given: str, choices: Choices) -> str:
+    """Return a name that is not taken; a bar separates names in the address."""
+    return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
+
+
+def _pick_model(kind: str, choices: Choices) -> str:
+    """Draw a choice among the models at hand that also takes a hub id or a folder; returns the model, "" for none."""
+    at_hand = models_at_hand(kind, choices)
+    key = f"add_{kind}_model"
+    typed = st.session_state.get(key)
+    labels = distinct_labels(at_hand, partial(model_label, read=choices.plans))
+    picked = st.selectbox(
+        word("compare.add_model"),
+        [*at_hand, *([typed] if typed and typed not in at_hand else [])],
+        index=None,
+        format_func=lambda model: labels.get(model, model),
+        placeholder=word(f"adding.example_{kind}"),
+        accept_new_options=True,
+        help=word("compare.add_model_help"),
+        key=key,
+    )
+    return (picked or "").strip()
+
+
+def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
+    model = _pick_model(kind, choices)
+    windows = {} if kind == "sparse" else _windows()
+    if not model:
+        st.caption(f":material/info: {word('adding.needs_model')}")
+    if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
+        return None
+    given = short_name(model)
+    name, values = _free_name(kind, given, choices), {"model": model, **(windows or {})}
+    made: dict[str, Spec] = {
+        "dense": DenseSpec(name=name, **values),
+        "sparse": SparseSpec(name=name, model=model),
+        "rerank": RerankSpec(name=name, first=BM25_NAME, **values),
+    }
+    add(data.fingerprint, made[kind])
+    return name
+
+
+def _windows() -> dict[str, Any] | None:
+    """Draw how long passages are read; None where that leaves something out."""
+    if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
+        return {}
+    left, right = st.columns(2)
+    tokens, stride = (
+        place.number_input(
+            word(f"compare.{name}"), min_value=0, value=0, help=word(f"compare.{name}_help"), key=f"add_{name}"
+        )
+        for place, name in ((left, "window_tokens"), (right, "stride"))
+    )
+    if tokens and stride > tokens:
+        st.error(word("compare.stride_too_long"), icon=":material/error:")
+        return None
+    return {"windows": True, "window_tokens": tokens, "stride": stride}
+
+
+def _add_run(choices: Choices, data: StoredSet) -> str | None:
+    key = f"upload_run_{st.session_state.get('runs_added', 0)}"
+    translate_field(key)
+    file = st.file_uploader(word("imported.file"), key=key)
+    st.caption(word("imported.about"))
+    if not isinstance(file, UploadedFile) or not st.button(word("compare.add_this"), type="primary"):
+        return None
+    name = _free_name("run", PurePath(file.name).stem, choices)
+    try:
+        with st.spinner(word("imported.reading"), show_time=True):
+            add_run(question_set(data.key), name, file.getvalue(), file.name)
+    except (LimitError, RunError) as error:
+        st.error(f"**{plain(file.name)}**: {plain(failure_text(error))}", icon=":material/error:")
+        return None
+    st.session_state["runs_added"] = st.session_state.get("runs_added", 0) + 1  # a new field, without the file
+    return name
+
+
+def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
+    named = {one: word(f"milvus.search_{one}") for one in Search}
+    search = st.selectbox(word("milvus.search"), [*named], format_func=named.__getitem__) or Search.BM25
+    model = STARTER
+    if search is not Search.BM25:
+        model = _pick_model("dense", choices) or STARTER
+        st.caption(word("milvus.model_about"))
+    st.caption(word("milvus.about"))
+    if not st.button(word("compare.add_this"), type="primary"):
+        return None
+    of_model = [] if model == STARTER else [short_name(model)]
+    name = _free_name("milvus", " · ".join([word(f"milvus.name_{search}"), *of_model]), choices)
+    add(data.fingerprint, MilvusSpec(name=name, search=search, model=model))
+    return name
+
+
+def _add_http(choices: Choices, data: StoredSet) -> str | None:
+    spec = _draw_endpoint(data, lambda given: _free_name("http", given, choices))
+    if spec is None:
+        return None
+    add(data.fingerprint, spec)
+    return spec.name
+
+
+def _draw_endpoint(data: StoredSet, make_name: Callable[[str], str]) -> HttpSpec | None:
+    """Draw the form; returns the retriever once a user adds it. `make_name` makes a name that is not taken."""
+    if not may_be_given():
+        st.info(word("outside.outside_address_refused"), icon=":material/lock:")
+        return None
+    st.caption(word("outside.about"))
+    values = _draw_fields()
+    questions = question_set(data.key).questions
+    usual = questions[0].text if questions else ""
+    question = st.text_input(word("outside.question"), usual, key=f"http_question_{data.key}")
+    outcome = st.container()  # above the buttons: what comes below them is out of sight in the popover
+    with st.container(horizontal=True):
+        tries = st.button(word("outside.try_it"), icon=":material/play_arrow:", key="http_try")
+        adds = st.button(word("compare.add_this"), type="primary", key="http_add")
+    if not tries and not adds:
+        return None
+    try:
+        spec = _spec(values, make_name)
+        if adds:
+            return spec
+        with outcome, st.spinner(word("outside.trying"), show_time=True):
+            hits, seconds = _preview(spec, data, question)
+    except Failure as error:
+        outcome.error(plain(failure_text(error)), icon=":material/error:")
+        return None
+    with outcome:
+        _draw_hits(hits, seconds, data)
+    return None
+
+
+def _draw_fields() -> dict[str, Any]:
+    engine, called = st.columns(2)
+    preset = engine.selectbox(
+        word("outside.preset"), [*PRESETS], format_func=lambda one: word(f"outside.preset_{one}"), key="http_preset"
+    )
+    known = PRESETS[preset]
+
+    def text(name: str, value: str = "", **look: Any) -> str:
+        label = word(f"outside.{name}")
+        return str(st.text_input(label, value, key=f"http_{name}_{preset}", **look)).strip()
+
+    values: dict[str, Any] = {}
+    with called:
+        values["name"] = text("name", placeholder=word("outside.name_example"))
+    values["url"] = text("url", known.url, help=word("outside.url_help"))
+    methods = ["POST", "GET"]
+    values["method"] = st.segmented_control(
+        word("outside.method"), methods, default=known.method, required=True, key=f"http_method_{preset}"
+    )
+    if values["method"] == "POST":
+        values["body"] = st.text_area(
+            word("outside.body"), known.body, help=word("outside.body_help"), height=96, key=f"http_body_{preset}"
+        )
+    left, right = st.columns(2)
+    with left:
+        values["ids"] = text("ids", known.ids, help=word("outside.ids_help"))
+    with right:
+        values["scores"] = text("scores", known.scores, help=word("outside.scores_help"))
+    with st.expander(word("outside.more")):
+        return values | _draw_more(preset, known.secret_header)
+
+
+def _draw_more(preset: str, header: str) -> dict[str, Any]:
+    """Draw what most engines do not need. Where people sign in, no variable of the server can be sent."""
+    values: dict[str, Any] = {}
+    if not user():
+        left, right = st.columns(2)
+        name = left.text_input(word("outside.secret_header"), header, key=f"http_header_{preset}").strip()
+        variable = right.text_input(
+            word("outside.secret_variable"),
+            placeholder="MRC_SECRET_SEARCH",
+            help=word("outside.secret_help"),
+            key=f"http_variable_{preset}",
+        ).strip()
+        values["secret_headers"] = {name: variable} if variable else {}
+    left, right = st.columns(2)
+    values["timeout"] = left.number_input(word("outside.timeout"), 1, 600, 10, key="http_timeout")
+    values["concurrency"] = right.number_input(word("outside.concurrency"), 1, 64, 4, key="http_concurrency")
+    return values
+
+
+def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
+    """Return the retriever that the form describes. Raises `Failure`."""
+    url = values["url"]
+    try:
+        host = urlsplit(url).netloc.rpartition("@")[2]
+    except ValueError:
+        host = ""
+    name = make_name((values["name"] or host)[:_LONGEST_NAME])
+    try:
+        return HttpSpec(**{**values, "name": name})
+    except ValidationError as error:
+        cause = error.errors()[0]
+        reason = cause.get("ctx", {}).get("error")
+        if isinstance(reason, Failure):
+            raise reason from error
+        code = {"url": "outside_url", "ids": "outside_jmespath"}.get(str(cause["loc"][-1]), "")
+        raise Failure(code, cause["msg"], path="") from error
+
+
+def _preview(spec: HttpSpec, data: StoredSet, question: str) -> tuple[list[Hit], float]:
+    """Send one question, once; returns what came and the seconds it took. Raises `Failure`."""
+    caller = HttpCaller(spec.request, spec.ids, spec.scores, spec.timeout)
+    return http_retriever(spec.name, caller, question_set(data.key), spec.order).preview(question, _TRIED)
+
+
+def _draw_hits(hits: list[Hit], seconds: float, data: StoredSet) -> None:
+    if not hits:
+        st.warning(word("outside.tried_nothing"), icon=":material/search_off:")
+        return
+    passages = question_set(data.key).passages
+    unknown = [hit.reference for hit in hits if hit.row < 0]
+    said = word("outside.tried", count=len(hits), milliseconds=f"{1000 * seconds:,.0f}")
+    if unknown:
+        example, own = plain(unknown[0]), plain(passages.ids[0])
+        counts = {"count": len(unknown), "of": len(hits)}
+        st.warning(
+            f"{said} {word('outside.tried_unknown', example=example, own=own, **counts)}", icon=":material/warning:"
+        )
+    else:
+        st.success(said, icon=":material/check_circle:")
+    rows = [
+        (
+            hit.reference,
+            passages.texts[hit.row][:_SHOWN_CHARACTERS] if hit.row >= 0 else word("outside.result_unknown"),
+            hit.score,
+        )
+        for hit in hits
+    ]
+    columns = {
+        "id": tables.text("outside.result_id"),
+        "passage": tables.text("outside.result_passage"),
+        "score": tables.number("outside.result_score"),
+    }
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)

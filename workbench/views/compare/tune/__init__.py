@@ -1,1 +1,0 @@
-"""The labs of the Compare page."""

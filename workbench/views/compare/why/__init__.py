@@ -1,1 +1,0 @@
-"""Why each question came out as it did."""
