@@ -58,7 +58,7 @@ _SECONDS_BETWEEN_LOOKS = 5.0
 
 
 def begin() -> None:
-    """Have every workspace be the one of who is signed in. Raises `ValueError` where limits are set to nonsense."""
+    """Decide workspaces by who is signed in. Raises `ValueError` for limits that make no sense."""
     users_told_by(_who)
     limits()
     if is_on():
@@ -66,12 +66,12 @@ def begin() -> None:
 
 
 def is_on() -> bool:
-    """Whether people sign in here. Raises Streamlit's error where its secrets cannot be read: nobody gets in then."""
+    """Whether users sign in here. Raises Streamlit's error if its secrets cannot be read: no user gets in then."""
     return any(Path(place).exists() for place in st.get_option("secrets.files")) and "auth" in st.secrets
 
 
 def granted() -> bool:
-    """Whether the pages may be drawn; where not, draw what there is to do about it."""
+    """Whether the pages may be drawn; draws the way in if not."""
     if not is_on():
         reached_at = urlsplit(st.context.url or "").hostname or "localhost"
         if st.get_option("server.address") not in _LOCAL or reached_at not in _LOCAL:
@@ -88,18 +88,18 @@ def granted() -> bool:
 
 
 def user_told_by(cookies: Mapping[str, str]) -> str | None:
-    """Return whom the cookies of a request sign in: the name of their folder; None where nobody."""
+    """Return the folder name of the user whom the cookies of a request sign in."""
     content = _signed(cookies)
     return None if not content or _place_of(content).exists() else _user_in(json.loads(content))
 
 
 def address_of_sign_in() -> str:
-    """Return where a provider sends people back to, as browsers call the app; empty where nobody signs in."""
+    """Return the address to which a provider sends users back; empty without sign-in."""
     return str(st.secrets["auth"].get("redirect_uri", "")) if is_on() else ""
 
 
 def draw_user(*, busy: bool) -> None:
-    """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs what it holds."""
+    """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs the caches."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
     held, limit = used_bytes() / MEGABYTE, limits().megabytes
@@ -112,7 +112,7 @@ def draw_user(*, busy: bool) -> None:
 
 
 def _who() -> str | None:
-    """The folder's name of who is signed in; None where nobody signs in. Raises `NobodySignedInError`."""
+    """Return the folder name of the signed-in user; None without sign-in. Raises `NobodySignedInError`."""
     if not is_on():
         return None
     name = _user_in(st.user)
@@ -122,7 +122,7 @@ def _who() -> str | None:
 
 
 def _user_in(claims: Mapping[str, Any]) -> str | None:
-    """The folder's name of whom a provider's claims tell of, where they are signed in and may come in."""
+    """Return the folder name of the user in a provider's claims, if they are signed in and admitted."""
     issuer, subject = claims.get("iss"), claims.get("sub")
     if claims.get("is_logged_in") is not True or not issuer or not subject:
         return None
@@ -133,7 +133,7 @@ def _user_in(claims: Mapping[str, Any]) -> str | None:
 
 
 def _signed(cookies: Mapping[str, str]) -> bytes | None:
-    """What a provider's claims are kept as in Streamlit's cookie, where it is signed by this server."""
+    """Return a provider's claims as Streamlit's cookie stores them, if this server signed it."""
     kept = tuple((name, value) for name, value in cookies.items() if name.startswith(USER_COOKIE_NAME))
     return _content(kept, get_cookie_secret()) if kept else None
 
@@ -159,13 +159,12 @@ def _sign_out() -> None:
 
 
 def _has_signed_out() -> bool:
-    """Whether the page was opened by a sign-in that has been ended since, or before."""
     content = _signed(st.context.cookies)
     return content is not None and _place_of(content).exists()
 
 
 def _place_of(content: bytes) -> Path:
-    """The file that is there once somebody signed out of this sign-in; its claims have a nonce: no two are alike."""
+    """Return the file that marks a sign-in as ended; its claims have a nonce, so no two are alike."""
     return shared_workspace() / "users" / ".signed_out" / hashlib.sha256(content).hexdigest()
 
 
@@ -189,14 +188,13 @@ def _draw_door() -> None:
 
 
 def _providers() -> list[str]:
-    """Names of the providers that the secrets name, an empty one for that of `[auth]` itself."""
+    """Return the names of the providers in the secrets, an empty one for `[auth]` itself."""
     section = st.secrets["auth"]
     named = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
     return ([""] if "client_id" in section else []) + named
 
 
 def _clear() -> None:
-    """Remove what can be made anew: caches, and with them what was worked out before trainings."""
     folder = workspace() / "cache"
     if folder.is_dir() and workspace() != shared_workspace():
         remove_folder(folder)
@@ -228,7 +226,7 @@ class Gate:
             await self._app(scope, receive, send)
 
     async def _take(self, session: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let Streamlit take a file as long as there is room for what comes of it."""
+        """Let Streamlit take a file as long as there is room for it."""
         try:
             with UPLOADS.arriving(session) as upload:
 
@@ -250,7 +248,7 @@ class Gate:
 
 
 def _way_to_missing_page(scope: Scope) -> str:
-    """Return the way from an address of several levels, which no page has, to the page that says so; else nothing.
+    """Return the redirect of an address of several levels, which no page has; empty for others.
 
     Streamlit would answer with the app, whose scripts a browser then looks for one level too deep: a blank page.
     """
@@ -265,7 +263,7 @@ def _way_to_missing_page(scope: Scope) -> str:
 
 
 def _comes_from_the_app(scope: Scope) -> bool:
-    """Whether a page of the app itself opens a websocket. Streamlit takes those of any page of this machine, too.
+    """Whether a page of the app opens a websocket: Streamlit takes those of any page of this machine, too.
 
     Every browser sends its page's origin; a program that sends none has no cookies but its own.
     """
@@ -277,7 +275,7 @@ def _comes_from_the_app(scope: Scope) -> bool:
 
 
 def _may_pass(scope: Scope, session: str) -> bool:
-    """Whether its sender may make this request: where people sign in, only who is signed in changes anything."""
+    """Whether its sender may make this request: with sign-in, only who is signed in changes anything."""
     reads = scope["method"] in _HARMLESS
     if session and not reads and not UPLOADS.whose(session):
         return False
@@ -288,14 +286,13 @@ def _may_pass(scope: Scope, session: str) -> bool:
 
 
 def _declared(scope: Scope) -> int:
-    """The length that a request says it has, which may be wrong or missing."""
     with suppress(ValueError):
         return int(HTTPConnection(scope).headers.get("content-length", 0))
     return 0
 
 
 def _with_safe_cookies(scope: Scope, send: Send) -> Send:
-    """Have browsers send cookies back over TLS alone, where they came by it."""
+    """Have browsers send cookies back over TLS alone if they came that way."""
     if scope["scheme"] != "https" and urlsplit(address_of_sign_in()).scheme != "https":
         return send
 
@@ -313,10 +310,7 @@ def _with_safe_cookies(scope: Scope, send: Send) -> Send:
 
 @asynccontextmanager
 async def serving(_: st.App) -> AsyncIterator[None]:
-    """While the server runs, let go what was handed in to pages that are open no more; a browser is shown the app.
-
-    What the first page and the first job need is begun before any page is asked for.
-    """
+    """While the server runs, release the uploads of closed pages; prepare the first page and job; open a browser."""
     make_ready()
     Thread(target=read_first_page, daemon=True).start()  # while the browser is on its way
     Thread(target=remove_leftovers, args=[shared_workspace()], daemon=True).start()

@@ -8,7 +8,6 @@ before takes no time. See `retrieval.comparison.forecast` for where the seconds 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, count
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,7 +47,7 @@ from mrc_workbench.training.recipe import recipe_of
 from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
 from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, cached, question_set, split_of
-from mrc_workbench.workbench.views.ui.words import duration, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import duration, free_name, plain, word, word_or
 
 START_SECONDS = 60.0
 
@@ -62,7 +61,6 @@ class Expected:
     always: str  # the retriever that starts whatever it takes
 
     def total(self, names: Iterable[str]) -> Forecast:
-        """Return what retrievers take together with all that they wrap, each searched once."""
         return in_total([self.alone[spec.name] for spec in needed(self.specs, names)])
 
     def starting(self, names: Iterable[str]) -> list[str]:
@@ -74,7 +72,7 @@ class Expected:
         return selected
 
     def label(self, name: str) -> str:
-        """Return what the chip of a slow retriever says about its time; empty for one that is quick."""
+        """Return what the chip of a slow retriever says about its time; empty for a quick one."""
         if name == self.always or self._is_quick([name]):
             return ""
         forecast = self.total([name])
@@ -122,7 +120,6 @@ def _forecasts(key: str, described: str, measured_at: float, _specs: Mapping[str
 
 
 def _measured_at() -> float:
-    """Return when this machine last measured a reader."""
     try:
         return (workspace() / "cache" / "pace.json").stat().st_mtime
     except OSError:
@@ -130,7 +127,6 @@ def _measured_at() -> float:
 
 
 def _compared(data: StoredSet) -> set[str]:
-    """Return the names of the retrievers that a finished comparison of this question set has metrics of."""
     compared = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
     return {name for comparison in compared for name in comparison.figures}
 
@@ -156,7 +152,7 @@ class Choices:
 
     @property
     def searchable(self) -> list[str]:
-        """Names of those that can be asked anything: an imported run knows only the questions it answers."""
+        """Names of those that answer any question: an imported run knows only its own."""
         return [name for name in self.specs if all(spec.searchable for spec in needed(self.specs, [name]))]
 
     def needed(self, picked: list[str]) -> list[Spec]:
@@ -227,7 +223,6 @@ def choices_for(data: StoredSet) -> Choices:
 
 
 def _registered(taken: Collection[str]) -> dict[str, Spec]:
-    """Return the retrievers that installed packages or the operator register, by name."""
     names = {entry: free_name(entry, taken) for entry in plugins()}
     return {name: PluginSpec(name=name, entry=entry) for entry, name in names.items()}
 
@@ -239,10 +234,10 @@ def _without_need(options: SplitOptions, data: StoredSet) -> SplitOptions:
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
-    """Return the best mix of what is mixed anyway and of the newest search of each kind trained here; None without one.
+    """Return the best mix with the newest retriever of each kind trained here; None without one.
 
-    Only trainings of the newest one's split: what another one calls a test question may have taught it. A reranker is
-    left out: what it reads costs more than all the others together.
+    Only trainings of the newest one's split count: another's test questions may be among its training questions. A
+    reranker is left out: it costs more than all the others together.
     """
     split = next((plan.split for plan in reversed(trained.values())), None)
     alike = [name for name, plan in trained.items() if plan.split == split and not specs[name].parts]
@@ -252,7 +247,7 @@ def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> Le
 
 
 def without_plainest(names: Sequence[str]) -> list[str]:
-    """Return the names without those of the plainest retrievers, where two others are left to be told of."""
+    """Return the names without those of the plainest retrievers if two others are left."""
     others = [name for name in names if name not in _PLAINEST]
     return others if len(others) > 1 else [*names]
 
@@ -265,19 +260,13 @@ def _suited_analyzer(key: str, fingerprint: str) -> Analyzer:
 
 
 def finished_runs() -> dict[Run, Plan]:
-    """Return the runs that ended well with what was planned, newest first, then the shelf's.
-
-    The trials of a search for settings are none of them: their trainings are cut short. Those of an ablation are whole.
-    """
+    """Return the completed runs, newest first, then the shared ones; without the short trials of a settings search."""
     own = {run: plan for run, plan in planned_runs() if plan.is_training and run.status().state is State.DONE}
     return {run: plan for run, plan in (own | shared_runs()).items() if not plan.trial or plan.trial.whole}
 
 
 def models_at_hand(kind: str, choices: Choices) -> list[str]:
-    """Return the models that retrievers of this kind ("dense", "sparse", "rerank") can use without a download.
-
-    First the installed pretrained model, then this user's trainings, the newest first, then the starter.
-    """
+    """Return the models that retrievers of a kind ("dense", "sparse", "rerank") can use without a download."""
 
     def fits(reference: str, plan: Plan) -> bool:
         specs = recipe_of(plan.kind).retrievers(reference, BM25_NAME, title=True, named=str)
@@ -290,14 +279,7 @@ def models_at_hand(kind: str, choices: Choices) -> list[str]:
     return [*([packaged.reference] if packaged else []), *trained, STARTER]
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
-    """Return the name, or the name with the first number that makes it different from those taken."""
-    numbered = (f"{name} ({number})" for number in count(2))
-    return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
-
-
 def model_place(run: Run) -> str:
-    """Return what an experiment file calls the run's model."""
     return run.id if run.folder.parent.name == "runs" else str(Path(run.model_folder))
 
 
@@ -314,7 +296,6 @@ def draw_methods(names: Sequence[str], choices: Choices) -> None:
 
 
 def method_line(spec: Spec, choices: Choices) -> str:
-    """Return the name of a retriever and what it does. Not Markdown."""
     return f"{retriever_name(spec.name)}: {_does(spec, choices)}"
 
 
@@ -377,7 +358,6 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
 
 
 def _model(reference: str, choices: Choices) -> str:
-    """Return the words for a model, and whether it was trained here."""
     if reference == STARTER:
         return word("method.starter")
     if reference.startswith(PREFIX):  # of a model of the hub, or of a folder, nothing is known

@@ -36,17 +36,14 @@ OTHER = "other"
 
 
 def set_name(name: str) -> str:
-    """Return what a set of this name is called: the sample in the person's language, any other as it is."""
     return word("data_page.sample") if name == CATALOG["sample"].title else name
 
 
 def pairs_name(name: str) -> str:
-    """Return what a set of pairs of this name is called: a known one in the person's language, any other as it is."""
     return word(f"pair_set.{_PAIRS[name]}") if name in _PAIRS else name
 
 
 def retriever_name(name: str) -> str:
-    """Return what a page calls a retriever: a default name in the user's language, any other as it is. Not Markdown."""
     return called_retriever(name, language())
 
 
@@ -72,12 +69,10 @@ def as_shared(name: str, *, shared: bool) -> str:
 
 
 def kind_words(kind: str) -> str:
-    """Return what a kind of question is called: the sample's in the person's language, any other as it is."""
     return word(f"question_kind.{kind}") if known(f"question_kind.{kind}") else kind
 
 
 def analyzer_words(analyzer: Analyzer) -> str:
-    """Return what the pages call an analyzer."""
     if stemmed := LANGUAGE_OF.get(analyzer):
         return word("analyzer.stems", language=language_name(stemmed))
     return word(f"analyzer.{analyzer.value.replace('+', '_')}")
@@ -89,7 +84,6 @@ def language_name(code: str) -> str:
 
 
 def answers_line(question: Question) -> str:
-    """Return a question's answers, as Markdown; empty where it has none."""
     return word("why.answers", answers=plain(", ".join(question.answers))) if question.answers else ""
 
 
@@ -109,12 +103,10 @@ def made_words(made: Mapping[str, int], questions: int) -> str:
 
 
 def kind_name(kind: str) -> str:
-    """Return the words for a kind of training, or its name where there are none."""
     return word_or(f"train.kind_{kind}", kind)
 
 
 def is_a_starter(reference: str) -> bool:
-    """Whether a model is a starter; one that is nowhere is none."""
     try:
         return is_starter(find_model(reference))
     except (ModelError, OSError, ValueError):
@@ -122,10 +114,7 @@ def is_a_starter(reference: str) -> bool:
 
 
 def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = None) -> str:
-    """Return the words for a model to choose from: a run with its data and time, since names may be given twice.
-
-    `kind` is that of the training which is to start from it, as far as that matters; `read` as of `plan_of`.
-    """
+    """Return the label of a model to choose; a run with its data and time, since names may be given twice."""
     if choice == DEFAULT_BI_ENCODER:
         return word("train.base_kr_sbert_here" if downloaded_commits(choice) else "train.base_kr_sbert")
     starter = "train.base_new" if kind == LANGUAGE_MODEL else "train.base_starter"
@@ -140,7 +129,7 @@ def model_label(choice: str, kind: str = "", read: Mapping[str, Plan] | None = N
 
 
 def plan_of(model: str, read: Mapping[str, Plan] | None = None) -> Plan | None:
-    """Return the plan of the training whose model this is, from those `read` where it is among them; None of others."""
+    """Return the plan of the training whose model this is, from those `read` if it is among them."""
     if read and model in read:
         return read[model]
     run = find_model_run(model)
@@ -158,7 +147,7 @@ def base_name(reference: str, kind: str = "", read: Mapping[str, Plan] | None = 
 
 
 def told_with_download(reference: str, name: str) -> str:
-    """Return the name of a model, and that it is not on this machine yet where that is so. Not Markdown."""
+    """Return the name of a model, with a note if it is not on this machine yet. Not Markdown."""
     try:
         hub_id = find_model(reference).hub_id
     except ModelError:
@@ -183,7 +172,6 @@ def run_name(plan: Plan) -> str:
 
 
 def experiment_of(plan: Plan) -> AblationExperiment | None:
-    """Return what an ablation was asked; None where it cannot be read."""
     try:
         return AblationExperiment.model_validate(plan.ablation)
     except ValidationError:
@@ -239,17 +227,14 @@ def few_text(count: int, of: str) -> str:
 
 
 def draw_few(count: int, of: str) -> None:
-    """Draw the warning that so few questions are too few for `of`: "compared" or the value of a part."""
     _draw_warning(few_text(count, of))
 
 
 def draw_few_taught(name: str, count: int) -> None:
-    """Draw the warning that too few questions taught a mix; `name` is Markdown."""
     _draw_warning(few_taught_words(name, count, _say))
 
 
 def draw_few_of(parts: Split, of: Iterable[Part]) -> None:
-    """Draw a warning for each of the parts that has too few questions."""
     for part in of:
         draw_few(len(parts.rows[part]), part.value)
 
@@ -268,7 +253,6 @@ MEASURES = ("ndcg", "recall", "hit", "mrr", "ndcg_exp")  # the last only of ques
 
 
 def leading_name(known: Sequence[str] = MEASURES) -> str:
-    """Return the name of the leading metric without its K, of those `known`."""
     return remembered("measure", DEFAULT if DEFAULT in known else known[0], known)
 
 

@@ -85,7 +85,7 @@ def pages() -> dict[str, list[Any]]:
 
 
 def _missing_page() -> list[Any]:
-    """Return a hidden page for an address that names no page: it says so, where Streamlit would open the first page."""
+    """Return a hidden page for an address that names no page: Streamlit would open the first page."""
     context = get_script_run_ctx()
     manager = context.pages_manager if context else None
     if manager and not manager.intended_page_script_hash:  # the address is opened, no link was followed
@@ -117,7 +117,6 @@ def page_called(name: str) -> Page:
 
 
 def open_page(name: str, **parameters: str) -> None:
-    """Go to a page, with these parameters and no others in its address."""
     st.switch_page(_served(page_called(name)), query_params=parameters)
 
 

@@ -21,10 +21,9 @@ from mrc_workbench.workbench.views.ui.words import failure_text, word
 
 @dataclass(frozen=True)
 class AskedQuestion:
-    """A question with the passages that answer it (rows), and what retrievers found, those that others wrap included.
+    """A question, the rows that answer it, and what retrievers found, those that others wrap included.
 
-    `key` is that of the stored set, `depths` are how deep each retriever was searched, and `among` holds the questions
-    that were asked together with this one.
+    `key` is that of the stored set, `depths` are those of the searches, `among` the questions searched together.
     """
 
     key: str
@@ -35,17 +34,14 @@ class AskedQuestion:
     among: QuestionSet | None = None
 
     def duel(self, name: str, against: int | None = None) -> Duel:
-        """Return the two passages to set against each other in a retriever's ranking."""
         return duel(self.findings[name], self.relevant, against=against)
 
 
 def draw(asked: AskedQuestion, specs: Sequence[Spec], names: Sequence[str]) -> None:
-    """Draw one line a retriever; `names` are all that can be picked, in the order that gives them their colours."""
     st.html("".join(reason_html(spec.name, names, " ".join(sentences(asked, spec))) for spec in specs))
 
 
 def sentences(asked: AskedQuestion, spec: Spec) -> list[str]:
-    """Return what is to be said of a retriever; not Markdown."""
     of = asked.duel(spec.name)
     if of.right_rank is None:
         place = word("why.place_none", depth=asked.depths[spec.name])
@@ -56,7 +52,6 @@ def sentences(asked: AskedQuestion, spec: Spec) -> list[str]:
 
 @singledispatch
 def _reasons(spec: Spec, asked: AskedQuestion, of: Duel) -> list[str]:
-    """Return why a retriever of this kind puts the passage there; nothing of one that cannot be looked into."""
     del spec, asked, of
     return []
 
@@ -106,7 +101,6 @@ def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
 @_reasons.register(LateSpec)
 @_reasons.register(SparseSpec)
 def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.scores") -> list[str]:
-    """Say both scores, where the ranking holds both passages."""
     if of.right_rank is None or of.wrong_rank is None:
         return []
     scores = asked.findings[spec.name].scores

@@ -70,7 +70,6 @@ def _pick_set() -> None:
 
 
 def _pick_instead(names: dict[str, str]) -> None:
-    """Draw the choice of a question set with none chosen yet."""
     look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
     chosen = st.selectbox(
         word("sidebar.data"), list(names), index=None, placeholder=word("missing_set.placeholder"), **look
@@ -107,7 +106,6 @@ def _follow_training(seen: Run | None) -> None:
 
 
 def set_title(opened: str) -> None:
-    """Set the title for the page with the path `opened`."""
     st.set_page_config(page_title=title_of(opened))
 
 

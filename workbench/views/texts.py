@@ -21,10 +21,7 @@ _ROUND, _REFUSED = "text_upload_round", "text_refused"  # of the session
 
 
 def pick_text(data: StoredSet) -> Learned:
-    """Draw the choice among the passages of the set in use and the kept texts, and the ways to add and remove one.
-
-    It lies in the address, and all pages that learn from text have the same.
-    """
+    """Draw the choice among the passages of the dataset and the stored texts, with the ways to add and remove one."""
     kept = {one.reference: one for one in stored()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         names = {data.key: word("texts.passages_of", name=set_name(data.name))}
@@ -45,14 +42,12 @@ def pick_text(data: StoredSet) -> Learned:
 
 
 def learned_name(learned: Learned) -> str:
-    """Return what a text to learn from is called: not Markdown, a person may have named it."""
     if isinstance(learned, StoredSet):
         return set_name(learned.name)
     return as_shared(learned.name, shared=learned.shared)
 
 
 def reference_of(learned: Learned) -> str:
-    """Return what `data.text.corpora.find_corpus` finds it by."""
     return learned.key if isinstance(learned, StoredSet) else learned.reference
 
 
@@ -61,7 +56,6 @@ def characters_in(learned: Learned) -> int:
 
 
 def documents_in(learned: Learned) -> int:
-    """Return how many documents it has: passages, or parts of a text."""
     return learned.passages if isinstance(learned, StoredSet) else learned.documents
 
 
@@ -77,7 +71,7 @@ def _draw_upload() -> None:
 
 
 def _take(file: UploadedFile) -> None:
-    """Keep what was uploaded, and choose it. What was refused is told as long as its file stays in the field."""
+    """Store an uploaded text and select it. A refusal is shown as long as its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read == file.file_id:
         raise refusal

@@ -43,17 +43,14 @@ class Uploads:
     _gone_since: dict[str, float] = field(default_factory=dict)  # by session
 
     def let_in(self, user: str) -> None:
-        """Take files of the session whose page is being drawn, for this user; empty where nobody signs in."""
         if context := get_script_run_ctx():
             self._whose[context.session_id] = user or context.session_id
 
     def keep_out(self) -> None:
-        """Take no more files of the session whose page is being drawn."""
         if context := get_script_run_ctx():
             self._whose.pop(context.session_id, None)
 
     def whose(self, session: str) -> str | None:
-        """Return who hands in what is sent to a session; None where its files are not taken."""
         return self._whose.get(session)
 
     @contextmanager
@@ -88,7 +85,6 @@ class Uploads:
                 raise LimitError(code, message, limit=f"{limit:,}")
 
     def end(self, upload: Upload) -> None:
-        """Count a file as arriving no more: Streamlit holds it, or nobody does."""
         self._arriving.discard(upload)
 
     def refuse(self, session: str, error: LimitError) -> None:
@@ -127,7 +123,6 @@ class Uploads:
 
 
 def _storage() -> dict[str, dict[str, Any]]:
-    """Streamlit's files by session and number."""
     storage: dict[str, dict[str, Any]] = runtime.get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
     return storage
 

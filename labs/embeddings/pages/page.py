@@ -35,7 +35,7 @@ from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import chosen_set, pair_set, parts_of, stored_pairs
 from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, choose_view
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
 
 TABS = {
     "measures": ("measures",),

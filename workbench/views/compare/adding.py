@@ -27,12 +27,12 @@ from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriev
 from mrc_workbench.retrieval.outside.request import PRESETS
 from mrc_workbench.retrieval.outside.results import Hit
 from mrc_workbench.retrieval.trec import RunError
-from mrc_workbench.workbench.views.choices import Choices, free_name, models_at_hand
+from mrc_workbench.workbench.views.choices import Choices, models_at_hand
 from mrc_workbench.workbench.views.names import base_name, model_label
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import distinct_labels
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
 from mrc_workbench.workbench.views.uploads import translate_field
 
 _TRIED = 5  # results
@@ -42,7 +42,7 @@ _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
 
 
 def draw_adding(choices: Choices, data: StoredSet) -> str | None:
-    """Draw what adds and removes; returns the name of a retriever that was added just now."""
+    """Draw what adds and removes; returns the name of a retriever that was just added."""
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
     if kind == "run":
         name = _add_run(choices, data)
@@ -71,7 +71,6 @@ def short_name(model: str) -> str:
 
 
 def _free_name(kind: str, given: str, choices: Choices) -> str:
-    """Return a name that is not taken; a bar separates names in the address."""
     return free_name(f"{word(f'kind_short.{kind}')} · {given.replace('|', '/')[:60]}", choices.specs)
 
 
@@ -113,7 +112,7 @@ def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
 
 
 def _windows() -> dict[str, Any] | None:
-    """Draw how long passages are read; None where that leaves something out."""
+    """Draw how long passages are read; None if that leaves something out."""
     if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
         return {}
     left, right = st.columns(2)
@@ -234,7 +233,7 @@ def _draw_fields() -> dict[str, Any]:
 
 
 def _draw_more(preset: str, header: str) -> dict[str, Any]:
-    """Draw what most engines do not need. Where people sign in, no variable of the server can be sent."""
+    """Draw what most engines do not need. With sign-in, no variable of the server can be sent."""
     values: dict[str, Any] = {}
     if not user():
         left, right = st.columns(2)
@@ -253,7 +252,6 @@ def _draw_more(preset: str, header: str) -> dict[str, Any]:
 
 
 def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
-    """Return the retriever that the form describes. Raises `Failure`."""
     url = values["url"]
     try:
         host = urlsplit(url).netloc.rpartition("@")[2]
@@ -272,7 +270,6 @@ def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
 
 
 def _preview(spec: HttpSpec, data: StoredSet, question: str) -> tuple[list[Hit], float]:
-    """Send one question, once; returns what came and the seconds it took. Raises `Failure`."""
     caller = HttpCaller(spec.request, spec.ids, spec.scores, spec.timeout)
     return http_retriever(spec.name, caller, question_set(data.key), spec.order).preview(question, _TRIED)
 

@@ -1,8 +1,7 @@
 """What every lab does: it is started and followed, its results are charted, and a setting is taken into use."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, count
 from typing import Any
 
 import altair as alt
@@ -41,7 +40,7 @@ _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in th
 
 
 def names_by_reference() -> dict[str, str]:
-    """Return the names of the kept dictionaries by their reference, the newest first; no two are the same."""
+    """Return unique names of the stored dictionaries by reference, the newest first."""
     kept = stored()
     plain_names = [one.name.translate(_PARTING) for one in kept]
     names = [
@@ -53,16 +52,9 @@ def names_by_reference() -> dict[str, str]:
     }
 
 
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return the name, or with the first number that makes it another than those taken: a version of its own."""
-    known = set(taken)
-    names = chain([name], (f"{name} {number}" for number in count(2)))
-    return next(one for one in names if one not in known)
-
-
 @dataclass(frozen=True)
 class Bench:
-    """The comparison that is tuned, the measure it is tuned for, and how many questions judge."""
+    """The comparison that is tuned, the metric it is tuned for, and the number of validation questions."""
 
     view: ComparisonView
     measure: Measure
@@ -71,7 +63,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class LabResult:
-    """A lab that has run: what it was, the lab as a comparison, and its table (see `lab_results.lab_figures`)."""
+    """A finished lab: its experiment, its comparison, and its table (see `lab_results.lab_figures`)."""
 
     experiment: Experiment
     opened: OpenComparison
@@ -79,7 +71,7 @@ class LabResult:
 
 
 def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
-    """Return the retrievers that were measured, of these kinds where any are given; the usual baseline first."""
+    """Return the scored retrievers, of these kinds if any are given; the default baseline first."""
     specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
     names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
     usual = usual_baseline(bench.view.comparison)
@@ -87,10 +79,7 @@ def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
 
 
 def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | None:
-    """Draw the button that starts a lab, or its progress; returns its results once it has ended.
-
-    `tries` says, beside the button, what the lab will try.
-    """
+    """Draw the button that starts a lab, with what it `tries`, or its progress; returns the results at the end."""
     job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
     if job.done:
         if opened := open_comparison(bench.view.data.key, job.folder):
@@ -125,7 +114,6 @@ def draw_tried(
     key: str,
     answer: DeltaGenerator,
 ) -> None:
-    """Draw a lab's table and, in the place of the `answer` above it, what is said of the setting looked at."""
     leader = best(table)
     name = draw_table(found, table, columns, leader, key=key)
     with answer:
@@ -150,10 +138,9 @@ def draw_table(
     smallest_first: str = "",
     caption: str = "",
 ) -> str:
-    """Draw a lab's table, the best setting in bold; returns the name of the one looked at: the row chosen, or the best.
+    """Draw a lab's table, the best setting in bold, fractions in percent; returns the name of the selected row.
 
-    `columns` are those shown, with their configuration; shares are brought to percent. The highest means stand first,
-    or the lowest `smallest_first`, a column.
+    The highest means stand first, or the lowest of the column `smallest_first`.
     """
     rows = table.sort_values(
         smallest_first or "value", ascending=bool(smallest_first), kind="stable", ignore_index=True
@@ -174,7 +161,6 @@ _SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "differen
 
 
 def difference_columns(key: str) -> dict[str, Any]:
-    """Return the columns of the difference to what the setting would replace, called by the text `key`."""
     ends = {"low": f"{key}_from", "high": f"{key}_to"}
     return {"difference": tables.number(key)} | {
         f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
@@ -219,7 +205,7 @@ def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is
 
 
 def _points(lead: PairTest) -> dict[str, str]:
-    """Return a difference in percentage points with its interval and p: without a sign where the sign is certain."""
+    """Return a difference in percentage points with its interval and p: without a sign if the sign is certain."""
     if lead.sure:
         points = {"points": f"{abs(lead.difference) * 100:.1f}"}
         return points | interval_of_lead(lead.difference, lead.low, lead.high) | {"p": f"{lead.p:.2g}"}
@@ -232,7 +218,6 @@ def _points(lead: PairTest) -> dict[str, str]:
 
 
 def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:
-    """Draw the button that takes a setting into use; one that is not `recommended` is no more than a link."""
     look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
     look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
     label = word("tune.use" if recommended else "tune.use_anyway")
@@ -241,7 +226,7 @@ def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bo
 
 
 def to_use(experiment: Experiment, name: str) -> Spec:
-    """Return the setting of this name as a retriever to use; its name has the user's words for what was tried."""
+    """Return the setting of this name as a retriever, named in the user's words for what was tried."""
     spec = chosen(experiment, name)
     if experiment.lab is Lab.BM25 and isinstance(spec, TermSpec):
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []

@@ -110,7 +110,6 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
 
 
 def _tried_in_words(experiment: Experiment) -> str:
-    """Return what a lab of analyzers, windows, k1 and b will try."""
     specs = [spec for spec in tried(experiment) if isinstance(spec, TermSpec)]
     analyzers = ", ".join(analyzer_words(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs))
     counts = {"k1s": len({spec.k1 for spec in specs}), "bs": len({spec.b for spec in specs})}
@@ -143,7 +142,7 @@ def _draw_values_found(bench: Bench, found: LabResult, present: str) -> None:
 
 
 def _draw_unmatched(found: LabResult) -> None:
-    """Draw, for every analyzer of a lab, the questions none of whose terms is in a passage, or in their own."""
+    """Draw, for every analyzer of a lab, the questions without a term in common with any passage, or with their own."""
     specs = [spec for spec in tried(found.experiment) if isinstance(spec, BM25Spec | WindowedBM25Spec)]
     counts = {analyzer: found.opened.unmatched(analyzer) for analyzer in dict.fromkeys(spec.analyzer for spec in specs)}
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
@@ -242,7 +241,6 @@ def _draw_changes_found(bench: Bench, found: LabResult, present: str) -> None:
 
 
 def _offer_new(bench: Bench, present: str) -> None:
-    """Offer to try the dictionary that was kept last: with it, and without."""
     reference = st.session_state.get(_NEW, "")
     name = names_by_reference().get(reference)
     if not name:
@@ -276,7 +274,6 @@ class _Offered:
 
 
 def _offered(bench: Bench, name: str) -> _Offered:
-    """Return what can be changed of a BM25, as its analyzer and its engine can."""
     present = bench.view.spec(name)
     if not isinstance(present, TermSpec):
         raise TypeError(f"{name!r} is no BM25")

@@ -31,11 +31,10 @@ _AXIS, _LEGEND_ROW = 56, 24  # pixels of an axis with its title, and of a row of
 def on_slices(
     table: pd.DataFrame, drawn: Sequence[str], names: Sequence[str], order: Sequence[str], *, x: str, kind: str = "mean"
 ) -> alt.LayerChart:
-    """One row a slice ("row", in `order`), in it one mark a retriever with its interval.
+    """One row a slice ("row", in `order`), in it one mark a retriever, in the order of `drawn`, with its interval.
 
-    Retrievers stand in the order of `drawn`, so that two charts of the same slices agree row by row. `kind` is "mean"
-    with "low" to "high", or "difference" with "difference_low" to "difference_high": shares, drawn in percent and
-    points.
+    `kind` is "mean" with "low" to "high", or "difference" with "difference_low" to "difference_high": fractions,
+    drawn in percent and points.
     """
     is_difference = kind == "difference"
     ends, form = ("difference_", "+.1f") if is_difference else ("", ".1f")
@@ -69,7 +68,6 @@ def on_slices(
 
 
 def _below(names: int, columns: int) -> int:
-    """Return the pixels that an axis with its title and the legend of so many names take."""
     return _AXIS + _LEGEND_ROW * ceil(names / columns)
 
 
@@ -83,10 +81,7 @@ def draw_slices(
     heading: str,
     figure: str,
 ) -> None:
-    """Draw the figures of slices under a heading and, for several retrievers, their differences from the baseline.
-
-    The retrievers are given by their stored names and displayed in the user's language.
-    """
+    """Draw the metrics of slices and, of several retrievers, their differences from the baseline."""
     called = retriever_names(dict.fromkeys((*names, *drawn)))
     displayed = with_display_names(table, called)
     shown, every = [called[name] for name in drawn], [called[name] for name in names]
@@ -127,7 +122,6 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
 def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
     """One line a retriever of its "ceiling" over the "depth" of its candidates, and dashed what it makes of them.
 
-    The legend names the retrievers in the order of `curves`.
     `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
     """
     drawn = [*dict.fromkeys(curves["retriever"])]

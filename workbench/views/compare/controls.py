@@ -54,7 +54,6 @@ def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[
 
 
 def clear(*, choices: bool = False) -> None:
-    """Take the comparison out of the address, and on request what was chosen for it."""
     st.session_state.pop(_WRITTEN, None)
     for name in (KEY, *(CHOICES if choices else ())):
         if name in st.query_params:
@@ -87,7 +86,6 @@ def is_of_page(key: str, data: StoredSet) -> bool:
 
 
 def in_address(data: StoredSet) -> StoredComparison | None:
-    """Return the comparison in the address, None if it is missing or of another dataset."""
     stored = kept_comparison(st.query_params.get(KEY, ""))
     return stored if stored and stored.data_fingerprint == data.fingerprint else None
 
@@ -102,7 +100,6 @@ def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
 
 
 def _selected(data: StoredSet) -> Experiment | None:
-    """Return the experiment that the address selects by its retrievers and its part; None without one."""
     names = [name for name in st.query_params.get("retrievers", "").split("|") if name]
     part, grade = st.query_params.get("part", ""), st.query_params.get("grade", str(RELEVANT_GRADE))
     if not names or part not in [known.value for known in Part] or not grade.isdecimal():
@@ -117,7 +114,7 @@ def _selected(data: StoredSet) -> Experiment | None:
 def choose_in_address(
     name: str, options: Mapping[str, str], chosen: str, label: str, *, also: Sequence[str] = (), disabled: bool = False
 ) -> None:
-    """Draw a choice that lies in the address, by the words of each; a change takes the parameters `also` out of it."""
+    """Draw a choice that lies in the address; a change takes the parameters `also` out of it."""
     look = tie(name, chosen, *also)
     st.selectbox(label, [*options], format_func=lambda one: options.get(one, one), disabled=disabled, **look)
 
@@ -134,7 +131,6 @@ def tie(name: str, value: str, *also: str) -> dict[str, Any]:
 
 
 def change(parameters: Mapping[str, str]) -> None:
-    """Set parameters of the address, or take away those that are empty, in one step of the browser's history."""
     kept = {name: value for name, value in st.query_params.to_dict().items() if name not in parameters}
     st.query_params.from_dict(kept | {name: value for name, value in parameters.items() if value})
 
@@ -143,7 +139,6 @@ NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within"
 
 
 def show_why(filters: Mapping[str, str]) -> None:
-    """Have the page show the Why view with these filters and no others."""
     keep("view", "why")
     change({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
@@ -181,7 +176,6 @@ def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
 
 
 def pick_grade(data: StoredSet) -> int:
-    """Draw the choice of the least grade that is relevant, where there are several; returns it."""
     gains = question_set(data.key).gains
     grades = [] if gains is None else np.unique(gains.data).astype(int).tolist()
     options = [str(grade) for grade in dict.fromkeys((RELEVANT_GRADE, *grades))]
@@ -192,10 +186,7 @@ def pick_grade(data: StoredSet) -> int:
 
 
 def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
-    """Draw the choice of the measure, of a K that was measured, and of the baseline among the names; returns them.
-
-    Until somebody chooses, K is the usual one, or where all find everything in that many one that tells them apart.
-    """
+    """Draw the choice of metric, K and baseline; returns them. The default K is one that tells the retrievers apart."""
     measured = comparison.experiment.ks
     ks = [str(k) for k in measured]
     known = {Measure.parse(one).name for of in comparison.scores.values() for one in of.per_question}
@@ -217,7 +208,7 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
-    """Have the page pick one more retriever than `names` when it is drawn next, and ask the questions of `part`."""
+    """Select one more retriever than `names`, and the questions of `part`, when the page is drawn next."""
     st.query_params["retrievers"] = "|".join([*(one for one in names if one != name), name])
     st.query_params["run"] = "now"  # it was asked for: what was compared last is not shown in its place
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
@@ -226,7 +217,6 @@ def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None
 
 
 def pick_only(names: Sequence[str], part: Part) -> None:
-    """Have the page pick these retrievers when it is drawn next, and ask the questions of `part`."""
     st.query_params["retrievers"] = "|".join(names)
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     remember("part", part.value)
@@ -235,8 +225,6 @@ def pick_only(names: Sequence[str], part: Part) -> None:
 def pick_among(
     names: Sequence[str], usual: Sequence[str], key: str, times: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
-
     def label(name: str) -> str:
         time = times.get(name) if times else ""
         called = plain(retriever_name(name))

@@ -28,7 +28,7 @@ from mrc_workbench.data.text.dictionary import (
     with_words,
 )
 from mrc_workbench.retrieval.lexical.terms import OF_ANY_LANGUAGE, OF_ONE_LANGUAGE, readings
-from mrc_workbench.workbench.views.compare.bench import Bench, free_name, names_by_reference
+from mrc_workbench.workbench.views.compare.bench import Bench, names_by_reference
 from mrc_workbench.workbench.views.names import analyzer_words
 from mrc_workbench.workbench.views.resources.retrieval import (
     analyzers_of,
@@ -47,6 +47,7 @@ from mrc_workbench.workbench.views.ui.words import (
     duration,
     errors_told,
     failure_text,
+    free_name,
     moment,
     plain,
     word,
@@ -55,10 +56,7 @@ from mrc_workbench.workbench.views.uploads import translate_field
 
 
 def choose_analyzers(key: str) -> list[Analyzer]:
-    """Draw the choice of analyzers for a stored dataset: first those that suit it, then those of other languages.
-
-    They are returned in the order of `Analyzer`, so that the same choice is the same lab in whatever order it was made.
-    """
+    """Draw the choice of analyzers for a stored dataset; returns them in the order of `Analyzer`."""
     suited = [analyzer.value for analyzer in analyzers_of(key)]
     chosen = choose_several(
         _draw_analyzers,
@@ -74,13 +72,11 @@ def choose_analyzers(key: str) -> list[Analyzer]:
 
 
 def _draw_analyzers(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
-    """Draw a choice of several analyzers as a list to search in: there are too many for pills."""
     del selection_mode
     return st.multiselect(label, options, **look)
 
 
 def _all_analyzers(suited: Sequence[str]) -> list[str]:
-    """Return all analyzers: those that suit the dataset, those of no single language, and other languages by name."""
     languages = sorted(OF_ONE_LANGUAGE, key=analyzer_words)
     return list(dict.fromkeys([*suited, *(one.value for one in (*OF_ANY_LANGUAGE, *languages))]))
 
@@ -113,7 +109,7 @@ _LONGEST_NAME = 60
 
 
 def draw(bench: Bench) -> StoredDictionary | None:
-    """Draw all of it; returns a dictionary that was kept just now."""
+    """Draw all of it; returns a dictionary that was just stored."""
     st.subheader(word("dictionary_page.title"), anchor=False)
     st.markdown(word("dictionary_page.about"))
     korean = analyzers_of(bench.view.data.key)[0] in WITH_KIWI
@@ -173,7 +169,6 @@ def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> Sto
 
 
 def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
-    """Return a dictionary with the words picked and the lines typed. Raises `DictionaryError`."""
     known = dictionary_of(base) or Dictionary()
     if typed.strip():
         read_dictionary(typed.encode(errors="replace"))  # what is wrong in them is told with their own rows
@@ -182,7 +177,6 @@ def _with(base: str, picked: Sequence[str], typed: str) -> Dictionary:
 
 
 def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
-    """Draw words this dictionary cuts wrongly, or what looks for them; returns the picked. Raises `DictionaryError`."""
     data, shares = bench.view.data, bench.view.comparison.experiment.split_options
     known = st.session_state.setdefault(_ASKED, set())
     what = (data.key, reference)
@@ -222,7 +216,7 @@ def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[float], None]]:
-    """Yield what is told the share done, 0 to 1: a bar with the time left is drawn then, and taken away at the end."""
+    """Yield a function that draws a bar with the time left for a fraction done, 0 to 1; the bar goes at the end."""
     place, began = st.empty(), time.monotonic()
     at_work = word("dictionary_page.cut_reading")
 
@@ -238,7 +232,6 @@ def _progress() -> Iterator[Callable[[float], None]]:
 
 
 def _draw_kept(names: dict[str, str]) -> StoredDictionary | None:
-    """Draw the kept dictionaries and the way to add a file; returns one that was added just now."""
     for kept in stored():
         with st.container(border=True):
             name = plain(names[kept.reference])
@@ -269,13 +262,13 @@ def _draw_kept(names: dict[str, str]) -> StoredDictionary | None:
 
 
 def _keep_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:
-    """Keep a dictionary under this name, numbered where another content has it. Raises `LimitError`."""
+    """Store a dictionary under this name, numbered if another content has it. Raises `LimitError`."""
     others = [kept.name for kept in stored() if kept.fingerprint != dictionary.fingerprint]
-    return keep(dictionary, free_name(name.strip()[:_LONGEST_NAME], others), source=source)
+    return keep(dictionary, free_name(name.strip()[:_LONGEST_NAME], others, "{} {}"), source=source)
 
 
 def _taken(file: UploadedFile) -> StoredDictionary | None:
-    """Keep what was uploaded. What was refused is told as long as its file stays in the field."""
+    """Store an uploaded file. A refusal is shown as long as its file stays in the field."""
     read, refusal = st.session_state.get(_REFUSED, ("", None))
     if read != file.file_id:
         try:

@@ -78,7 +78,6 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 
 
 def _rows(of: Duel) -> tuple[int, int]:
-    """Of the answer passage and of the wrong one, without which nothing is drawn."""
     return of.right, of.wrong or 0
 
 
@@ -92,7 +91,6 @@ def _draw_score(spec: Spec, case: QuestionCase, of: Duel) -> None:
 
 @_draw_score.register
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
-    """Draw what both scores are made of, or why that is not known any more."""
     try:
         dictionary = dictionary_of(spec.dictionary)
         right, wrong = (explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of))
@@ -113,7 +111,6 @@ def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
 
 
 def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation) -> Iterator[str]:
-    """Say how the retriever's options change what is counted; Markdown."""
     if spec.title_weight:
         lengths = {
             "right_title": right.title_length,
@@ -196,7 +193,6 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
 
 
 def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
-    """Draw the button that loads the model and, once it was pressed, both passages."""
     st.caption(word("why.sentences_help"))
     key, question = case.view.data.key, case.question.text
 
@@ -264,7 +260,6 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
 
 
 def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]) -> None:
-    """Draw what the parts (by name) add to the scores of the right and of the wrong passage."""
     rows = [
         (word(f"why.{side}"), name, part.rank, part.score, part.normalised, part.weight, part.value)
         for side, parts in zip(("right", "wrong"), found, strict=True)
@@ -331,7 +326,6 @@ def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
 
 
 def _draw_parts_of_words(table: pd.DataFrame) -> None:
-    """Draw the words of most difference as bars, and all of them with the sum as a table."""
     sides = {"right": word("why.right"), "wrong": word("why.wrong")}
     shown = table.head(12)
     labels = [
@@ -380,7 +374,6 @@ def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
 
 
 def _draw_texts(right: Explanation, wrong: Explanation) -> None:
-    """Draw both passages, their letters shaded by what they add."""
     st.caption(word("why.shades"))
     for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
         with place:

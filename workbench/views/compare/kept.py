@@ -57,15 +57,13 @@ def draw(view: ComparisonView) -> None:
 
 
 def title_of(kept: StoredComparison) -> str:
-    """What a list calls a comparison: the name a person gave it, else its question set. Not Markdown."""
     return kept.name or set_name(kept.data)
 
 
 def asked_for() -> StoredComparison | None:
-    """Return the kept comparison that the address names, its question set made the one in use; None without one.
+    """Return the stored comparison that the address names, its dataset made the one in use; None without one.
 
-    A person who then picks another question set leaves the comparison behind. One that cannot be shown is told, and
-    nothing else is drawn.
+    A user who then selects another dataset leaves the comparison behind. If one cannot be shown, only the reason is.
     """
     controls.leave_other_dataset(chosen_set())
     key = st.query_params.get(controls.KEY)
@@ -125,14 +123,12 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
 
 
 def _usual_name(kept: StoredComparison) -> str:
-    """What tells a comparison apart that nobody named: how many retrievers, the first of them, and the questions."""
     first, *others = retriever_names(kept.retrievers).values()
     count = word("kept.others", first=first, count=len(others)) if others else first
     return f"{count} · {word(f'part.{kept.part.value}')}"
 
 
 def _best(kept: StoredComparison) -> str:
-    """Say which retriever is best by the leading metric; by nDCG@10, which is then named, if none has the metric."""
     leading = leading_measure(kept.ks)
     found = best_by(leading, kept.figures)
     if found is None:
@@ -143,7 +139,6 @@ def _best(kept: StoredComparison) -> str:
 
 
 def _draw_actions(selected: StoredComparison) -> None:
-    """Draw what can be done with the selected comparison: open it, or rename or delete it from a menu."""
     with st.container(horizontal=True, vertical_alignment="center", border=True):
         st.markdown(f"**{plain(title_of(selected))}** · {moment(selected.made)}")
         icon = ":material/open_in_full:"
@@ -249,7 +244,6 @@ def _foreseen_codes(specs: Mapping[str, Spec], name: str, engine: Engine) -> lis
 
 
 def _foreseen(codes: Sequence[str], engine: Engine) -> str:
-    """Return what is known of the engine, and what surely differs there, as Markdown."""
     lines = [word(f"takeaway.of_{engine.value}")]
     if engine in TRAITS:
         lines += [f"- {word('takeaway.foreseen_left_out') if one == 'left_out' else _differs(one)}" for one in codes]

@@ -95,7 +95,6 @@ def _draw_evidence(view: ComparisonView) -> None:
 
 
 def _finding(view: ComparisonView) -> str:
-    """Say on which kind of question a retriever is furthest above the baseline, and furthest below, if significant."""
     by = usual_property(view)
     parts = view.opened.slices(by)
     if not parts:
@@ -128,13 +127,11 @@ def _draw_kinds(view: ComparisonView, finding: str) -> None:
 
 
 def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
-    """The figures by kind of question of those that lead, tested with all that are picked."""
     figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
     return figures[figures["retriever"].isin(view.leading)]
 
 
 def _unformatted(markdown: str) -> str:
-    """Return Markdown of this page as plain text, for a description that is read aloud."""
     return markdown.replace("**", "").replace("\\", "")
 
 
@@ -166,7 +163,6 @@ def _in_words(test: PairTest, names: dict[str, str]) -> str:
 
 
 def _draw_curves(view: ComparisonView) -> None:
-    """Draw the leading metric at every K as a chart and a table, and what each retriever costs."""
     detail, height = word("compare.retriever"), word(f"measure.{view.measure}")
     names, ends = view.display_names, view.opened.intervals
     results = {result.name: result for result in view.results}
@@ -214,7 +210,6 @@ def _draw_tests_in_full(view: ComparisonView) -> None:
 
 
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:
-    """Draw what a learned mix of `parts` is made of: each signal's weight, and what is lost without it."""
     signals = {
         retriever_name(name) if name in parts else signal_words(name): told for name, told in result.signals.items()
     }
@@ -234,7 +229,6 @@ def _draw_mix(result: Result, parts: Sequence[str]) -> None:
 
 
 def signal_words(name: str) -> str:
-    """Return the words for a signal that is a mix's own, one thing of its BM25 changed."""
     return word_or(f"signal.{name.removeprefix('BM25 ').replace(' ', '_')}", name)
 
 
@@ -262,7 +256,6 @@ def _draw_question(view: ComparisonView) -> None:
 
 
 def _draw_published(view: ComparisonView) -> None:
-    """Draw what others published for a set of this name beside what was measured here, marked as theirs."""
     asked = len(view.comparison.question_set.questions)
     for known in published(view.data.name):
         source = known.source
@@ -307,7 +300,6 @@ def _draw_tests(found: list[PairTest]) -> None:
 
 
 def _draw_judged(view: ComparisonView) -> None:
-    """Draw how much of what was found has been judged, if judgements are known."""
     judged = judged_measures({result.name: result.scores for result in view.scored if result.scores})
     if JUDGED not in judged:
         return
@@ -329,7 +321,6 @@ def _draw_judged(view: ComparisonView) -> None:
 
 
 def _draw_cautions(view: ComparisonView) -> None:
-    """Say what makes scores lower than they could be: questions without results, passages that were cut off."""
     for result in view.results:
         name = plain(retriever_name(result.name))
         if result.unanswered and result in view.scored:
@@ -355,7 +346,6 @@ def _draw_cautions(view: ComparisonView) -> None:
 
 
 def _draw_notes(view: ComparisonView) -> None:
-    """Draw, folded away, how the metrics count here, with the way to judge more if only known answers are labelled."""
     asked = view.comparison.question_set
     with st.expander(word("compare.notes")):
         if len(set((weights := _weights(view)).values())) > 1:
@@ -373,7 +363,6 @@ def _draw_notes(view: ComparisonView) -> None:
 
 
 def _draw_cut_off(view: ComparisonView) -> None:
-    """Say which of the retrievers shown read only the beginning of long passages, or wrap one that does."""
     shown = {result.name for result in view.results}
     passages = f"{len(view.comparison.question_set.passages):,}"
     for name, count, around in view.comparison.cut_off:
@@ -387,7 +376,7 @@ def _draw_cut_off(view: ComparisonView) -> None:
 
 
 def _weights(view: ComparisonView) -> dict[str, float]:
-    """The share of the score that each reranker was given: by a person, by its training, or as is usual."""
+    """Return the fraction of the score that each reranker was given: by a user, its training, or the default."""
     made = origin_of(view.opened.folder).get("retrievers")
     shown = {result.name for result in view.scored}
     rerankers = [one.name for one in view.comparison.experiment.retriever if isinstance(one, RerankSpec)]

@@ -100,7 +100,6 @@ def _draw_again() -> None:
 
 
 def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
-    """File name, kind and maker of each export, by its name."""
     found, opened = view.comparison, view.opened
 
     def made_report() -> str:
@@ -127,7 +126,7 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
 
 
 def _experiment(view: ComparisonView) -> str:
-    """The experiment, with what somebody elsewhere must know: `data` and trained models are names of this workspace."""
+    """Return the experiment, with what it takes elsewhere: `data` and trained models are names of this workspace."""
     of = view.comparison.question_set
     counts = {"passages": f"{len(of.passages):,}", "questions": f"{len(question_set(view.data.key).questions):,}"}
     remarks = [word("export.about_data", name=of.name, fingerprint=view.data.fingerprint, **counts)]
@@ -138,7 +137,6 @@ def _experiment(view: ComparisonView) -> str:
 
 
 def _zipped(view: ComparisonView, in_language: str) -> bytes:
-    """All that `mrc report` writes: TREC files and the BEIR folder too."""
     content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
@@ -219,7 +217,7 @@ def draw() -> None:
 
 
 def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | None:
-    """Return the earlier comparison to show in place of the selected one, None where that one has more to show."""
+    """Return the earlier comparison to show in place of the selected one, None if that one has more to show."""
     if selected.job.done or selected.job.running:
         return None
     last = holding(selected.experiment, selected.data)
@@ -232,13 +230,12 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
 
 
 def _draw_badge(shown: StoredComparison) -> None:
-    """Say whose result is shown where it is not that of the selected comparison."""
     questions = word(f"compare.questions_{shown.part.value}", count=f"{shown.questions:,}")
     st.badge(word("compare.earlier", questions=questions, made=moment(shown.made)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
-    """Say what is kept of every token, and how long reading takes, before anybody waits for it."""
+    """Say how much is stored of every token, and how long reading takes, before a user waits for it."""
     for spec in experiment.retriever:
         if isinstance(spec, LateSpec) and not _comes_with_the_sample(spec, choices):
             asked = question_set(data.key)
@@ -256,12 +253,10 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> No
 
 
 def _comes_with_the_sample(spec: LateSpec, choices: Choices) -> bool:
-    """Whether the token vectors of a retriever ship with the sample, which is the current dataset."""
     return choices.expected is None and spec.name == LATE_NAME
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
-    """Draw what the page is for, the question set and the ways on; returns the place of its buttons."""
     head = st.container(horizontal=True, vertical_alignment="center")
     head.title(word("compare.purpose"), anchor=False)
     counts = word("sidebar.counts", passages=f"{data.passages:,}", questions=f"{data.questions:,}")
@@ -279,7 +274,6 @@ def _draw_export_and_link(shown: ComparisonView | None) -> None:
 
 
 def _place_of_controls() -> DeltaGenerator:
-    """Return where the controls go: the same place on every tab; on a narrow screen folded away until asked for."""
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
 
@@ -327,7 +321,6 @@ def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again
 
 
 def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    """Offer to run the comparison that is selected, in place of the earlier one that is shown."""
     new = [plain(retriever_name(name)) for name in picked if name not in shown.retrievers]
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
         if not running.asks_same_questions(shown, experiment):

@@ -79,7 +79,6 @@ class QuestionList:
         return rows_in_all(len(self.view.comparison.question_set.questions), parts)
 
     def in_words(self) -> str:
-        """Say which questions these are; Markdown."""
         k, said, called = self.view.k, list[str](), self.view.display_names
         if self.quadrant:
             a, b = (plain(called[name]) for name in self.pair)
@@ -129,7 +128,6 @@ def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> st
 
 
 def block_name(names: tuple[str, ...], block: Block) -> str:
-    """Return what the address calls a block of the map."""
     return f"{block.start}-{block.end} {names[block.column]}"
 
 
@@ -175,12 +173,11 @@ class QuestionCase:
 
     @cached_property
     def confusers(self) -> frozenset[int]:
-        """Rows of the passages from the same article that do not."""
+        """Rows of the passages from the same article that do not answer it."""
         return self.view.opened.confusers(self.row)
 
     @cached_property
     def findings(self) -> dict[str, Findings]:
-        """What every retriever of the comparison found, those that others wrap included."""
         return findings_of(self.view.comparison, self.row)
 
     @cached_property
@@ -291,7 +288,6 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
 
 
 def _finding(table: pd.DataFrame, names: tuple[str, ...], title: str, count: int) -> str:
-    """Return how many of the questions on the map each retriever ranks first."""
     firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
     shares = [f"{int(firsts.get(name, 0)):,} / {count:,}" for name in names]
     rows = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]

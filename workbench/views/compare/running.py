@@ -54,7 +54,6 @@ class ProgressRow:
 
 
 def progress_rows(names: Sequence[str], status: Status, finished: Mapping[str, FinishedRetriever]) -> list[ProgressRow]:
-    """Return how each retriever stands, from the status of the job and the retrievers that it noted as finished."""
     left = dict(status.parts_left)
     rows = []
     for name in names:
@@ -66,14 +65,12 @@ def progress_rows(names: Sequence[str], status: Status, finished: Mapping[str, F
 
 
 def total_left(rows: Sequence[ProgressRow]) -> float | None:
-    """Return the sum of the times shown; None where the time of a retriever is unknown."""
     pending = [row.seconds for row in rows if row.state in ("running", "waiting")]
     known = [seconds for seconds in pending if seconds is not None]
     return sum(known) if len(known) == len(pending) > 0 else None
 
 
 def state_words(rows: Sequence[ProgressRow]) -> list[str]:
-    """Return the words for the state of each retriever, with the time it still takes where that is known."""
     in_minutes = _in_minutes(rows)
     said = []
     for row in rows:
@@ -86,7 +83,6 @@ def state_words(rows: Sequence[ProgressRow]) -> list[str]:
 
 
 def total_words(doing: str, rows: Sequence[ProgressRow]) -> str:
-    """Return what the comparison does, with the time that all of it still takes where that is known."""
     total = total_left(rows)
     if not total:
         return doing
@@ -107,33 +103,27 @@ Ending = Literal["stopped", "failed", "interrupted"]
 
 
 def finished_names(job: ComparisonJob) -> list[str]:
-    """Return the names of the retrievers that the job has searched, without those that failed."""
+    """Return the names of the retrievers that the job has searched without failing."""
     return [name for name, retriever in job.finished().items() if not retriever.failed]
 
 
 def how_it_ended(job: ComparisonJob) -> Ending:
-    """Return whether a user stopped an unfinished job, it failed, or its process is gone without a word."""
     if job.is_stopped:
         return "stopped"
     return "failed" if job.status().state is State.FAILED else "interrupted"
 
 
 def draw_heading(how: Ending | Literal["running"], names: Sequence[str]) -> None:
-    """Say which retrievers the metrics below are of, and what became of the others."""
     st.markdown(word(f"compare.partial_{how}", names=_listed(names)))
 
 
 def draw_missing(how: Ending, experiment: Experiment, finished: Sequence[str]) -> None:
-    """Say which retrievers have no metrics yet, and why."""
     missing = [name for name in experiment.specs if name not in finished]
     st.markdown(word(f"compare.missing_{how}", names=_listed(missing)))
 
 
 def draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
-    """Draw a row for each of these retrievers, empty where the job has not searched it yet.
-
-    A running comparison draws all rows from the beginning: a browser reads what draws a table before it is filled.
-    """
+    """Draw a row for each retriever, also before it is searched: browsers load the code of tables meanwhile."""
     finished = job.finished()
     rows = []
     for name in names:
@@ -165,20 +155,15 @@ class Selected:
 
     @property
     def methods(self) -> dict[str, str]:
-        """What each retriever does, by name."""
         return {spec.name: method_line(spec, self.choices) for spec in self.experiment.retriever}
 
     def of_finished(self, names: Sequence[str]) -> "Selected":
-        """Return the comparison of these retrievers over the same questions."""
         split, grade = self.experiment.split, self.experiment.relevant_from
         return Selected(self.data, self.choices, self.choices.experiment(self.data, [*names], split, grade))
 
 
 def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
-    """Return the comparison of the set to show while nobody has run the one that is picked.
-
-    A comparison of the same questions is preferred, then the one with most of the picked retrievers, then the newest.
-    """
+    """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
     wanted = set(picked)
     with_any = [
         stored
@@ -193,36 +178,27 @@ def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment
 
 
 def holds(kept: StoredComparison, experiment: Experiment) -> bool:
-    """Whether a comparison that is not the experiment's own holds it: it asked the same, of more retrievers.
-
-    One of the same retrievers would be its own, had a setting or the program not changed since.
-    """
+    """Whether a stored comparison asked the same of more retrievers than the experiment."""
     return asks_same_questions(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
 
 
 def shows_all_finished(kept: StoredComparison, selected: Selected) -> bool:
-    """Whether an earlier comparison has metrics of every retriever that the unfinished one has searched."""
     finished = finished_names(selected.job)
     return not finished or (asks_same_questions(kept, selected.experiment) and set(finished) <= set(kept.figures))
 
 
 def asks_same_questions(kept: StoredComparison, experiment: Experiment) -> bool:
-    """Return whether a comparison asked the questions of the experiment, with the same relevant grade."""
     return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
 
 
 def start_from_link(selected: Selected) -> None:
-    """Start the comparison where the address asks for it, unless it has a result or a user stopped it."""
     asked = st.query_params.pop("run", None) is not None
     if asked and not selected.job.done and not selected.job.is_stopped:
         selected.job.start(selected.experiment)
 
 
 def begin(selected: Selected) -> None:
-    """Start a comparison that nobody has started, once, if it is quick; show how far it is, or why it does not start.
-
-    One whose result cannot be read is started again, once a session. One that a user stopped never is.
-    """
+    """Start a comparison, once a session, if it is quick and no user stopped it; show its progress, or why it waits."""
     job, started = selected.job, f"started_{selected.data.key}_{selected.job.id}"
     if job.running:
         follow(job, selected)
@@ -241,7 +217,6 @@ def begin(selected: Selected) -> None:
 
 
 def _reason_to_wait(selected: Selected) -> str:
-    """Return why the comparison waits for a user to start it; empty if it may start by itself."""
     stopped = [spec for job in stopped_jobs(selected.data.key) for spec in job.unfinished()]
     if names := [plain(retriever_name(spec.name)) for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=", ".join(names))
@@ -251,7 +226,6 @@ def _reason_to_wait(selected: Selected) -> str:
 
 
 def follow(job: ComparisonJob, selected: Selected) -> None:
-    """Show how far a comparison is, until it ends; or say that it does not run, and what it wrote last."""
     _open_when_done(job)
     if not job.running:
         st.warning(word("compare.not_run"), icon=":material/info:")
@@ -275,7 +249,6 @@ def follow(job: ComparisonJob, selected: Selected) -> None:
 
 
 def follow_lab(job: ComparisonJob) -> None:
-    """Show how far a lab is, until it ends; or say that it does not run, and what it wrote last."""
     _open_when_done(job)
     if job.running:
         job_view.follow(job, _at_work, every=_POLL_SECONDS)
@@ -288,7 +261,7 @@ def follow_lab(job: ComparisonJob) -> None:
 def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
     """Show the retrievers that a comparison had searched when it ended early, with the ways to go on.
 
-    Where the page shows the result of an earlier comparison below (`shows_result`), only the ways to go on are drawn.
+    If the page shows the result of an earlier comparison (`shows_result`), only the ways to go on are drawn.
     """
     job = selected.job
     names = finished_names(job)
@@ -312,7 +285,6 @@ def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
 
 
 def _draw_finished_only(selected: Selected, names: list[str], label: str) -> None:
-    """Draw the button that makes a complete comparison of the finished retrievers, from their stored rankings."""
     if not st.button(word(label), icon=":material/done_all:", key="only_finished"):
         return
     with errors_told():
@@ -326,7 +298,6 @@ def _draw_finished_only(selected: Selected, names: list[str], label: str) -> Non
 
 
 def _open_when_done(job: ComparisonJob) -> None:
-    """Draw the page anew where the job ended while the page was drawn: its result is opened, unless it cannot be."""
     if not job.done:
         return
     ended = (job.id, job.status().started)
@@ -342,8 +313,6 @@ def _at_work(status: Status) -> str:
 
 
 def _progress_text(job: ComparisonJob, experiment: Experiment) -> Callable[[Status], str]:
-    """Return what tells what the comparison does, and how long all of it still takes."""
-
     def text(status: Status) -> str:
         rows = progress_rows([*experiment.specs], status, job.finished())
         is_searching = any(row.state == "running" for row in rows)
@@ -356,7 +325,7 @@ def _progress_text(job: ComparisonJob, experiment: Experiment) -> Callable[[Stat
 def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str], status: Status) -> None:
     """Draw each retriever with what it does, how it stands and how long it still takes.
 
-    Figures of those that are done stand below, drawn once: drawing them at every look takes a core from the search.
+    The metrics of finished ones stand below, drawn once: drawing them at every poll takes a core from the search.
     """
     done = job.finished()
     rows = progress_rows([*methods], status, done)

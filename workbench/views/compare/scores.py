@@ -91,13 +91,13 @@ class ComparisonView:
 
     @property
     def leading(self) -> tuple[str, ...]:
-        """Names of those that sentences and pictures are about, the baseline first: see `without_plainest`."""
+        """Names of those that sentences and charts are about, the baseline first: see `without_plainest`."""
         kept = without_plainest(self.scored_names)
         return tuple(name for name in self.scored_names if name in kept or name == self.baseline)
 
     @property
     def charted(self) -> tuple[str, ...]:
-        """The same names, best first: what charts show."""
+        """The same names, best first."""
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
@@ -116,7 +116,7 @@ class ComparisonView:
 
     @property
     def best_test(self) -> PairTest | None:
-        """What a sentence about all questions tells: the largest sure gain over the baseline, else the largest."""
+        """The largest significant gain over the baseline, else the largest."""
         tests = [test for test in self.against if test.a in self.leading]
         surely_above = [test for test in tests if test.sure and test.difference > 0]
         return max(surely_above or tests, key=lambda test: test.difference, default=None)
@@ -138,12 +138,12 @@ _SOME = 0.1  # share of a time measured on another machine from which it is mark
 
 
 def means(found: Sequence[Result]) -> pd.DataFrame:
-    """One row a retriever: its name, every measure (0 to 1) and its times; nothing but the name where it failed."""
+    """Return one row a retriever: its name, every metric (0 to 1) and its times; only the name if it failed."""
     return pd.DataFrame([{"retriever": result.name, **result.figures} for result in found])
 
 
 def in_points(tests: Sequence[PairTest]) -> pd.DataFrame:
-    """One row a test with its fields, the difference and its interval in percentage points."""
+    """Return one row a test with its fields, the difference and its interval in percentage points."""
     table = pd.DataFrame(tests)
     table[["difference", "low", "high"]] *= 100
     return table
@@ -160,9 +160,9 @@ def draw_table(
 ) -> None:
     """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
 
-    Beside it Recall at the first few of `ks`, MRR and nDCG, in percent, except columns in which every retriever reaches
-    100, and the milliseconds per query. The best of a column is bold, unless all are equal. An asterisk marks
-    milliseconds measured on another machine.
+    Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, in percent, without columns in
+    which every retriever reaches 100. The best of a column is bold, unless all are equal. An asterisk marks milliseconds
+    measured on another machine.
     """
     of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
     measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
@@ -218,7 +218,6 @@ def draw_table(
 
 
 def draw_costs(results: Sequence[Result]) -> None:
-    """Draw what each retriever costs: seconds to index, milliseconds per query and the size of its index."""
     rows = []
     for result in results:
         cost = cost_of(result)
@@ -250,7 +249,7 @@ def verdict_of(test: PairTest) -> str:
 
 
 def untrained(name: str, choices: Choices) -> str:
-    """Return what a trained retriever was before its training, of all that can be picked; empty where that is none."""
+    """Return what a trained retriever was before its training, of all that can be selected; empty if none."""
     spec, plan = choices.specs[name], choices.trained[name]
     parts = tuple(dict.fromkeys(untrained(one, choices) if one in choices.trained else one for one in spec.parts))
     model = plan.options.base if "model" in dict(spec) else None
@@ -266,7 +265,6 @@ def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
 
 
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
-    """Say what speaks against the figures; of which retrievers too little is judged, with the way to judge more."""
     comparison = view.comparison
     draw_few(len(comparison.question_set.questions), "compared")
     if comparison.parts and comparison.experiment.split is not Part.ALL:
@@ -316,10 +314,7 @@ def begin_judging(view: ComparisonView) -> None:
 
 
 def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool = False) -> None:
-    """Draw the recommendation, the largest text under the title, and what is to be known beside it.
-
-    `more_offered` if the page offers to compare other retrievers as well: then nobody is asked to select one.
-    """
+    """Draw the recommendation and notes; `more_offered` if the page offers to compare other retrievers as well."""
     found = view.recommendation
     if found is None:
         return
@@ -338,7 +333,6 @@ def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool 
 
 
 def _of_training(view: ComparisonView, choices: Choices) -> str:
-    """Say what the best trained retriever gained over itself before training, and over the baseline or BM25."""
     trained = [name for name in view.ranked if name in choices.trained]
     if not trained:
         return ""
@@ -368,7 +362,6 @@ def _gain(test: PairTest, key: str) -> str:
 
 
 def _draw_ceiling(view: ComparisonView) -> None:
-    """If all retrievers find nearly everything, say so and offer the metric that still tells them apart."""
     scores = {name: view.comparison.scores[name] for name in view.leading}
     ks = view.comparison.experiment.ks
     default = usual_figure(view.measure, ks)

@@ -161,7 +161,6 @@ def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> N
 
 
 def _present(found: LabResult, first: str) -> str:
-    """Return the hybrid there is of the two, else the better one of them."""
     for spec in found.experiment.retriever[2:]:
         if isinstance(spec, HybridSpec) and not spec.chosen_on:
             return spec.name
@@ -214,7 +213,6 @@ def _draw_reranked(bench: Bench, found: LabResult, present: str) -> None:
 
 
 def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
-    """Draw the best weight of every depth: its figure with the ceiling, and its figure against its time."""
     ahead = table.loc[table.groupby("depth")["value"].idxmax()].sort_values("depth")
     ahead = ahead.assign(x=ahead["depth"], label=ahead["depth"].astype(str))
     names = [word("tune.best_weight"), word("tune.ceiling")]

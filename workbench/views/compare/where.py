@@ -62,7 +62,6 @@ def _draw_slices(view: ComparisonView) -> None:
 
 
 def _best_first(figures: pd.DataFrame, ranked: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of `slice_figures` with the retrievers of each slice in the order of `ranked`."""
     places = {name: place for place, name in enumerate(ranked)}
     order = figures.assign(place=figures["retriever"].map(places)).sort_values(["slice", "place"], kind="stable").index
     return figures.loc[order].reset_index(drop=True)
@@ -73,10 +72,7 @@ def usual_property(view: ComparisonView) -> Property:
 
 
 def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> None:
-    """Say in which slice a retriever lies furthest from the first, of those where that is sure.
-
-    Where none alone is, say what all questions together say: they are more than those of any slice.
-    """
+    """Say in which slice a retriever is significantly furthest from the first; else what all questions say."""
     first, *others = view.scored_names
     if not others:
         return
@@ -96,7 +92,6 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
 
 
 def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence[str], by: Property) -> dict[str, str]:
-    """Return the values of a sentence about a row of `slice_figures`: its slice, retriever and difference."""
     return {
         "questions": word(f"where.on_{by.value}", label=plain(labels[most["slice"]])),
         "name": plain(view.display_names[most["retriever"]]),
@@ -107,7 +102,6 @@ def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence
 
 
 def charted(figures: pd.DataFrame, labels: Sequence[str], count: int) -> tuple[pd.DataFrame, list[str]]:
-    """Return the figures of the slices that are contested most, at most `count`, each with its "row"; and all rows."""
     drawn = figures[figures["slice"].isin(most_contested(figures, count))]
     sizes = drawn.groupby("slice")["questions"].first()
     rows = {place: f"{labels[place]} ({size:,})" for place, size in dict(sizes).items()}
@@ -164,12 +158,10 @@ def _draw_lost(view: ComparisonView) -> None:
 
 
 def _in_order(view: ComparisonView) -> list[str]:
-    """Return the selected retrievers, best first, and after them those without the leading metric."""
     return [*view.ranked, *(one.name for one in view.results if one.name not in view.ranked)]
 
 
 def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str]) -> None:
-    """Draw how many of the questions have each fate, a row a retriever; a number is the way to its questions."""
     occur = [fate.value for fate in FATES if fate is Fate.FOUND or counts[fate.value].any()]
     widths = [2, *(1 for _ in occur)]
     with st.expander(word("where.numbers")):
@@ -196,7 +188,6 @@ def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str
 
 
 def _draw_ceilings(view: ComparisonView) -> None:
-    """Draw how high Hit@K could be by depth, and how high it is, of every retriever picked that wraps others."""
     st.subheader(word("where.ceilings", k=view.k))
     st.caption(word("where.ceilings_help", k=view.k))
     scores = view.comparison.scores
@@ -250,10 +241,9 @@ def _with_named_sources(reached: pd.DataFrame, called: Mapping[str, str]) -> pd.
 
 
 def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
-    """Return, as Markdown, what better ordering and what more candidates could add to a retriever's Hit@K.
+    """Return, as Markdown, what better ordering and more candidates could add to Hit@K; not a gain that rounds to 0.0.
 
-    `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1). A gain that rounds to 0.0 is not stated as
-    one.
+    `row` has "retriever", "sources", "depth", "hit" and "ceiling" (0 to 1).
     """
     depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
     order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"

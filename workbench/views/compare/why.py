@@ -188,12 +188,11 @@ _PARTS = ("rankings", "scores")
 
 
 def open_question(id_: str) -> None:
-    """Put a question into the address; the parameters of another one go."""
     change({"question": id_, "explained": "", "against": ""})
 
 
 def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
-    """Draw the question at `row`; `ids` are those of the list it was picked from, in its order."""
+    """Draw the question at `row`; `ids` are those of the list it was selected from, in its order."""
     asked = QuestionCase(of, row)
     show_top(asked.question.id)
     draw_style()
@@ -261,7 +260,7 @@ def _draw_known(case: QuestionCase) -> None:
 
 
 def _can_be_learned(case: QuestionCase) -> bool:
-    """Whether marks of this question teach anything: training never sees those it is measured with."""
+    """Whether training may learn from marks of this question: it never sees those it is measured with."""
     options, questions = case.view.comparison.experiment.split_options, question_set(case.view.data.key).questions
     parts = split_of(case.view.data.key, options)
     return any(questions[row].id == case.question.id for row in parts.rows[Part.TRAIN])
@@ -311,7 +310,6 @@ def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
 
 
 def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
-    """Draw a column a retriever, four in a row, the passages that answer on top; `marks`: others can be marked."""
     chosen = st.query_params.get("n", "")
     chosen = chosen if chosen in _COUNTS else "5"
     st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **tie("n", chosen))
@@ -334,7 +332,6 @@ def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
 
 
 def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
-    """Return rows of those passages that answer, wherever they were found, and of the first others."""
     found = case.findings[name].rows
     right = [row for row in found if row in case.relevant]
     return [*right, *(row for row in found[:count] if row not in case.relevant)]
@@ -354,7 +351,6 @@ def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tup
 
 
 def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:
-    """Draw the menu of a column's passages that do not answer: each can be a hard negative."""
     wrong = [row for row in _rows(case, name, count) if row not in case.relevant]
     if not wrong:
         return

@@ -46,6 +46,7 @@ from mrc_workbench.workbench.views.ui.words import (
     attempt,
     draw_damaged,
     duration,
+    free_name,
     known,
     language,
     moment,

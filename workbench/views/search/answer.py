@@ -39,11 +39,7 @@ SOON = 3.0  # seconds: who takes longer is selected on demand
 
 
 def waits(data: StoredSet, choices: Choices) -> dict[str, float]:
-    """Return expected seconds by the names of all retrievers that can be searched, what each wraps included.
-
-    Loading a model is not counted. Those of which nothing is known are left out, such as models of the hub, which would
-    have to be asked.
-    """
+    """Return expected seconds by retriever, those it wraps included, without loading; unknown ones are left out."""
     known = [name for name in choices.searchable if all(_is_here(spec) for spec in choices.needed([name]))]
     if not known:
         return {}
@@ -55,7 +51,6 @@ def waits(data: StoredSet, choices: Choices) -> dict[str, float]:
 
 
 def _is_here(spec: Spec) -> bool:
-    """Whether its model, if it has one, is on this machine."""
     if not spec.needs_model:
         return True
     try:
@@ -65,7 +60,6 @@ def _is_here(spec: Spec) -> bool:
 
 
 def _own_wait(spec: Spec, made: Materials, *, look: bool) -> float | None:
-    """Return the seconds of a retriever alone, None if unknown, after a `look` at the disk."""
     retriever = made.made[spec.name]
     if isinstance(retriever, Exception):  # it fails at once
         return 0.0
@@ -78,7 +72,6 @@ def _own_wait(spec: Spec, made: Materials, *, look: bool) -> float | None:
 
 
 def _is_stored(spec: Spec, retriever: CachedRetriever, made: Materials) -> bool:
-    """Whether everything is on disk that takes long to compute of the passages."""
     if isinstance(spec, TermSpec):
         try:
             dictionary = made.dictionary(spec.dictionary) if spec.dictionary else None
@@ -127,7 +120,7 @@ class Search:
 
     @cached_property
     def order(self) -> list[str]:
-        """Names of the retrievers picked and of those they wrap: who answers soonest first, but after what it wraps."""
+        """Names of the selected retrievers and those they wrap: the soonest first, but after what it wraps."""
 
         def wait(name: str) -> tuple[bool, float]:
             return name in self.pending, self.expected.get(name, inf)
@@ -137,7 +130,6 @@ class Search:
 
     @cached_property
     def pending(self) -> list[str]:
-        """Names of those that are not built yet."""
         needed = [spec.name for spec in self.choices.needed([*self.picked])]
         return [name for name in needed if isinstance(made := self.made[name], CachedRetriever) and not made.ready]
 
@@ -156,7 +148,6 @@ class Search:
         place.empty()
 
     def _build(self, name: str, place: DeltaGenerator) -> Exception | None:
-        """Build a retriever, with its name and a button to stop in `place`; returns what went wrong."""
         pending = [one for one in self.order if one in self.pending]
         details = {"name": plain(retriever_name(name)), "number": pending.index(name) + 1, "all": len(pending)}
         model = dict(self.choices.specs[name]).get("model")
@@ -170,9 +161,9 @@ class Search:
 
 
 def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> Exception | None:
-    """Build a retriever, with a bar in `place` if it reports its progress; returns what went wrong.
+    """Build a retriever, with a bar in `place` if it reports progress; returns the error if it fails.
 
-    Each move of the bar lets the run be stopped, or replaced by a newer one; what was analyzed or encoded is stored.
+    Each move of the bar lets the run be stopped; what was analyzed or encoded is stored.
     """
     if isinstance(retriever, Exception):
         return retriever
@@ -195,14 +186,12 @@ def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> 
 
 
 def _stop() -> None:
-    """Ask nothing any more; the question stays in its box."""
     st.query_params.pop("q", None)
     st.session_state.pop("kept_q", None)
     st.session_state["search_stopped"] = True
 
 
 def try_failed_again() -> None:
-    """Have the next search make anew what could not be made: the hub may answer by now."""
     st.session_state["try_failed_again"] = True
 
 
@@ -241,7 +230,6 @@ class SearchAnswer:
 
     @property
     def asked(self) -> AskedQuestion:
-        """The same for what gives reasons."""
         depths = dict.fromkeys(self.found, DEPTH)
         return AskedQuestion(self.data.key, self.question, self.right, self.found, depths)
 
@@ -260,7 +248,6 @@ class SearchAnswer:
 
 
 def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-    """Say which mixes stand on fewer parts than they have, as one of these found nothing for the question."""
     called = retriever_names(choices.specs)
     for part, names in answer.blind(specs).items():
         key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
@@ -297,7 +284,6 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
 
 
 def score_word(spec: Spec) -> str:
-    """Return the key of the words that say what a score is; there is one of words for any score."""
     key = f"search.score_{spec.local.score_kind}"
     return key if known(key) else "search.score_other"
 
@@ -323,7 +309,6 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
 
 @st.fragment
 def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
-    """Draw which piece of a passage found by late interaction answered which of the question, for whoever asks."""
     found, passages = answer.found[spec.name], answer.questions.passages
     compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
     rows = [row for row in answer.shown(spec.name) if row in compared]

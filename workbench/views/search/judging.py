@@ -74,14 +74,12 @@ def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_r
 
 
 def put(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
-    """Keep a judgement at once, or take it away, or say why that cannot be."""
     st.session_state.pop(_KEPT, None)  # more is judged: the set that was made is not all any more
     with errors_told():
         judge(corpus, question, passage, verdict)
 
 
 def draw_judged(data: StoredSet) -> None:
-    """Draw what was judged over this corpus, and the ways from there: more to judge, a set that can be compared."""
     questions = question_set(data.key)
     judged = judgements_of(questions.corpus_fingerprint)
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
@@ -97,7 +95,6 @@ def draw_judged(data: StoredSet) -> None:
 
 
 def draw_begin(data: StoredSet, comparison: str, questions: int) -> None:
-    """Draw the way to a list to judge of what a comparison, by its key, found for some of its questions."""
     with st.popover(word("pool.begin"), icon=":material/rule:"):
         st.caption(word("pool.begin_about"))
         usual, about = min(questions, _QUESTIONS), word("pool.questions_help")
@@ -109,7 +106,6 @@ def draw_begin(data: StoredSet, comparison: str, questions: int) -> None:
 
 
 def draw_agreement(questions: QuestionSet) -> None:
-    """Draw how each model that judged over this corpus agrees with the person, wherever both did."""
     corpus = questions.corpus_fingerprint
     person, models = verdicts_of(judgements_of(corpus)), verdicts_of_models(corpus)
     if not models:
@@ -131,7 +127,6 @@ _AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", 
 
 
 def draw_making(data: StoredSet) -> None:
-    """Draw the form that makes a set of what was judged over this corpus, and the ways on to the one that was made."""
     questions = question_set(data.key)
     corpus = questions.corpus_fingerprint
     judged, models = judgements_of(corpus), verdicts_of_models(corpus)
@@ -220,7 +215,7 @@ _SECONDS_BETWEEN_WORDS = 0.2
 
 @dataclass(frozen=True)
 class Round:
-    """The list, the questions and the corpus it is of, and what the person has judged of it."""
+    """The list to judge, its questions and corpus, and what the user has judged of it."""
 
     asked: QuestionSet  # whose questions are those of the comparison
     pairs: Sequence[Pooled]
@@ -228,7 +223,6 @@ class Round:
 
     @cached_property
     def given(self) -> list[Verdict | None]:
-        """The verdict of each of the list, None where there is none yet."""
         return [
             self.verdicts.get((composed(self.question(at).text), self.passage(at).id)) for at in range(len(self.pairs))
         ]
@@ -240,13 +234,12 @@ class Round:
         return self.asked.passages[self.pairs[at].passage]
 
     def next_open(self, at: int) -> int | None:
-        """Place of the next one that is not judged, from the one after `at` and then from the first; None: all are."""
+        """Return the position of the next unjudged one, after `at` and then from the first; None if all are judged."""
         order = [*range(at + 1, len(self.pairs)), *range(at + 1)]
         return next((one for one in order if self.given[one] is None), None)
 
 
 def draw_pool(data: StoredSet) -> None:
-    """Draw the round that the address tells of, in place of the page."""
     st.title(word("pool.title"), anchor=False)
     st.button(word("pool.close"), icon=":material/arrow_back:", on_click=_close, type="tertiary", key="pool_close")
     found = _round(data)
@@ -273,7 +266,6 @@ def draw_pool(data: StoredSet) -> None:
 
 
 def _round(data: StoredSet) -> Round | None:
-    """Make the list that the address tells of; None where its comparison is gone, or is of another set."""
     kept = kept_comparison(st.query_params.get("pool", ""))
     opened = open_comparison(data.key, kept.folder) if kept else None
     if opened is None:
@@ -347,7 +339,6 @@ def _judge(found: Round, at: int, verdict: Verdict) -> None:
 
 
 def _draw_model(found: Round) -> None:
-    """Draw which model is to judge the same list, how far it is, and the way to begin and to stop it."""
     st.caption(word("pool.by_model_about"))
     place = st.empty()
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -372,7 +363,6 @@ def _draw_model(found: Round) -> None:
 def _ask(
     corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: "st.delta_generator.DeltaGenerator"
 ) -> None:
-    """Let the model judge under a bar that can be stopped, and draw the page anew with what came of it."""
     began, told, first = time.monotonic(), 0.0, None
     with place.container():
         bar = st.progress(0.0, word("pool.progress", done="0", total=f"{len(wanted):,}"))

@@ -70,14 +70,12 @@ class Columns:
             self._bodies = {name: column.empty() for name, column in zip(names, st.columns(len(specs)), strict=True)}
 
     def draw_switch(self) -> None:
-        """Draw the names that a narrow screen switches columns by, with the ranks of answer passages known by now."""
         found = [self._answer.found.get(spec.name) for spec in self._specs]
         ranks = [next(iter(right_ranks(one, self._answer.right)), None) if one else None for one in found]
         names = [spec.name for spec in self._specs]
         self._switch.html(switch_html(names, [*self._choices.specs], ranks, "search"))
 
     def draw_pending(self, name: str, wait: float | None) -> None:
-        """Draw a column whose retriever is not built yet, with the seconds that this is expected to take."""
         self._draw_head(self._choices.specs[name], "")
         with self._bodies[name].container():
             text = word("search.pending")
@@ -86,7 +84,6 @@ class Columns:
             st.caption(f":material/hourglass_empty: {text}")
 
     def draw(self, name: str) -> None:
-        """Draw the column of a retriever that has answered, or failed."""
         spec, outcome = self._choices.specs[name], self._answer.outcomes[name]
         known = isinstance(outcome, Findings) and self._answer.right
         self._draw_head(spec, truth_line(self._answer.found[name], self._answer.right, DEPTH) if known else "")
@@ -122,7 +119,6 @@ def _draw_hits(answer: SearchAnswer, spec: Spec) -> None:
 
 
 def draw_each(search: Search, answer: SearchAnswer, columns: Columns) -> None:
-    """Draw each column as soon as its retriever has answered; the outcomes are added to those of the answer."""
     waiting = [name for name in search.picked if any(spec.name in search.pending for spec in search.needed(name))]
     if waiting:
         columns.draw_switch()
@@ -194,7 +190,6 @@ def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
 
 
 def _disputed(data: StoredSet, choices: Choices) -> list[str]:
-    """Return the questions on which a finished comparison of the retrievers differs most; none without one."""
     picked = [*choices.first_picked]
     built_in = [name for name in picked if name not in choices.trained and name not in choices.added]
     for names, part in ((picked, Part.TEST), (picked, Part.ALL), (built_in, Part.ALL), (built_in, Part.TEST)):
@@ -254,7 +249,6 @@ def _usual(choices: Choices, expected: Mapping[str, float]) -> list[str]:
 
 
 def _newest(choices: Choices) -> str:
-    """Return the first retriever of the newest training, empty where there is none."""
     newest = next(reversed(choices.trained.values()), None)
     return next((name for name, plan in choices.trained.items() if plan is newest), "")
 

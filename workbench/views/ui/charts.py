@@ -51,10 +51,7 @@ def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
 
 
 def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
-    """Return a scale with room above and below, so that no line lies on the border, and its axis in percent.
-
-    `whole` is what 100% is in the data: 1, or 100. Ticks beyond it have no label.
-    """
+    """Return a scale with room above and below, and its axis in percent. `whole` is 100%: ticks beyond have no label."""
     room = max(0.005 * whole, (high - low) * 0.08)
     form = ".1f" if high - low < 0.05 * whole else ".0f"
     times, sign = (100, "%") if whole == 1 else (1, "")
@@ -72,7 +69,6 @@ def difference_scale(low: float, high: float) -> alt.Scale:
 def apart(
     field: str, drawn: Sequence[str], names: Sequence[str], told: alt.Legend | None = None
 ) -> tuple[alt.Color, alt.Shape]:
-    """Return the colours and the marks of the names `drawn`, with one legend for both."""
     return colour(field, drawn, names, told), shape(field, drawn, names, told)
 
 
@@ -101,7 +97,7 @@ def no_difference() -> alt.Chart:
 def curves(
     table: pd.DataFrame, names: Sequence[str], *, x: str, y: str, detail: str, dashed: Sequence[str] = ()
 ) -> alt.LayerChart:
-    """One line a retriever of `y` (a share) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
+    """One line a retriever of `y` (a fraction) over `x` in its band; columns `x`, `y`, "low", "high" and `detail`.
 
     The legend has a piece of each line, dashed for the names `dashed`, and the mark of its points.
     """
@@ -239,7 +235,6 @@ def _content(table: pd.DataFrame) -> tuple[list[str], bytes]:
     hash_funcs={FunctionType: lambda make: make.__qualname__ + make.__module__, pd.DataFrame: _content},
 )
 def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dict[str, Any]:
-    """Return the chart as Vega-Lite, its data as Arrow; `language` is that of the words in it."""
     del language  # only a part of the key
     chart = make(*of, **named)
     with _at_work, alt.data_transformers.enable("default", max_rows=None):

@@ -31,11 +31,10 @@ def draw_job(
     reason: Callable[[Status], str] = lambda status: status.message,
     by_itself: bool = False,
 ) -> None:
-    """Draw how far a job is; one that does not run, why it ended without a result, and the button that starts it.
+    """Draw how far a job is, or why it ended without a result, and the button `label` that starts it.
 
-    `words` is the section of the texts that tell its end ("failed", "interrupted", "stopped"), `about` is told above
-    the button, whose label is given. `by_itself` starts a job that nobody has started yet; one that a user stopped, or
-    that failed, waits for the button in every session.
+    `words` is the section of the texts for its end ("failed", "interrupted", "stopped"). `by_itself` starts a job that
+    no user has started yet; one that a user stopped, or that failed, waits for the button.
     """
     if job.running:
         follow(job, at_work, every=_POLL_SECONDS)
@@ -62,7 +61,6 @@ def draw_job(
 
 
 def begin(start: Callable[[], object]) -> None:
-    """Start a job and draw the page anew, or say what keeps it from that."""
     with errors_told():
         start()
         st.rerun()
@@ -76,10 +74,10 @@ def follow(
     every: float = 1.0,
     text: Callable[[Status], str] | None = None,
 ) -> None:
-    """Draw the job anew `every` so many seconds until it comes to an end. It goes on without the page, too.
+    """Draw the job anew every so many seconds until it ends; it continues without the page, too.
 
-    `at_work` says what it does, `below` draws more of it. `text` says what it does together with the time left, for a
-    job that reports the time of its parts.
+    `at_work` says what it does, `below` draws more of it. `text` says what it does with the time left, for a job that
+    reports the time of its parts.
     """
     st.fragment(_draw, run_every=every)(job, text or (lambda status: with_time_left(at_work(status), status)), below)
 
@@ -106,7 +104,6 @@ def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], Non
 
 
 def with_time_left(text: str, status: Status) -> str:
-    """Return what a job does, with the time it takes yet where that is known."""
     if status.state is State.STOPPING or not status.left:
         return text
     return word("job.left", at_work=text, left=duration(status.left))
@@ -117,7 +114,6 @@ def draw_log(job: Job, lines: int) -> None:
 
 
 def draw_last_lines(job: Job, heading: str) -> None:
-    """Draw what the job's process wrote last, folded away, where it wrote anything."""
     if log := job.log(lines=40):
         with st.expander(heading):
             st.code(log, language=None)
@@ -148,12 +144,11 @@ class LanguageModel:
     key: str = field(default="", repr=False)
 
     def endpoint(self) -> Endpoint:
-        """Where it is asked. Raises `EndpointError`."""
         return Endpoint.of(self.address, self.key)
 
 
 def language_model() -> LanguageModel | None:
-    """Return the model that was named; None where none is, or nobody knows where it is."""
+    """Return the language model that was named; None if none is, or its address is unknown."""
     typed = {name: str(st.session_state.get(f"answers_{name}", "")).strip() for name in ("address", "secret")}
     address, key = typed.values() if may_be_given() else ("", "")
     name = str(st.session_state.get("answers_model", os.environ.get(MODEL, ""))).strip()
@@ -162,7 +157,6 @@ def language_model() -> LanguageModel | None:
 
 
 def pick_language_model() -> LanguageModel | None:
-    """Draw the choice behind a button; returns it as `language_model` does."""
     named = language_model()
     label = word("answers.language_model_is", model=plain(named.name)) if named else word("answers.no_language_model")
     with st.popover(label, icon=":material/smart_toy:"):

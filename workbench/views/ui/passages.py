@@ -1,4 +1,4 @@
-"""Passages found, as HTML and side by side: every piece of it that a user wrote is escaped here, and only here."""
+"""Retrieved passages as HTML and side by side: whatever a user wrote is escaped here, and only here."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,10 +42,7 @@ def draw_style() -> None:
 
 
 def head_html(name: str, every: Sequence[str], truth: str, does: str = "") -> str:
-    """Return a column's head: the retriever's colour and mark, its name, what it does, where the answer passage is.
-
-    `every` holds the stored names of all retrievers in their fixed order, which decides colours and marks.
-    """
+    """Return a column's head. `every` are the stored names of all retrievers: their order decides the colours."""
     line = f'<div class="does">{escape(does)}</div>' if does else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
     called = f'{_mark(shape_of(name, every))}<span class="name">{escape(_display_name(name, every))}</span>'
@@ -67,7 +64,6 @@ def legend_html(*, truth: bool) -> str:
 
 
 def reason_html(name: str, every: Sequence[str], sentence: str) -> str:
-    """Return a retriever's mark and name, one of `every`, and what is to be said of it."""
     called = f"{_mark(shape_of(name, every))}<b>{escape(_display_name(name, every))}</b>"
     return f'<p class="reason" style="--own:{colour_of(name, every)}">{called} {escape(sentence)}</p>'
 
@@ -92,9 +88,9 @@ def _passage_html(title: str, text: str, *, gold: bool) -> str:
 
 
 def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
-    """Return a question and a passage, the letters that answered each other in one colour and with one number.
+    """Return a question and a passage, what answered each other in one colour and with one number, its index in `told`.
 
-    The fuller a colour, the more its match stands out; numbers are the places in `LateExplanation.told`, from 1.
+    The fuller a colour, the more its match stands out.
     """
     most = max((match.above for match in explained.told), default=0.0) or 1.0
     parts = (explained.asked_matches(), explained.title_matches(), explained.text_matches())
@@ -197,7 +193,7 @@ def _text(text: MarkedText) -> str:
 def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str) -> str:
     """Return the names by which a narrow screen switches between columns, of which it shows one (`found.css`).
 
-    `every` are all names in their fixed order; `ranks` tell where each has its first answer passage, None if nowhere.
+    `ranks` are those of the first answer passage of each, None if not found.
     """
     picks = []
     for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
@@ -215,9 +211,9 @@ def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int 
 def side_by_side(
     names: Sequence[str], every: Sequence[str], ranks: Sequence[int | None], key: str, *, wide: int = 0
 ) -> list[DeltaGenerator]:
-    """Return a column for each of a few retrievers, each as narrow as one of `wide` where that is more.
+    """Return a column for each of a few retrievers, each as narrow as one of `wide` if that is more.
 
-    A narrow screen shows the names above them, and only the column picked there: nothing is drawn anew.
+    A narrow screen shows the names above them, and only the selected column, without drawing anew.
     """
     with st.container(key=f"beside_{key}"):
         st.html(switch_html(names, every, ranks, key))
@@ -225,7 +221,6 @@ def side_by_side(
 
 
 def card(key: str) -> DeltaGenerator:
-    """Return the place of one passage found, and of a small button in its lower corner."""
     return st.container(key=f"card_{key}", gap=None)
 
 
@@ -264,7 +259,6 @@ def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:
 
 
 def truth_line(found: Findings, relevant: Collection[int], depth: int) -> str:
-    """Say where the passages that answer stand among the first `depth`."""
     ranks = right_ranks(found, relevant)
     if not ranks:
         return word("search.gold_missing", depth=depth)

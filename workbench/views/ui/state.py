@@ -1,24 +1,85 @@
-"""What a person has chosen or entered: in the address, so that a reload or a shared link shows the same, or the
-session.
+"""What a user has selected or entered: in the address, so that a reload or a link shows the same, or in the session.
 
-Streamlit's own binding of widgets to the address would write the words of a choice there, which are of one language."""
+Streamlit's own binding of widgets (`bind="query-params"`) would write the labels of a choice there, in one language.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import streamlit as st
 
-from mrc_workbench.workbench.views.ui.words import language, plain, word
+from mrc_workbench.workbench.views.ui.words import free_name, language, plain, word
 
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
-_ON_ITS_WAY = 1.5  # seconds until a browser has surely heard of a choice
+_SECONDS_ON_THE_WAY = 1.5  # until a browser has surely received a choice
 _DONE, _COUNT = "scrolled_to", "scrolled"
 _SCRIPT = "<script>/* {count} */ document.querySelector('[data-testid=stMain]')?.scrollTo({{ top: 0 }})</script>"
 _OFFERED, _SPOKEN = "train_offered", "train_spoken"
 _ASSUMED, _LAST_WRITTEN = "assumed_choices", "written_{}"  # of the session
+
+
+class Choice:
+    """A choice in the address. For a moment, browser and server may know different values of it.
+
+    A browser sends its address with every click, also before it has received what the clicks before put there. A state
+    says which value counts; it is stored as a time, and opening a page forgets the states of the page before.
+
+        UNKNOWN --rendered--> SHOWN --selected--> SELECTED --rendered--> ON THE WAY --1.5 seconds--> SHOWN
+
+        UNKNOWN      the address, else what the pages before selected, else the default
+        SHOWN        the address, which the user sees and may have gone back to, else the default
+        SELECTED     what was selected, until the page has rendered it: a busy machine may take long
+        ON THE WAY   what was selected, until the browser has surely received it
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, visit = name, st.session_state.get(VISIT)
+        since, times = st.session_state.get("chosen_here", (visit, {}))
+        self._times: dict[str, float] = times if since == visit else {}
+        st.session_state["chosen_here"] = (visit, self._times)
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether the app, not the user, put what the address says there: the choice still follows others."""
+        given = st.query_params.get(self._name)
+        return given is not None and st.session_state.get(_ASSUMED, {}).get(self._name) == given
+
+    @property
+    def is_selected(self) -> bool:
+        return self._name in st.query_params and not self.is_assumed
+
+    def value(self, default: str, allowed: Sequence[str]) -> str:
+        """Return the value that counts, `default` if it is not allowed."""
+        stored = st.session_state.get(f"kept_{self._name}")
+        given = None if self.is_assumed else st.query_params.get(self._name)
+        time = self._times.get(self._name)
+        if time is None:
+            value = given or stored
+        elif monotonic() - time < _SECONDS_ON_THE_WAY:
+            value = stored
+        else:
+            value = given
+        return str(value) if value in allowed else default
+
+    def select(self, value: str, *, is_rendered: bool = True) -> None:
+        """Store a value that the user selected; `is_rendered` if the page already shows it."""
+        self._times[self._name] = monotonic() if is_rendered else inf
+        st.session_state[f"kept_{self._name}"] = value
+        st.session_state.get(_ASSUMED, {}).pop(self._name, None)
+
+    def show(self, value: str | None) -> None:
+        """Note that the page has rendered the choice and, unless None, have the address name what it shows."""
+        if self._times.get(self._name) == inf:
+            self._times[self._name] = monotonic()
+        if value is None:
+            return
+        self._times.setdefault(self._name, -inf)
+        st.session_state[f"kept_{self._name}"] = value
+        if st.query_params.get(self._name) != value:
+            st.query_params[self._name] = value
 
 
 def choose(
@@ -33,36 +94,32 @@ def choose(
 ) -> str:
     """Draw a choice of one that lies in the address, as `st.selectbox` and the like do; returns it.
 
-    Where what is usual `follows` other choices, it stays out of the address until something else is chosen.
+    If the default `usual` `follows` other choices, it stays out of the address until something else is selected.
     """
     key = f"{name}_{language()}"  # other words make it another widget
-    value = remembered(name, usual, options)
+    choice = Choice(name)
+    value = choice.value(usual, options)
     if called := look.get("format_func"):
         labels = distinct_labels(options, called)
         look["format_func"] = lambda one: labels[one] if one in labels else called(one)  # a new one may be entered
     if st.session_state.get(key, value) != value:
         st.session_state[key] = value
-    look |= _beginning_with(draw, options, value)
+    # The widget is told its value: one that the session's state alone gives it is sent in one run, which the next may
+    # replace on its way; a click elsewhere would then send none, or the first option, as if a user had selected it
+    if draw.__name__ in ("selectbox", "radio"):
+        look["index"] = options.index(value)
+    else:
+        look["value" if draw.__name__ == "select_slider" else "default"] = value
     draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual, {}), **look)
-    _begin_waiting(name)
-    chosen = name in st.query_params and not is_assumed(name)
-    if not follows or value != usual or chosen:
-        _write(name, value)
+    choice.show(value if not follows or value != usual or choice.is_selected else None)
     return value
 
 
 def distinct_labels(options: Iterable[str], called: Callable[[str], str | None]) -> dict[str, str]:
     """Return the label of each option, numbered where two are called the same: a widget tells its options by labels."""
     labels: dict[str, str] = {}
-    taken: set[str] = set()
     for option in options:
-        label = first = called(option) or option
-        number = 1
-        while label in taken:
-            number += 1
-            label = f"{first} ({number})"
-        labels[option] = label
-        taken.add(label)
+        labels[option] = free_name(called(option) or option, labels.values())
     return labels
 
 
@@ -72,23 +129,12 @@ def choose_named(name: str, label: str, names: Mapping[str, str], usual: str, **
     return choose(st.selectbox, name, label, [*names], usual, follows=True, **called, **look)
 
 
-def _beginning_with(draw: Callable[..., Any], options: Sequence[str], value: str) -> dict[str, Any]:
-    """What has a widget begin with a value.
-
-    One that the session's state alone gives it is sent in one run, which the next may replace on its way, and reaches
-    the widget after it stands: a click elsewhere would send none, or the first option, as if a person had chosen it.
-    """
-    named = draw.__name__
-    if named in ("selectbox", "radio"):
-        return {"index": options.index(value)}
-    return {"value" if named == "select_slider" else "default": value}
-
-
 def _put_into_address(name: str, key: str, usual: str, names: Mapping[str, str]) -> None:
-    """Remember what the widget of this key holds: a name, or a word that stands for one of `names`."""
-    chosen = st.session_state[key] or usual
-    remember(name, names.get(chosen, chosen))
-    _chosen_here()[name] = inf
+    """Store what the widget of this key holds: a name, or a label that stands for one of `names`."""
+    selected = st.session_state[key] or usual
+    value = names.get(selected, selected)
+    Choice(name).select(value, is_rendered=False)
+    st.query_params[name] = value
 
 
 def choose_several(
@@ -105,23 +151,19 @@ def choose_several(
 
     The address counts when the widget of this `key` is first drawn, and when the user goes back in the browser.
     """
-    given = st.query_params.get(name, "").split("|")
-    value = [one for one in options if one in given] or [one for one in options if one in usual]
-    if _is_news(name) and key in st.session_state:
+    given = st.query_params.get(name, "")
+    value = [one for one in options if one in given.split("|")] or [one for one in options if one in usual]
+    written, since = st.session_state.get(_LAST_WRITTEN.format(name), ("", inf))
+    went_back = written and st.query_params.get(name, written) != written and monotonic() - since > _SECONDS_ON_THE_WAY
+    if went_back and key in st.session_state:
         st.session_state[key] = value
-    begun = [one for one in options if one in st.session_state.get(key, value)]  # see `_beginning_with`
-    picked = draw(label, options, selection_mode="multi", key=key, default=begun, **look)
-    chosen = [one for one in options if one in picked]
+    begun = [one for one in options if one in st.session_state.get(key, value)]  # see `choose`
+    selected = draw(label, options, selection_mode="multi", key=key, default=begun, **look)
+    chosen = [one for one in options if one in selected]
     if chosen != [one for one in options if one in usual] or name in st.query_params:
         st.query_params[name] = "|".join(chosen)
         st.session_state[_LAST_WRITTEN.format(name)] = (st.query_params[name], monotonic())
     return chosen
-
-
-def _is_news(name: str) -> bool:
-    """Whether the address names something else than the app wrote last: the user went back to an earlier page."""
-    written, since = st.session_state.get(_LAST_WRITTEN.format(name), ("", inf))
-    return bool(written) and st.query_params.get(name, written) != written and monotonic() - since > _ON_ITS_WAY
 
 
 def assume(name: str, value: str) -> None:
@@ -130,43 +172,23 @@ def assume(name: str, value: str) -> None:
 
 
 def is_assumed(name: str) -> bool:
-    """Whether the app put what the address says of this choice there, see `assume`."""
-    return name in st.query_params and st.session_state.get(_ASSUMED, {}).get(name) == st.query_params[name]
+    return Choice(name).is_assumed
 
 
 def choose_tab(name: str, labels: Mapping[str, str]) -> tuple[str, Any]:
-    """Draw tabs, by name their labels, of which the open one lies in the address; returns it, and where it is drawn."""
-    tabs = list(labels)
-    key, opened = f"{name}_{language()}", remembered(name, tabs[0], tabs)
-    if opened != tabs[0] or name in st.query_params:
-        _write(name, opened)
+    """Draw tabs, by name their labels, of which the open one lies in the address; returns it, and its container."""
+    tabs, choice = [*labels], Choice(name)
+    key, opened = f"{name}_{language()}", choice.value(tabs[0], tabs)
     if st.session_state.get(key) != labels[opened]:
         st.session_state[key] = labels[opened]
     called = {label: tab for tab, label in labels.items()}
-    places = st.tabs([*labels.values()], key=key, on_change=_put_into_address, args=(name, key, opened, called))
-    _begin_waiting(name)
-    return opened, places[tabs.index(opened)]
+    containers = st.tabs([*labels.values()], key=key, on_change=_put_into_address, args=(name, key, opened, called))
+    choice.show(opened if opened != tabs[0] or name in st.query_params else None)
+    return opened, containers[tabs.index(opened)]
 
 
 def remembered(name: str, default: str, allowed: Sequence[str]) -> str:
-    """Return a choice from the address or the session, `default` where there is none that is allowed.
-
-    A browser sends the address with every click, also before it has heard what the clicks before put there: right
-    after a choice, the address tells nothing of it. Later it is what a person sees, and may have gone back to: then
-    what it does not name is the default. On a page just opened, what it does not name is as on the pages before.
-    """
-    kept = st.session_state.get(f"kept_{name}")
-    given = None if is_assumed(name) else st.query_params.get(name)
-    chosen_at = _chosen_here().get(name)
-    just_chosen = chosen_at is not None and monotonic() - chosen_at < _ON_ITS_WAY
-    value = kept if just_chosen else given or (kept if chosen_at is None else None)
-    return str(value) if value in allowed else default
-
-
-def _begin_waiting(name: str) -> None:
-    """Wait for the browser from when a choice is drawn: a busy machine may take longer to come to that."""
-    if _chosen_here().get(name) == inf:
-        _chosen_here()[name] = monotonic()
+    return Choice(name).value(default, allowed)
 
 
 def remember(name: str, value: str) -> None:
@@ -177,34 +199,14 @@ def remember(name: str, value: str) -> None:
 
 def keep(name: str, value: str) -> None:
     """Keep a choice for the other pages, and for an address that is written with others at once."""
-    _chosen_here()[name] = monotonic()
-    st.session_state[f"kept_{name}"] = value
-    st.session_state.get(_ASSUMED, {}).pop(name, None)
-
-
-def _write(name: str, value: str) -> None:
-    """Have the address say what is shown: nobody chose it now."""
-    _chosen_here().setdefault(name, -inf)
-    st.session_state[f"kept_{name}"] = value
-    if st.query_params.get(name) != value:
-        st.query_params[name] = value
-
-
-def _chosen_here() -> dict[str, float]:
-    """When each choice was made since the page was opened: on another page, the address is news."""
-    visit = st.session_state.get(VISIT)
-    since, chosen = st.session_state.get("chosen_here", (visit, {}))
-    if since != visit:
-        chosen = {}
-    st.session_state["chosen_here"] = (visit, chosen)
-    return cast(dict[str, float], chosen)
+    Choice(name).select(value)
 
 
 def choose_view(name: str, tabs: Mapping[str, Sequence[str]], called: Callable[[str], str]) -> tuple[str, Any]:
-    """Draw tabs with their views, both `called` by words; returns the view that is open, and where it is drawn.
+    """Draw tabs with their views, both `called` by words; returns the open view, and its container.
 
     The tab lies in the address by `name`, and the view of a tab that holds several by both names. An address may also
-    tell a view alone, as long as no tab of several is called so.
+    name a view alone, as long as no tab of several is called so.
     """
     given = st.query_params.get(name, "")
     for tab, views in tabs.items():
@@ -220,7 +222,7 @@ def choose_view(name: str, tabs: Mapping[str, Sequence[str]], called: Callable[[
 
 
 def show_top(of: str) -> None:
-    """Scroll the page to its top where what stands there, called `of`, is not what was shown last."""
+    """Scroll the page to its top if what stands there, called `of`, is not what was shown last."""
     if st.session_state.get(_DONE) == of:
         return
     st.session_state[_DONE] = of
@@ -279,7 +281,6 @@ def typed(draw: Callable[..., str], name: str, label: str, usual: str, **look: A
 
 
 def lines_of(text: str, most: int, letters: int) -> list[str]:
-    """Return the different lines that hold something, `most` of them, each cut after so many letters."""
     lines = dict.fromkeys(line.strip()[:letters] for line in text.splitlines() if line.strip())
     return [*lines][:most]
 
@@ -308,11 +309,11 @@ def draw_question(key: str, example: str, about: str, *, submit: str, icon: str,
 
 def draw_examples(key: str, questions: Sequence[str], about: str | None) -> None:
     """Draw questions to try, `about` which ones they are; a click asks one in the box of this key."""
-    label, *places = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
+    label, *columns = st.columns([1, *[3] * len(questions)], vertical_alignment="center")
     label.caption(word("search.examples"), help=about)
-    for number, (place, question) in enumerate(zip(places, questions, strict=True)):
-        look: dict[str, Any] = {"key": f"{key}_example_{number}", "width": "stretch"}
-        place.button(plain(question), on_click=ask, args=(key, question), **look)
+    for number, (column, question) in enumerate(zip(columns, questions, strict=True)):
+        example = f"{key}_example_{number}"
+        column.button(plain(question), on_click=ask, args=(key, question), key=example, width="stretch")
 
 
 def ask(key: str, question: str) -> None:

@@ -1,7 +1,7 @@
 """Tables on the pages: what their columns are called, explained by and written as, and what is done with their rows."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar
 from unicodedata import east_asian_width
 
 import pandas as pd
@@ -20,20 +20,9 @@ _NARROWEST, _WIDEST = 110, 340
 SINGLE_ROW: list[Literal["single-row", "single-cell"]] = ["single-row", "single-cell"]
 # pixels of what Streamlit writes into a header, measured in its font at 14 pixels
 _WIDE_LETTER, _EM_SPACE, _HAIR_SPACE, _CELL_PADDING = 13.0, 14.0, 1.2, 16
-_WIDTHS = {
-    "@": 11.8,
-    "m": 11.6,
-    "M": 11.5,
-    "D": 8.7,
-    "C": 8.0,
-    "G": 8.7,
-    "R": 8.0,
-    "(": 4.2,
-    ")": 4.2,
-    "%": 11.5,
-    " ": 2.8,
-}
+_WIDTHS = dict(zip("@mMDCGR()% ", (11.8, 11.6, 11.5, 8.7, 8.0, 8.7, 8.0, 4.2, 4.2, 11.5, 2.8), strict=True))
 BOLD = "font-weight: 700"  # the best of several figures
+Table = TypeVar("Table", pd.DataFrame, Styler)
 
 
 def right_aligned(label: str, width: int) -> str:
@@ -47,23 +36,25 @@ def right_aligned(label: str, width: int) -> str:
 
 
 def header_width(label: str) -> float:
-    """Return how wide a column must be, in pixels, to display the whole header."""
     letters = (_WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label)
     return _CELL_PADDING + sum(letters)
 
 
 def text(key: str, explained_by: str | None = None, **options: Any) -> ColumnConfig:
-    """Return a column of texts, called by the text `key` and explained by `key_help`, if there is one.
-
-    `explained_by` is the key of another explanation; empty: it needs none.
-    """
+    """Return a column of texts, called by the text `key` and explained by `explained_by`, else `key_help`."""
     return st.column_config.TextColumn(word(key), help=_explanation(key, explained_by), **options)
 
 
 def number(key: str, form: str | None = None, explained_by: str | None = None, **options: Any) -> ColumnConfig:
-    """Return a column of figures written as `form`, called and explained as a `text` is."""
-    label = _number_label(word(key), options)
-    return st.column_config.NumberColumn(label, format=form, help=_explanation(key, explained_by), **options)
+    """Return a column of numbers in the format `form`, called and explained as a `text` is."""
+    return figure(word(key), form, _explanation(key, explained_by), **options)
+
+
+def figure(label: str, form: str | None = None, about: str | None = None, **options: Any) -> ColumnConfig:
+    """Return a column of numbers. Its header is right-aligned like them if the width of the column is known."""
+    width = options.get("width")
+    header = right_aligned(label, width) if isinstance(width, int) else label
+    return st.column_config.NumberColumn(header, format=form, help=about, **options)
 
 
 def checkbox(key: str, **options: Any) -> ColumnConfig:
@@ -71,7 +62,6 @@ def checkbox(key: str, **options: Any) -> ColumnConfig:
 
 
 def retriever(**options: Any) -> ColumnConfig:
-    """Return the column of the retrievers' names, which stays in sight."""
     return text("compare.retriever", pinned=True, **options)
 
 
@@ -84,14 +74,8 @@ def width_of(names: Iterable[str]) -> int:
 def measure(of: str, label: str | None = None, **options: Any) -> ColumnConfig:
     """Return the column of a measure ("recall@10", "spearman"), called by its short name where no label is given."""
     name, cut, _ = of.partition("@")
-    called = _number_label(label or (Measure.parse(of).short if cut else name.capitalize()), options)
-    return st.column_config.NumberColumn(called, help=word(f"help.{name}"), **options)
-
-
-def _number_label(label: str, options: Mapping[str, Any]) -> str:
-    """Return the header of numbers, right-aligned like them if the width of the column is known."""
-    width = options.get("width")
-    return right_aligned(label, width) if isinstance(width, int) else label
+    called = label or (Measure.parse(of).short if cut else name.capitalize())
+    return figure(called, None, word(f"help.{name}"), **options)
 
 
 def interval(form: str | None = None, explained_by: str = "compare.interval_help") -> dict[str, ColumnConfig]:
@@ -100,22 +84,20 @@ def interval(form: str | None = None, explained_by: str = "compare.interval_help
 
 
 def p_holm() -> ColumnConfig:
-    """Return the column of Holm-corrected p-values of slices."""
-    return st.column_config.NumberColumn("p (Holm)", format="%.4f", help=word("where.p_holm_help"))
+    return figure("p (Holm)", "%.4f", word("where.p_holm_help"))
 
 
 def p_family() -> ColumnConfig:
-    """Return the column of p-values for whoever looks at all that was tested together."""
-    return st.column_config.NumberColumn("p", format="%.4f", help=word("compare.p_family_help"))
+    """Return the column of p-values corrected for all that was tested together."""
+    return figure("p", "%.4f", word("compare.p_family_help"))
 
 
 def of_slices(
     figures: pd.DataFrame, slices: Sequence[str], first: str, name: ColumnConfig, mean: ColumnConfig
 ) -> tuple[pd.DataFrame, Styler, dict[str, ColumnConfig]]:
-    """Return figures of retrievers on slices in percent, as they are shown, and their columns.
+    """Return metrics of retrievers on slices in percent, styled, and their columns; `slices` names each row's slice.
 
-    `slices` are what each row's slice is called. The best of a slice is bold, and the `first` retriever, which the
-    others are told apart from, differs in nothing.
+    The best of a slice is bold; the `first` retriever, the baseline, has no difference.
     """
     parts = ["mean", "low", "high", "difference", "difference_low", "difference_high"]
     table = figures.assign(slice=slices)
@@ -146,7 +128,7 @@ def draw(
     retrievers: Sequence[str] = ("retriever",),
     **look: Any,
 ) -> None:
-    """Draw these columns of a table, in their order and without its index; `look` is as of `st.dataframe`.
+    """Draw these columns of a table, in their order; `look` is as of `st.dataframe`.
 
     The columns `retrievers` hold names of retrievers and display them in the user's language.
     """
@@ -154,25 +136,16 @@ def draw(
     st.dataframe(shown, hide_index=True, column_order=[*columns], column_config=columns, **look)
 
 
-@overload
-def with_display_names(table: Styler, columns: Sequence[str] = ...) -> Styler: ...
-
-
-@overload
-def with_display_names(table: pd.DataFrame, columns: Sequence[str] = ...) -> pd.DataFrame: ...
-
-
-def with_display_names(table: pd.DataFrame | Styler, columns: Sequence[str] = ("retriever",)) -> pd.DataFrame | Styler:
+def with_display_names(table: Table, columns: Sequence[str] = ("retriever",)) -> Table:
     """Return the table with the retrievers in these columns named in the user's language.
 
     A styled table keeps the stored names in its data and only formats them. The given table does not change.
     """
     data: pd.DataFrame = table.data if isinstance(table, Styler) else table  # type: ignore[attr-defined]
     present: list[Hashable] = [column for column in columns if column in data]
-    stored = dict.fromkeys(str(name) for column in present for name in data[column])
-    names = retriever_names(stored, language())
     if not present:
         return table
+    names = retriever_names(dict.fromkeys(str(name) for column in present for name in data[column]), language())
     if isinstance(table, Styler):
         return table.format(lambda name: names[str(name)], subset=present)
     return table.assign(**{str(column): [names[str(name)] for name in table[column]] for column in present})
@@ -190,10 +163,7 @@ def draw_choice(
     mode: Literal["single-row", "multi-row"] = "single-row",
     height: int | Literal["auto"] = "auto",
 ) -> list[int]:
-    """Draw these columns of a table whose rows can be selected; returns the positions of the selected rows.
-
-    Where a single row can be selected, a click on any of its cells selects it.
-    """
+    """Draw a table with selectable rows, a single one also by a click on any cell; returns their positions."""
     event = st.dataframe(
         table,
         height=height,
@@ -215,7 +185,6 @@ def selected_rows(event: Any) -> list[int]:
 
 
 def draw_csv(key: str, table: Callable[[], pd.DataFrame], file_name: str, name: str | None = None) -> None:
-    """Draw the button that downloads a table, made when it is asked for; `key` is that of its label."""
     draw_file(key, lambda: csv_bytes(table()), file_name, "text/csv", name)
 
 
@@ -223,16 +192,8 @@ def draw_file(
     key: str, content: str | Callable[[], str | bytes], file_name: str, form: str, name: str | None = None
 ) -> None:
     """Draw the button that downloads a file of this MIME type; `key` is that of its label, `name` the button's own."""
-    st.download_button(
-        word(key),
-        content,
-        file_name,
-        form,
-        key=name,
-        help=_explanation(key),
-        on_click="ignore",
-        icon=":material/download:",
-    )
+    look: dict[str, Any] = {"key": name, "help": _explanation(key), "icon": ":material/download:"}
+    st.download_button(word(key), content, file_name, form, on_click="ignore", **look)
 
 
 def _explanation(key: str, explained_by: str | None = None) -> str | None:
@@ -241,5 +202,4 @@ def _explanation(key: str, explained_by: str | None = None) -> str | None:
 
 
 def draw_heading(text: str, *, help: str | None = None) -> None:
-    """Draw the heading of a chart or a block below a section's heading; `text` is Markdown."""
     st.markdown(f"#### {text}", help=help)

@@ -3,10 +3,11 @@
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -47,7 +48,6 @@ _FIELDS = _Fields()
 
 @cache
 def catalog(language: str) -> dict[str, str]:
-    """Return the texts of a language by key, `section.name`."""
     paths = sorted((_FOLDER / language).glob("*.toml"))
     paths += [path for lab in labs() if (path := lab.folder / f"words.{language}.toml").is_file()]
     if language == "en":
@@ -61,7 +61,6 @@ def catalog(language: str) -> dict[str, str]:
 
 
 def language() -> str:
-    """Return the language in use: the one in the address, else the browser's, else English."""
     chosen = st.query_params.get("lang") or st.session_state.get("language")
     if chosen in LANGUAGES:
         return str(chosen)
@@ -69,7 +68,6 @@ def language() -> str:
 
 
 def word(key: str, /, **values: Any) -> str:
-    """Return the text of a key, its `{fields}` filled in."""
     text = catalog(language())[key]
     return _FIELDS.format(text, **values) if values else text
 
@@ -81,6 +79,12 @@ def word_or(key: str, otherwise: str, /, **values: Any) -> str:
 
 def known(key: str) -> bool:
     return key in catalog(language())
+
+
+def free_name(name: str, taken: Collection[str], form: str = "{} ({})") -> str:
+    """Return the name, or the name with the first number, from 2, that makes it different from those taken."""
+    numbered = (form.format(name, number) for number in count(2))
+    return next(candidate for candidate in chain([name], numbered) if candidate not in taken)
 
 
 def duration(seconds: float) -> str:
@@ -242,7 +246,6 @@ def problem_text(problem: Problem, texts: Mapping[str, str] | None = None, **val
 
 
 def reason_text(problem: Problem, texts: Mapping[str, str] | None = None) -> str:
-    """Return the words of a problem without its row, for tables that have a column for it."""
     return problem_text(Problem(problem.code, None, problem.details), texts)
 
 
@@ -260,7 +263,6 @@ def _detail(problem: Problem, name: str, value: str | int, texts: Mapping[str, s
 
 
 def _translated(value: str, texts: Mapping[str, str]) -> str:
-    """The value with the phrases that readers use, and only those, in the person's language."""
     start = value[:1].lower() + value[1:]
     phrases = [key.removeprefix("detail.") for key in texts if key.startswith("detail.")]
     known = [phrase for phrase in phrases if start == phrase or start.startswith(f"{phrase} ")]
@@ -284,7 +286,6 @@ def tell_damaged_files(questions: QuestionSet) -> None:
 
 
 def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:
-    """Draw a row for each of the folders of these names; `remove` is told the name of one that is to go."""
     for name in names:
         with st.container(border=True, horizontal=True, vertical_alignment="center"):
             st.markdown(word("damaged.about", name=plain(name)), width="stretch")
@@ -296,7 +297,6 @@ def draw_damaged(names: Sequence[str], remove: Callable[[str], None]) -> None:
 
 
 def draw_remove(key: str, remove: Callable[[str], None], *, sure: str, removed: str) -> None:
-    """Draw the button that takes away what is kept by this key: asked by `sure`, a person says yes, and is told."""
     with st.popover(word("data_page.remove"), icon=":material/delete:", key=f"remove_{key}"):
         st.markdown(sure)
         if st.button(word("data_page.remove_yes"), icon=":material/delete:", key=f"remove_yes_{key}"):

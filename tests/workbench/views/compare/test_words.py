@@ -18,8 +18,9 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.lexical.terms import cut_words
-from mrc_workbench.workbench.views.compare.bench import free_name, names_by_reference, to_use
+from mrc_workbench.workbench.views.compare.bench import names_by_reference, to_use
 from mrc_workbench.workbench.views.resources.sets import question_set
+from mrc_workbench.workbench.views.ui.words import free_name
 from tests.workbench.views.compare.worlds import (
     at_labs,
     compared,
@@ -332,7 +333,7 @@ def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
 
 
 def test_names_are_told_apart() -> None:
-    assert free_name("A", []) == "A"
-    assert free_name("A", ["A", "A 2"]) == "A 3"
+    assert free_name("A", [], "{} {}") == "A"
+    assert free_name("A", ["A", "A 2"], "{} {}") == "A 3"
     one, two = (keep_dictionary(Dictionary((Word(word),)), "같음") for word in ("경인선", "누리호"))
     assert names_by_reference() == {two.reference: f"같음 ({two.key[:6]})", one.reference: f"같음 ({one.key[:6]})"}

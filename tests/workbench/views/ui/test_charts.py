@@ -44,7 +44,7 @@ def test_height_of_differences_follows_the_rows() -> None:
         for names in (["Dense"], ["Dense", "Late", "LSA"])
     )
     assert one.height <= 120
-    assert three.height - one.height == 2 * (one.height - 64)
+    assert three.height - one.height == 2 * (one.height - 60)
 
 
 def test_differences_keep_the_order_of_the_table_and_say_what_they_show() -> None:
