@@ -52,6 +52,11 @@ def retriever_names(names: Iterable[str]) -> dict[str, str]:
     return called_retrievers(names, language())
 
 
+def plain_names(names: Iterable[str]) -> str:
+    """Return what a page calls these retrievers, as Markdown between commas."""
+    return ", ".join(plain(retriever_name(name)) for name in names)
+
+
 def with_display_names(
     table: pd.DataFrame, names: Mapping[str, str], columns: Sequence[str] = ("retriever",)
 ) -> pd.DataFrame:

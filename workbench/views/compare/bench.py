@@ -28,12 +28,13 @@ from mrc_workbench.workbench.views.compare.controls import pick_also
 from mrc_workbench.workbench.views.compare.kept import close
 from mrc_workbench.workbench.views.compare.running import follow_lab
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
-from mrc_workbench.workbench.views.names import analyzer_words, retriever_name
+from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import HEIGHT, apart, marked_lines, share_scale, tips, with_interval
-from mrc_workbench.workbench.views.ui.state import remember
-from mrc_workbench.workbench.views.ui.words import errors_told, plain, signed, word
+from mrc_workbench.workbench.views.ui.job import begin
+from mrc_workbench.workbench.views.ui.state import choose, remember
+from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
 _AXIS = 56  # pixels of an axis with its title
 _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in the address, and values in a name
@@ -42,10 +43,7 @@ _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in th
 def names_by_reference() -> dict[str, str]:
     """Return unique names of the stored dictionaries by reference, the newest first."""
     kept = stored()
-    plain_names = [one.name.translate(_PARTING) for one in kept]
-    names = [
-        word("sidebar.shared", name=name) if one.shared else name for one, name in zip(kept, plain_names, strict=True)
-    ]
+    names = [as_shared(one.name.translate(_PARTING), shared=one.shared) for one in kept]
     return {
         one.reference: name if names.count(name) == 1 else f"{name} ({one.key[:6]})"
         for one, name in zip(kept, names, strict=True)
@@ -78,6 +76,18 @@ def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
     return sorted(names, key=lambda name: name != usual)
 
 
+def pick_present(
+    bench: Bench, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **look: Any
+) -> str:
+    """Draw the choice of the retriever to tune, in the address as `name`; without one say what the lab `needs`."""
+    names = names_of(bench, *kinds)
+    if not names:
+        st.info(word(f"tune.{needs}"), icon=":material/info:")
+        return ""
+    look = {"format_func": retriever_name, "help": word("tune.present_help"), **look}
+    return choose(st.selectbox, name, word(label), names, names[0], follows=True, **look)
+
+
 def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | None:
     """Draw the button that starts a lab, with what it `tries`, or its progress; returns the results at the end."""
     job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
@@ -87,20 +97,17 @@ def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | No
             if not table.empty:
                 return LabResult(experiment, opened, table)
             st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
-    elif job.running:
+    elif job.running or job.folder.is_dir():  # it was started before
         follow_lab(job)
-        return None
-    elif job.folder.is_dir():  # it was started before
-        follow_lab(job)
+        if job.running:
+            return None
     label = word("tune.start", count=f"{len(tried(experiment)):,}")
     with st.container(horizontal=True, vertical_alignment="center"):
         pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
         if tries:
             st.caption(tries)
     if pressed:
-        with errors_told():
-            job.start(experiment)
-            st.rerun()
+        begin(lambda: job.start(experiment))
     return None
 
 
@@ -118,10 +125,8 @@ def draw_tried(
     name = draw_table(found, table, columns, leader, key=key)
     with answer:
         if name not in {spec.name for spec in tried(found.experiment)}:
-            st.info(
-                word("tune.one_alone", name=plain(retriever_name(name)), figure=bench.measure.long),
-                icon=":material/info:",
-            )
+            told = word("tune.one_alone", name=plain(retriever_name(name)), figure=bench.measure.long)
+            st.info(told, icon=":material/info:")
         elif name == UNCHANGED:
             st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
         else:
@@ -142,9 +147,8 @@ def draw_table(
 
     The highest means stand first, or the lowest of the column `smallest_first`.
     """
-    rows = table.sort_values(
-        smallest_first or "value", ascending=bool(smallest_first), kind="stable", ignore_index=True
-    )
+    by, ascending = smallest_first or "value", bool(smallest_first)
+    rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
     shown = rows[[name for name in columns if name in rows]].copy()
     for name in _SHARES & set(shown):
         shown[name] *= 100
@@ -168,7 +172,7 @@ def difference_columns(key: str) -> dict[str, Any]:
 
 
 def figure_columns(bench: Bench) -> dict[str, Any]:
-    return {"value": st.column_config.NumberColumn(bench.measure.long), **tables.interval()}
+    return {"value": tables.figure(bench.measure.long), **tables.interval()}
 
 
 def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
@@ -206,15 +210,11 @@ def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is
 
 def _points(lead: PairTest) -> dict[str, str]:
     """Return a difference in percentage points with its interval and p: without a sign if the sign is certain."""
+    values = signed_interval(lead.difference, lead.low, lead.high)
     if lead.sure:
-        points = {"points": f"{abs(lead.difference) * 100:.1f}"}
-        return points | interval_of_lead(lead.difference, lead.low, lead.high) | {"p": f"{lead.p:.2g}"}
-    return {
-        "points": signed(lead.difference),
-        "low": signed(lead.low),
-        "high": signed(lead.high),
-        "p": f"{lead.p:.2g}",
-    }
+        points = f"{abs(lead.difference) * 100:.1f}"
+        values = {"points": points, **interval_of_lead(lead.difference, lead.low, lead.high)}
+    return {**values, "p": f"{lead.p:.2g}"}
 
 
 def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:
@@ -268,14 +268,12 @@ def heat(
         text=alt.Text("percent:Q", format=".1f"),
         color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
     )
-    frame = base.transform_filter(alt.datum["name"] == best).mark_rect(
-        filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0
-    )
+    only_best = base.transform_filter(alt.datum["name"] == best)
+    frame = only_best.mark_rect(filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0)
     leader = table.sort_values("value", ascending=False).iloc[0]
     named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
-    layers = (cells + texts + frame).properties(
-        height=34 * table[y[0]].nunique() + _AXIS, description=findings.best_setting(value, table, named)
-    )
+    height, description = 34 * table[y[0]].nunique() + _AXIS, findings.best_setting(value, table, named)
+    layers = (cells + texts + frame).properties(height=height, description=description)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
 
@@ -293,9 +291,8 @@ def bands(
         tooltip=[*tips((f"{detail[0]}:N", detail[1]), ("x:Q", x)), *with_interval("value", y)],
     )
     areas = base.mark_area(fillOpacity=0.1).encode(y=alt.Y("low:Q", title=y, scale=scale), y2="high:Q")
-    ring = base.transform_filter(alt.datum["name"] == best).mark_point(
-        size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle"
-    )
+    only_best = base.transform_filter(alt.datum["name"] == best)
+    ring = only_best.mark_point(size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle")
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
     told = findings.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")

@@ -44,6 +44,7 @@ from mrc_workbench.workbench.views.compare.bench import (
     heat,
     names_by_reference,
     names_of,
+    pick_present,
     run,
 )
 from mrc_workbench.workbench.views.compare.dictionaries import choose_analyzers, draw_readings
@@ -51,17 +52,18 @@ from mrc_workbench.workbench.views.names import analyzer_words, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import analyzers_of
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
-from mrc_workbench.workbench.views.ui.state import choose, choose_several, leave_top, remember, show_top, typed
+from mrc_workbench.workbench.views.ui.state import choose_several, leave_top, remember, show_top, typed
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
 
+_KINDS = (BM25Spec, WindowedBM25Spec)
 _WINDOWS = ("0", "1", "3")  # sentences; 0 is the whole passage
 _ROUND = "changes_round"  # how often something else than a click changed what is picked
 _NEW, _TRIED = "new_dictionary", "dictionary_tried"  # of the session: a reference, and whether its lab just began
 
 
 def draw_values(bench: Bench) -> None:
-    names = names_of(bench, BM25Spec, WindowedBM25Spec)
+    names = names_of(bench, *_KINDS)
     if not names:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
         draw_readings(bench)
@@ -69,8 +71,7 @@ def draw_values(bench: Bench) -> None:
     place = st.container()
     experiment = _pick_values(bench, names)
     with place:
-        found = run(bench, experiment, _tried_in_words(experiment)) if experiment else None
-        if found and experiment:
+        if experiment and (found := run(bench, experiment, _tried_in_words(experiment))):
             _draw_values_found(bench, found, next(spec.name for spec in experiment.retriever if not spec.chosen_on))
             _draw_unmatched(found)
     draw_readings(bench)
@@ -81,21 +82,14 @@ def _pick_values(bench: Bench, names: list[str]) -> Experiment | None:
         look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
         present = st.selectbox(word("tune.present"), names, key="lab_bm25", **look)
         analyzers = choose_analyzers(bench.view.data.key)
-        windows = choose_several(
-            st.pills,
-            "windows",
-            word("tune.windows"),
-            _WINDOWS,
-            _WINDOWS[:1],
-            format_func=lambda length: word(f"tune.window_{length}"),
-            help=word("tune.windows_help"),
-            key="lab_windows",
-        )
+        look = {"format_func": lambda length: word(f"tune.window_{length}"), "help": word("tune.windows_help")}
+        label, usual = word("tune.windows"), _WINDOWS[:1]
+        windows = choose_several(st.pills, "windows", label, _WINDOWS, usual, key="lab_windows", **look)
         left, right = st.columns(2)
         # in the address, so that a reload finds the same lab
         k1s, bs = (
-            typed(place.text_input, name, name, ", ".join(f"{one:g}" for one in usual), help=word(f"tune.{name}_help"))
-            for place, name, usual in ((left, "k1", K1S), (right, "b", BS))
+            typed(column.text_input, name, name, ", ".join(f"{one:g}" for one in ones), help=word(f"tune.{name}_help"))
+            for column, name, ones in ((left, "k1", K1S), (right, "b", BS))
         )
     if not analyzers or not windows or not present:
         st.info(word("tune.pick_values"), icon=":material/info:")
@@ -148,33 +142,22 @@ def _draw_unmatched(found: LabResult) -> None:
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
         table = [(analyzer_words(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
-        labels = [word(f"tune.{name}") for name in ("analyzer", "not_in_own", "not_anywhere")]
-        columns = dict(zip(("analyzer", "own", "anywhere"), labels, strict=True))
-        tables.draw(pd.DataFrame(table, columns=[*columns]), columns)
+        names = ("analyzer", "not_in_own", "not_anywhere")
+        tables.draw(pd.DataFrame(table, columns=names), {name: word(f"tune.{name}") for name in names})
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
         if not with_some:
             st.markdown(word("tune.all_matched"))
             return
-        chosen = st.segmented_control(
-            word("tune.analyzer"),
-            with_some,
-            default=with_some[0],
-            format_func=lambda value: analyzer_words(Analyzer(value)),
-            key="lab_unmatched",
-        )
+        look = {"format_func": lambda value: analyzer_words(Analyzer(value)), "key": "lab_unmatched"}
+        chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], **look)
         _draw_unmatched_questions(found.opened.question_set, counts[Analyzer(chosen or with_some[0])])
 
 
 def _draw_unmatched_questions(asked: QuestionSet, rows: UnmatchedQuestions) -> None:
     questions = [asked.questions[row] for row in rows.own]
     passages = [asked.passages[asked.row_of_passage[one.relevant[0]]] for one in questions]
-    table = pd.DataFrame(
-        {
-            "question": [one.text for one in questions],
-            "passage": [" · ".join(part for part in (one.title, one.text) if part) for one in passages],
-            "anywhere": ~np.isin(rows.own, rows.anywhere),
-        }
-    )
+    table = pd.DataFrame({"question": [one.text for one in questions], "anywhere": ~np.isin(rows.own, rows.anywhere)})
+    table["passage"] = [" · ".join(filter(None, (one.title, one.text))) for one in passages]
     columns = {
         "question": tables.text("column.question", "", width="medium"),
         "passage": tables.text("tune.own_passage", width="large"),
@@ -187,17 +170,13 @@ def draw_changes(bench: Bench) -> None:
     if st.session_state.pop(_TRIED, False):  # from below: the lab is above
         leave_top()
         show_top("lab")
-    names = names_of(bench, BM25Spec, WindowedBM25Spec)
-    present = ""
-    if names:
-        place = st.container()
+    present, place = "", st.container()
+    if names_of(bench, *_KINDS):
         with st.container(border=True):
-            look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
-            present = choose(st.selectbox, "tuned", word("tune.present"), names, names[0], follows=True, **look)
+            present = pick_present(bench, _KINDS, "tuned")
             experiment = _pick_changes(bench, present)
         with place:
-            found = run(bench, experiment) if experiment else None
-            if found:
+            if experiment and (found := run(bench, experiment)):
                 _draw_changes_found(bench, found, present)
     else:
         st.info(word("tune.needs_bm25"), icon=":material/info:")
@@ -349,17 +328,9 @@ def _pick_dictionary(of: _Offered) -> list[Change]:
 def _several(
     name: str, options: Sequence[str], usual: Sequence[str], called: Callable[[str], str], explained_by: str
 ) -> list[str]:
-    return choose_several(
-        st.pills,
-        name,
-        word(f"tune.{name}"),
-        options,
-        usual,
-        key=f"lab_{name}_{'-'.join(options)}_{st.session_state.get(_ROUND, 0)}",
-        format_func=called,
-        help=word(explained_by),
-        wrap=True,
-    )
+    key = f"lab_{name}_{'-'.join(options)}_{st.session_state.get(_ROUND, 0)}"
+    look: dict[str, Any] = {"format_func": called, "help": word(explained_by), "wrap": True}
+    return choose_several(st.pills, name, word(f"tune.{name}"), options, usual, key=key, **look)
 
 
 _PICK = {"title": _pick_title, "feedback": _pick_feedback, "compounds": _pick_compounds, "dictionary": _pick_dictionary}

@@ -90,13 +90,19 @@ def in_address(data: StoredSet) -> StoredComparison | None:
     return stored if stored and stored.data_fingerprint == data.fingerprint else None
 
 
+def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> bool:
+    return (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
+
+
+def holds(stored: StoredComparison, experiment: Experiment) -> bool:
+    """Whether a stored comparison asked the same of more retrievers than the experiment."""
+    return asks_same_questions(stored, experiment) and set(experiment.specs) < set(stored.retrievers)
+
+
 def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
-    """Return the comparison in the address if it asked the experiment's questions of all its retrievers, and more."""
+    """Return the comparison in the address if it holds the experiment."""
     stored = in_address(data)
-    if stored is None:
-        return None
-    same_questions = (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
-    return stored if same_questions and set(experiment.specs) < set(stored.retrievers) else None
+    return stored if stored and holds(stored, experiment) else None
 
 
 def _selected(data: StoredSet) -> Experiment | None:

@@ -39,7 +39,7 @@ from mrc_workbench.workbench.views.resources.retrieval import (
 )
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.state import choose, choose_several
+from mrc_workbench.workbench.views.ui.state import choose_named, choose_several
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import (
     draw_damaged,
@@ -58,39 +58,24 @@ from mrc_workbench.workbench.views.uploads import translate_field
 def choose_analyzers(key: str) -> list[Analyzer]:
     """Draw the choice of analyzers for a stored dataset; returns them in the order of `Analyzer`."""
     suited = [analyzer.value for analyzer in analyzers_of(key)]
-    chosen = choose_several(
-        _draw_analyzers,
-        "analyzers",
-        word("tune.analyzers"),
-        _all_analyzers(suited),
-        suited,
-        format_func=lambda value: analyzer_words(Analyzer(value)),
-        help=word("tune.analyzers_help"),
-        key="lab_analyzers",
-    )
-    return [analyzer for analyzer in Analyzer if analyzer.value in chosen]
-
-
-def _draw_analyzers(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
-    del selection_mode
-    return st.multiselect(label, options, **look)
-
-
-def _all_analyzers(suited: Sequence[str]) -> list[str]:
     languages = sorted(OF_ONE_LANGUAGE, key=analyzer_words)
-    return list(dict.fromkeys([*suited, *(one.value for one in (*OF_ANY_LANGUAGE, *languages))]))
+    every = list(dict.fromkeys([*suited, *(one.value for one in (*OF_ANY_LANGUAGE, *languages))]))
+
+    def draw_list(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+        del selection_mode  # of pills: there are too many for these
+        return st.multiselect(label, options, **look)
+
+    look = {"format_func": lambda value: analyzer_words(Analyzer(value)), "help": word("tune.analyzers_help")}
+    label = word("tune.analyzers")
+    chosen = choose_several(draw_list, "analyzers", label, every, suited, key="lab_analyzers", **look)
+    return [analyzer for analyzer in Analyzer if analyzer.value in chosen]
 
 
 def draw_readings(bench: Bench) -> None:
     with st.expander(word("tune.readings"), icon=":material/segment:"):
-        text = st.text_area(
-            word("tune.text"),
-            question_set(bench.view.data.key).questions[0].text[:2000],
-            max_chars=2000,
-            height=80,
-            help=word("tune.text_help"),
-            key="lab_text",
-        )
+        usual = question_set(bench.view.data.key).questions[0].text[:2000]
+        look: dict[str, Any] = {"max_chars": 2000, "height": 80, "help": word("tune.text_help"), "key": "lab_text"}
+        text = st.text_area(word("tune.text"), usual, **look)
         with st.spinner(word("tune.reading")):
             found = readings(text, analyzers_of(bench.view.data.key)[0])
         rows = [(analyzer_words(analyzer), len(tokens), tokens) for analyzer, tokens in found.items()]
@@ -122,16 +107,9 @@ def draw(bench: Bench) -> StoredDictionary | None:
     made = None
     with st.container(border=True):
         draw_heading(word("dictionary_page.make"))
-        base = choose(
-            st.selectbox,
-            "dictionary",
-            word("dictionary_page.base"),
-            ["", *names],
-            "",
-            follows=True,
-            format_func=lambda reference: names.get(reference) or word("dictionary_page.new"),
-            help=word("dictionary_page.base_help"),
-        )
+        called = {"": word("dictionary_page.new"), **names}
+        label, about = word("dictionary_page.base"), word("dictionary_page.base_help")
+        base = choose_named("dictionary", label, called, "", help=about)
         try:
             made = _draw_saving(_draw_cut_words(bench, base) if korean else [], base, names)
         except DictionaryError as error:  # of the base
@@ -141,14 +119,9 @@ def draw(bench: Bench) -> StoredDictionary | None:
 
 def _draw_saving(picked: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
     number = st.session_state.setdefault(_ROUND, 0)  # with another one the field begins anew, empty
-    typed = st.text_area(
-        word("dictionary_page.by_hand"),
-        placeholder=word("dictionary_page.by_hand_example"),
-        max_chars=5000,
-        height=100,
-        help=word("dictionary_page.lines"),
-        key=f"typed_words_{number}",
-    )
+    look: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
+    key, about = f"typed_words_{number}", word("dictionary_page.lines")
+    typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **look)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     usual = names.get(base) or word("dictionary_page.usual_name")
     name = left.text_input(word("dictionary_page.name"), usual, max_chars=_LONGEST_NAME, key=f"dictionary_name_{base}")
@@ -248,17 +221,12 @@ def _draw_kept(names: dict[str, str]) -> StoredDictionary | None:
     draw_damaged(damaged(), remove)
     key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
     translate_field(key, megabytes=MOST_BYTES // 10**6)
-    file = st.file_uploader(
-        word("dictionary_page.file"),
-        type=("txt", "dic", "dict", "tsv", "csv"),
-        max_upload_size=MOST_BYTES // 10**6,
-        key=key,
-    )
+    types = ("txt", "dic", "dict", "tsv", "csv")
+    file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MOST_BYTES // 10**6, key=key)
     st.caption(word("dictionary_page.lines"))
-    taken = None
     with errors_told():
-        taken = _taken(file) if isinstance(file, UploadedFile) else None
-    return taken
+        return _taken(file) if isinstance(file, UploadedFile) else None
+    return None
 
 
 def _keep_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:

@@ -1,7 +1,7 @@
 """The Saved tab, comparisons stored in the workspace; and the Export tab, a retriever as a folder for an engine."""
 
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pandas as pd
 import streamlit as st
@@ -109,23 +109,21 @@ def close() -> None:
 
 
 def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "name": [("▶ " if one.key == here else "") + (one.name or _usual_name(one)) for one in kept],
-            "made": [moment(one.made) for one in kept],
-            "data": [set_name(one.data) for one in kept],
-            "part": [word(f"part.{one.part.value}") for one in kept],
-            "questions": [f"{one.questions:,}" for one in kept],
-            "retrievers": [", ".join(retriever_names(one.retrievers).values()) for one in kept],
-            "best": [_best(one) for one in kept],
+    rows = []
+    for one in kept:
+        names, part = [*retriever_names(one.retrievers).values()], word(f"part.{one.part.value}")
+        first = word("kept.others", first=names[0], count=len(names) - 1) if len(names) > 1 else names[0]
+        row = {
+            "name": ("▶ " if one.key == here else "") + (one.name or f"{first} · {part}"),
+            "made": moment(one.made),
+            "data": set_name(one.data),
+            "part": part,
+            "questions": f"{one.questions:,}",
+            "retrievers": ", ".join(names),
+            "best": _best(one),
         }
-    )
-
-
-def _usual_name(kept: StoredComparison) -> str:
-    first, *others = retriever_names(kept.retrievers).values()
-    count = word("kept.others", first=first, count=len(others)) if others else first
-    return f"{count} · {word(f'part.{kept.part.value}')}"
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _best(kept: StoredComparison) -> str:
@@ -144,20 +142,17 @@ def _draw_actions(selected: StoredComparison) -> None:
         icon = ":material/open_in_full:"
         st.button(word("kept.open"), type="primary", icon=icon, key="kept_open", on_click=_open, args=(selected.key,))
         with st.popover("", icon=":material/more_vert:", help=word("kept.menu")):
-            _draw_menu(selected)
-
-
-def _draw_menu(selected: StoredComparison) -> None:
-    with st.form(f"rename_{selected.key}", border=False):
-        name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=set_name(selected.data))
-        if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
-            rename(selected.key, name)
-            st.rerun()
-    st.divider()
-    st.caption(word("kept.delete_sure"))
-    if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
-        delete(selected.key)
-        st.rerun()
+            with st.form(f"rename_{selected.key}", border=False):
+                example = set_name(selected.data)
+                name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=example)
+                if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
+                    rename(selected.key, name)
+                    st.rerun()
+            st.divider()
+            st.caption(word("kept.delete_sure"))
+            if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
+                delete(selected.key)
+                st.rerun()
 
 
 def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: StoredComparison) -> None:
@@ -171,12 +166,10 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
-    table = in_points([one.test for one in found]).assign(
-        retriever=[one.retriever for one in found],
-        before=[one.before * 100 for one in found],
-        after=[one.after * 100 for one in found],
-        verdict=[word("kept.changed" if one.test.sure else "kept.not_changed") for one in found],
-    )
+    means = pd.DataFrame([{name: getattr(one, name) for name in ("retriever", "before", "after")} for one in found])
+    table = in_points([one.test for one in found]).assign(retriever=means["retriever"])
+    table[["before", "after"]] = means[["before", "after"]] * 100
+    table["verdict"] = [word("kept.changed" if one.test.sure else "kept.not_changed") for one in found]
     columns = {
         "retriever": tables.retriever(),
         "before": tables.number("kept.before", "%.2f"),
@@ -198,9 +191,8 @@ def draw_take_away(view: ComparisonView) -> None:
         return
     left, right = st.columns(2)
     with left:
-        name = choose_named(
-            "take", word("takeaway.retriever"), {one: view.display_names[one] for one in names}, names[0]
-        )
+        called = dict(zip(names, view.called(names), strict=True))
+        name = choose_named("take", word("takeaway.retriever"), called, names[0])
     with right:
         labels = {engine.value: word(f"takeaway.engine_{engine.value}") for engine in Engine}
         engine = Engine(choose_named("for", word("takeaway.engine"), labels, Engine.ELASTICSEARCH.value))
@@ -217,16 +209,11 @@ def draw_take_away(view: ComparisonView) -> None:
             key = f"takeaway.{status.code}"
             return word(key, name=view.display_names[name]) if known(key) else status.message
 
-        about = _foreseen(_foreseen_codes(view.comparison.experiment.specs, name, engine), engine)
-        draw_job(
-            job,
-            lambda: job.start(wanted),
-            lambda status: word(f"takeaway.at_{status.phase or 'begin'}"),
-            "takeaway",
-            word("takeaway.make"),
-            about=about,
-            reason=reason,
-        )
+        def at_work(status: Status) -> str:
+            return word(f"takeaway.at_{status.phase or 'begin'}")
+
+        look: dict[str, Any] = {"about": _foreseen(view.comparison.experiment.specs, name, engine), "reason": reason}
+        draw_job(job, lambda: job.start(wanted), at_work, "takeaway", word("takeaway.make"), **look)
         return
     try:
         taken, size = job.taken(), job.archive.stat().st_size
@@ -238,14 +225,11 @@ def draw_take_away(view: ComparisonView) -> None:
     _draw_taken(job, taken, engine, size)
 
 
-def _foreseen_codes(specs: Mapping[str, Spec], name: str, engine: Engine) -> list[str]:
-    traits = TRAITS.get(engine)
-    return foreseen(specs, name, tokens=bool(traits and traits.tokens), sparse=bool(traits and traits.sparse))
-
-
-def _foreseen(codes: Sequence[str], engine: Engine) -> str:
+def _foreseen(specs: Mapping[str, Spec], name: str, engine: Engine) -> str:
+    """Return what is known of the engine, and what certainly differs there, as Markdown."""
     lines = [word(f"takeaway.of_{engine.value}")]
-    if engine in TRAITS:
+    if traits := TRAITS.get(engine):
+        codes = foreseen(specs, name, tokens=bool(traits.tokens), sparse=bool(traits.sparse))
         lines += [f"- {word('takeaway.foreseen_left_out') if one == 'left_out' else _differs(one)}" for one in codes]
         lines.append(f"- {word('takeaway.foreseen_figure')}")
     return "\n".join(lines)
@@ -262,16 +246,10 @@ def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> No
         if engine in TRAITS:
             lines = [word("takeaway.kept"), *(_differs(code, own.left_out) for code in own.differs)]
             st.markdown("\n".join(f"- {line}" for line in lines))
-    st.download_button(
-        word("takeaway.download", size=f"{size / MEGABYTE:,.1f}"),
-        job.archive.read_bytes,
-        f"takeaway-{engine.value}.zip",
-        "application/zip",
-        on_click="ignore",
-        type="primary",
-        icon=":material/download:",
-        key="takeaway_download",
-    )
+    label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
+    look: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
+    name = f"takeaway-{engine.value}.zip"
+    st.download_button(label, job.archive.read_bytes, name, "application/zip", on_click="ignore", **look)
     if taken.models:
         _draw_models(taken.models)
     if taken.figures:
@@ -287,16 +265,10 @@ def drift_words(points: float) -> str:
 
 def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
     st.subheader(word("takeaway.figures"))
-    table = pd.DataFrame(
-        {
-            "engine": [word(f"takeaway.engine_{one.engine.value}") for one in figures],
-            "there": [one.there * 100 for one in figures],
-            "difference": [(one.there - one.here) * 100 for one in figures],
-            "low": [one.low * 100 for one in figures],
-            "high": [one.high * 100 for one in figures],
-            "left_out": [", ".join(map(retriever_name, one.left_out)) for one in figures],
-        }
-    )
+    rows = [(one.there, one.there - one.here, one.low, one.high) for one in figures]
+    table = pd.DataFrame(rows, columns=["there", "difference", "low", "high"]) * 100
+    table["engine"] = [word(f"takeaway.engine_{one.engine.value}") for one in figures]
+    table["left_out"] = [", ".join(map(retriever_name, one.left_out)) for one in figures]
     chosen = [one.engine is engine for one in figures]
     columns = {
         "engine": tables.text("takeaway.engine", "", pinned=True),
@@ -312,24 +284,15 @@ def _draw_figures(figures: Sequence[Figure], engine: Engine) -> None:
 
 def _draw_models(models: Sequence[ModelFigure]) -> None:
     st.subheader(word("takeaway.models"))
-    table = pd.DataFrame(
-        [
-            {
-                "retriever": one.retriever,
-                "form": word(f"takeaway.form_{form}"),
-                "agreement": f"{agreement:.4f}" if agreement is not None else "–",
-                "ndcg": ndcg * 100,
-                "seconds": seconds,
-                "size": f"{size / MEGABYTE:,.0f}" if size else "–",
-            }
-            for one in models
-            for form, agreement, ndcg, seconds, size in (
-                ("torch", None, one.ndcg, one.seconds, None),
-                ("float", one.agreement, one.ndcg_float, one.seconds_float, one.bytes_float),
-                ("int8", one.agreement_int8, one.ndcg_int8, one.seconds_int8, one.bytes_int8),
-            )
-        ]
-    )
+    rows = []
+    for one in models:
+        for form, agreement, ndcg, seconds, size in (
+            ("torch", None, one.ndcg, one.seconds, None),
+            ("float", one.agreement, one.ndcg_float, one.seconds_float, one.bytes_float),
+            ("int8", one.agreement_int8, one.ndcg_int8, one.seconds_int8, one.bytes_int8),
+        ):
+            texts = ("–" if agreement is None else f"{agreement:.4f}", f"{size / MEGABYTE:,.0f}" if size else "–")
+            rows.append((one.retriever, word(f"takeaway.form_{form}"), texts[0], ndcg * 100, seconds, texts[1]))
     columns = {
         "retriever": tables.retriever(),
         "form": tables.text("takeaway.form"),
@@ -338,5 +301,5 @@ def _draw_models(models: Sequence[ModelFigure]) -> None:
         "seconds": tables.number("takeaway.seconds", "%.2f"),
         "size": tables.text("takeaway.size", alignment="right"),
     }
-    tables.draw(table, columns)
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
     st.caption(word("takeaway.models_about", questions=f"{models[0].questions:,}"))

@@ -1,7 +1,6 @@
 """The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,16 +32,20 @@ from mrc_workbench.workbench.views.compare.scores import (
     verdict_of,
 )
 from mrc_workbench.workbench.views.compare.where import charted, telling_words, usual_property
-from mrc_workbench.workbench.views.names import answers_line, retriever_name, slice_names, with_display_names
+from mrc_workbench.workbench.views.names import (
+    answers_line,
+    plain_names,
+    retriever_name,
+    slice_names,
+    with_display_names,
+)
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.passages import draw_style
-from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
+from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word, word_or
 
 _PASSED_OVER = ("other_questions", "unknown_passages", "aliases", "repeated", "rising_scores")  # of an imported run
 _NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever from outside
-_FOREST_ROW, _FOREST_AXIS = 34, 60  # pixels of a retriever, and of the axis below
-_CURVES_HEIGHT = 260
 
 
 def draw(view: ComparisonView) -> None:
@@ -54,23 +57,27 @@ def draw(view: ComparisonView) -> None:
 
 def _draw_conclusion(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
-    questions = len(view.comparison.question_set.questions)
-    ks = view.comparison.experiment.ks
-    intervals = view.opened.intervals
-    draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=intervals)
-    beside = [retriever_name(name) for name in view.ranked if name not in view.charted]
-    if beside:
-        st.caption(word("compare.only_in_table", names=plain(", ".join(beside))))
+    questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
+    draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=view.opened.intervals)
+    if beside := [name for name in view.ranked if name not in view.charted]:
+        st.caption(word("compare.only_in_table", names=plain(", ".join(map(retriever_name, beside)))))
 
 
 def _draw_differences(view: ComparisonView) -> None:
     st.subheader(word("compare.section_differences"), anchor=False)
-    finding = _finding(view)
+    by = usual_property(view)
+    parts = view.opened.slices(by)
+    figures, finding = pd.DataFrame(), ""
+    if parts:
+        figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
+        figures = figures[figures["retriever"].isin(view.leading)]  # tested with all that are selected
+        finding = _finding(view, figures, slice_names(parts, by), by)
     if finding:
         st.markdown(finding)
     left, right = st.columns([5, 6])
-    with left:
-        _draw_kinds(view, finding)
+    if parts:
+        with left:
+            _draw_kinds(view, figures, slice_names(parts, by), by, finding)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -94,45 +101,22 @@ def _draw_evidence(view: ComparisonView) -> None:
         _draw_judged(view)
 
 
-def _finding(view: ComparisonView) -> str:
-    by = usual_property(view)
-    parts = view.opened.slices(by)
-    if not parts:
-        return ""
-    figures, labels = _figures(view, by), slice_names(parts, by)
+def _finding(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> str:
     sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
-    said = []
-    for side, table in sides.items():
-        most = most_telling(table)
-        if most is not None:
-            said.append(word(f"compare.finding_{side}", **telling_words(view, most, labels, by)))
-    return " ".join(said)
+    told = {side: most for side, table in sides.items() if (most := most_telling(table)) is not None}
+    return " ".join(
+        word(f"compare.finding_{side}", **telling_words(view, most, labels, by)) for side, most in told.items()
+    )
 
 
-def _draw_kinds(view: ComparisonView, finding: str) -> None:
-    by = usual_property(view)
-    parts = view.opened.slices(by)
-    if not parts:
-        return
+def _draw_kinds(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property, finding: str) -> None:
     title = word("compare.by_kind", by=word(f"where.grouped_{by.value}"), figure=view.figure.long)
     st.markdown(f"##### {title}")
-    drawn, rows = charted(_figures(view, by), slice_names(parts, by), 5)
-    names = view.display_names
-    drawn = with_display_names(drawn, names)
-    order = [names[name] for name in view.charted]
-    x = word("where.with_interval", figure=view.figure.long)
-    described = _unformatted(finding) or title
-    every = [names[name] for name in view.names]
-    draw_chart(on_slices, drawn, order, every, rows, x=x, alt=described)
-
-
-def _figures(view: ComparisonView, by: Property) -> pd.DataFrame:
-    figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
-    return figures[figures["retriever"].isin(view.leading)]
-
-
-def _unformatted(markdown: str) -> str:
-    return markdown.replace("**", "").replace("\\", "")
+    drawn, rows = charted(figures, labels, 5)
+    described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
+    x, order = word("where.with_interval", figure=view.figure.long), view.called(view.charted)
+    drawn = with_display_names(drawn, view.display_names)
+    draw_chart(on_slices, drawn, order, view.called(view.names), rows, x=x, alt=described)
 
 
 def _draw_forest(view: ComparisonView) -> None:
@@ -140,26 +124,16 @@ def _draw_forest(view: ComparisonView) -> None:
     against = [tests[name] for name in view.charted if name in tests]
     if not against:
         return
-    names = view.display_names
-    title = word("compare.forest", figure=view.figure.long, baseline=names[view.baseline])
+    title = word("compare.forest", figure=view.figure.long, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
-    table = in_points(against).rename(columns={"a": detail})
-    table[detail] = table[detail].map(names)
-    lines = [_in_words(test, names) for test in against]
+    table = in_points(against).assign(**{detail: view.called(test.a for test in against)})
+    lines = []
+    for name, test in zip(table[detail], against, strict=True):
+        values = signed_interval(test.difference, test.low, test.high)
+        lines.append(word("compare.difference_in_words", name=name, verdict=verdict_of(test), **values))
     described = f"{title}. {'; '.join(lines)}"
-    every = [names[name] for name in view.names]
-    draw_chart(_forest, table, every, x=word("compare.points"), detail=detail, alt=described)
-
-
-def _forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) -> Any:
-    height = _FOREST_AXIS + _FOREST_ROW * len(table)
-    return charts.forest(table, names, x=x, detail=detail).properties(height=height)
-
-
-def _in_words(test: PairTest, names: dict[str, str]) -> str:
-    values = {"points": signed(test.difference), "low": signed(test.low), "high": signed(test.high)}
-    return word("compare.difference_in_words", name=names[test.a], verdict=verdict_of(test), **values)
+    draw_chart(charts.forest, table, view.called(view.names), x=word("compare.points"), detail=detail, alt=described)
 
 
 def _draw_curves(view: ComparisonView) -> None:
@@ -175,25 +149,16 @@ def _draw_curves(view: ComparisonView) -> None:
     ]
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
-        shown = curve[curve[detail].isin([names[name] for name in view.charted])]
-        best = retriever_name(view.ranked[0])
-        described = word("compare.curve_in_words", name=best, figure=view.figure.long)
-        every = [names[name] for name in view.names]
+        shown = curve[curve[detail].isin(view.called(view.charted))]
+        described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.figure.long)
         untrained = untrained_of(view.charted, choices_for(view.data))
-        before = [names[name] for name in view.charted if name in untrained]
-        draw_chart(_curves, shown, every, x="K", y=height, detail=detail, dashed=before, alt=described)
+        look = {"dashed": view.called(name for name in view.charted if name in untrained), "alt": described}
+        draw_chart(charts.curves, shown, view.called(view.names), x="K", y=height, detail=detail, **look)
         st.caption(word("compare.interval_help"))
         figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
-        texts = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
-        wide = curve.assign(text=texts).pivot_table(
-            index=detail, columns="K", values="text", aggfunc="first", sort=False
-        )
-        st.dataframe(wide)
+        curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
+        st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
         draw_costs([results[name] for name in view.ranked])
-
-
-def _curves(table: pd.DataFrame, names: Sequence[str], **look: Any) -> Any:
-    return charts.curves(table, names, **look).properties(height=_CURVES_HEIGHT)
 
 
 def _draw_tests_in_full(view: ComparisonView) -> None:
@@ -210,10 +175,10 @@ def _draw_tests_in_full(view: ComparisonView) -> None:
 
 
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:
-    signals = {
-        retriever_name(name) if name in parts else signal_words(name): told for name, told in result.signals.items()
-    }
-    rows = [(name, 100 * told["share"], 100 * told["brings"]) for name, told in signals.items()]
+    rows = [
+        (retriever_name(name) if name in parts else signal_words(name), 100 * told["share"], 100 * told["brings"])
+        for name, told in result.signals.items()
+    ]
     table = pd.DataFrame(rows, columns=["signal", "share", "brings"]).sort_values("share", ascending=False)
     with st.expander(word("compare.mix_title", name=plain(retriever_name(result.name)))):
         st.caption(word("compare.mix_about", questions=f"{result.notes.get('questions', 0):,}", folds=FOLDS))
@@ -260,11 +225,8 @@ def _draw_published(view: ComparisonView) -> None:
     for known in published(view.data.name):
         source = known.source
         here = {name: scores.means().get(source.measure) for name, scores in view.comparison.scores.items()}
-        rows = [
-            (view.display_names[name], word("published.here"), figure)
-            for name, figure in here.items()
-            if figure is not None
-        ]
+        measured = {view.display_names[name]: figure for name, figure in here.items() if figure is not None}
+        rows = [(name, word("published.here"), figure) for name, figure in measured.items()]
         rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
         table = pd.DataFrame(rows, columns=["name", "kind", "figure"]).sort_values("figure", ascending=False)
         with st.expander(word("published.title", name=known.title)):
@@ -291,9 +253,7 @@ def _draw_tests(found: list[PairTest]) -> None:
         "difference": tables.number("compare.difference", "%+.2f"),
         **tables.interval("%+.2f", "compare.family_help"),
         "p_family": tables.p_family(),
-        "p": st.column_config.NumberColumn(
-            word("compare.p_alone"), format="%.4f", help=word("compare.p_randomization")
-        ),
+        "p": tables.number("compare.p_alone", "%.4f", "compare.p_randomization"),
         **{name: tables.number(f"compare.{name}") for name in ("wins", "ties", "losses")},
     }
     tables.draw(table, columns, retrievers=("a", "b"))
@@ -307,13 +267,14 @@ def _draw_judged(view: ComparisonView) -> None:
     st.caption(word("compare.judged_about"))
     table = means(view.scored)
     table["unjudged"] = 1 - table[JUDGED]
-    shown = [JUDGED, "unjudged", *(one for one in judged if one != JUDGED)]
+    others = [measure for measure in judged if measure != JUDGED]
+    shown = [JUDGED, "unjudged", *others]
     table[shown] *= 100
     columns = {
         "retriever": tables.retriever(width=tables.width_of(map(retriever_name, table["retriever"]))),
         JUDGED: tables.measure(JUDGED),
         "unjudged": tables.number("compare.unjudged", "%.2f"),
-        **{one: tables.measure(one) for one in judged if one != JUDGED},
+        **{measure: tables.measure(measure) for measure in others},
     }
     tables.draw(table.style.format(dict.fromkeys(shown, "{:.2f}"), na_rep="–"), columns, placeholder="–")
     if not view.opened.at_disadvantage:
@@ -322,25 +283,20 @@ def _draw_judged(view: ComparisonView) -> None:
 
 def _draw_cautions(view: ComparisonView) -> None:
     for result in view.results:
-        name = plain(retriever_name(result.name))
+        name, notes = plain(retriever_name(result.name)), result.notes
         if result.unanswered and result in view.scored:
             st.caption(word("compare.unanswered", name=name, questions=f"{result.unanswered:,}"))
         for mix, part, questions in view.comparison.blind:
             if mix == result.name:
-                values = {"name": name, "part": plain(retriever_name(part)), "questions": f"{questions:,}"}
-                st.caption(word("compare.blind", **values))
-        if result.imported:
-            notes = result.notes  # see `retrieval.trec.run.Notes`
+                st.caption(word("compare.blind", name=name, part=plain_names([part]), questions=f"{questions:,}"))
+        if result.imported:  # see `retrieval.trec.run.Notes`
             told = [word("imported.read", questions=f"{notes['questions']:,}", depth=f"{notes['depth']:,}")]
             told += [word(f"imported.{key}", count=f"{notes[key]:,}") for key in _PASSED_OVER if notes.get(key)]
             st.caption(f"{name}: {' '.join(told)}")
-        elif latency := result.notes.get("latency"):  # see `retrieval.outside.adapt`
-            notes = result.notes
+        elif latency := notes.get("latency"):  # see `retrieval.outside.adapt`
             told = [word("outside.latency", p50=f"{latency['p50']:,.1f}", p95=f"{latency['p95']:,.1f}")]
-            example = plain(str(notes.get("unknown_example", "")))
-            told += [
-                word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in _NOTICED if notes.get(key)
-            ]
+            example, noticed = plain(str(notes.get("unknown_example", ""))), [key for key in _NOTICED if notes.get(key)]
+            told += [word(f"outside.{key}", count=f"{notes[key]:,}", example=example) for key in noticed]
             st.caption(f"{name}: {' '.join(told)}")
     _draw_cut_off(view)
 
@@ -353,9 +309,8 @@ def _draw_notes(view: ComparisonView) -> None:
             st.caption(word("compare.weights_differ", weights=listed))
         several = (np.diff(asked.relevance.indptr) > 1).any()
         st.caption(word("compare.recall_is_not_hit") if several else word("compare.recall_is_hit"))
-        graded, grouped = (any(getattr(one, field) for one in asked.questions) for field in ("grades", "groups"))
-        for key, holds in (("graded", graded), ("grouped", grouped)):
-            if holds:
+        for key, field in (("graded", "grades"), ("grouped", "groups")):
+            if any(getattr(question, field) for question in asked.questions):
                 st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
         if view.scored and asked.judged is None:
             st.caption(word("compare.only_relevant"))
@@ -366,10 +321,10 @@ def _draw_cut_off(view: ComparisonView) -> None:
     shown = {result.name for result in view.results}
     passages = f"{len(view.comparison.question_set.passages):,}"
     for name, count, around in view.comparison.cut_off:
-        wraps = [plain(retriever_name(other)) for other in around if other in shown]
+        wraps = plain_names(other for other in around if other in shown)
         if name in shown or wraps:
-            said = [word("compare.cut_off", name=plain(retriever_name(name)), count=f"{count:,}", passages=passages)]
-            said += [word("compare.cut_off_too", names=", ".join(wraps))] if wraps else []
+            said = [word("compare.cut_off", name=plain_names([name]), count=f"{count:,}", passages=passages)]
+            said += [word("compare.cut_off_too", names=wraps)] if wraps else []
             if isinstance(view.spec(name), ReadingSpec):
                 said.append(word("compare.cut_off_help", windows=word("compare.windows")))
             st.caption(" ".join(said))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -22,7 +22,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, write_expe
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
 from mrc_workbench.retrieval.comparison.pace import expected_seconds
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, origin_of, scores_content
+from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of, scores_content
 from mrc_workbench.retrieval.report.exports import (
     latex_table,
     markdown_table,
@@ -34,7 +34,9 @@ from mrc_workbench.training.runs.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import kept, running
 from mrc_workbench.workbench.views.compare.controls import (
+    asks_same_questions,
     holding,
+    holds,
     in_address,
     pick_among,
     pick_figure,
@@ -51,14 +53,22 @@ from mrc_workbench.workbench.views.compare.scores import (
     means,
     untrained_of,
 )
-from mrc_workbench.workbench.views.names import retriever_name, set_name
+from mrc_workbench.workbench.views.names import plain_names, set_name
 from mrc_workbench.workbench.views.navigation import draw_copy_link, way_to
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
 from mrc_workbench.workbench.views.ui.state import choose_tab, remember
 from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
 
-File = tuple[str, str, Callable[[], str | bytes]]  # name, MIME type, and what makes the content
+File = tuple[Callable[[], str | bytes], str, str]  # what makes the content, name, MIME type
+
+
+_FILES = {  # of a menu, by group
+    "report": ("report",),
+    "tables": ("table", "markdown", "latex"),
+    "data": ("questions", "questions_json", "json", "everything"),
+    "again": ("experiment",),
+}
 
 
 def draw_export(view: ComparisonView | None) -> None:
@@ -67,36 +77,16 @@ def draw_export(view: ComparisonView | None) -> None:
             return
         files = _files(view, language())
         left, right = st.columns(2)
-        with left:
-            _draw_group("report", ("report",), files)
-            _draw_group("tables", ("table", "markdown", "latex"), files)
-        with right:
-            _draw_group("data", ("questions", "questions_json", "json", "everything"), files)
-            _draw_group("again", ("experiment",), files)
-            _draw_again()
-
-
-def _draw_group(name: str, kinds: tuple[str, ...], files: dict[str, File]) -> None:
-    st.caption(f"**{word(f'export.group_{name}')}**")
-    for kind in kinds:
-        file_name, mime, content = files[kind]
-        st.download_button(
-            word(f"export.{kind}"),
-            content,
-            file_name,
-            mime,
-            on_click="ignore",
-            type="tertiary",
-            icon=":material/download:",
-            help=word("export.everything_help") if kind == "everything" else None,
-            key=f"export_{kind}",
-        )
-
-
-def _draw_again() -> None:
-    icon = ":material/move_up:"
-    st.button(word("export.take_away"), icon=icon, type="tertiary", on_click=remember, args=("view", "takeaway"))
-    st.caption(word("export.again_about"))
+        for group, kinds in _FILES.items():
+            column = left if group in ("report", "tables") else right
+            column.caption(f"**{word(f'export.group_{group}')}**")
+            for kind in kinds:
+                about = word("export.everything_help") if kind == "everything" else None
+                look: dict[str, Any] = {"icon": ":material/download:", "help": about, "key": f"export_{kind}"}
+                column.download_button(word(f"export.{kind}"), *files[kind], on_click="ignore", type="tertiary", **look)
+        look = {"icon": ":material/move_up:", "on_click": remember, "args": ("view", "takeaway")}
+        right.button(word("export.take_away"), type="tertiary", **look)
+        right.caption(word("export.again_about"))
 
 
 def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
@@ -109,19 +99,20 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         by_baseline = opened.evidence if opened.evidence.baseline == view.baseline else evidence(found, view.baseline)
         return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
-    def made_json() -> str:
-        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
-
     return {
-        "report": ("report.html", "text/html", made_report),
-        "table": ("scores.csv", "text/csv", lambda: csv_bytes(means(found.results))),
-        "questions": ("questions.csv", "text/csv", lambda: csv_bytes(per_question_table(found))),
-        "questions_json": ("questions.jsonl", "application/jsonl", lambda: per_question_json(found)),
-        "markdown": ("scores.md", "text/markdown", lambda: markdown_table(found, opened.evidence)),
-        "latex": ("scores.tex", "application/x-tex", lambda: latex_table(found, opened.evidence)),
-        "json": ("scores.json", "application/json", made_json),
-        "experiment": ("experiment.toml", "application/toml", lambda: _experiment(view)),
-        "everything": ("comparison.zip", "application/zip", lambda: _zipped(view, in_language)),
+        "report": (made_report, "report.html", "text/html"),
+        "table": (lambda: csv_bytes(means(found.results)), "scores.csv", "text/csv"),
+        "questions": (lambda: csv_bytes(per_question_table(found)), "questions.csv", "text/csv"),
+        "questions_json": (lambda: per_question_json(found), "questions.jsonl", "application/jsonl"),
+        "markdown": (lambda: markdown_table(found, opened.evidence), "scores.md", "text/markdown"),
+        "latex": (lambda: latex_table(found, opened.evidence), "scores.tex", "application/x-tex"),
+        "json": (
+            lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
+            "scores.json",
+            "application/json",
+        ),
+        "experiment": (lambda: _experiment(view), "experiment.toml", "application/toml"),
+        "everything": (lambda: _zipped(view, in_language), "comparison.zip", "application/zip"),
     }
 
 
@@ -171,8 +162,7 @@ def draw() -> None:
         return
     choices = choices_for(data)
     buttons = _draw_head(data)
-    answer = st.container()
-    controls = _place_of_controls()
+    answer, controls = st.container(), _place_of_controls()
     with controls:
         picked = pick_retrievers(choices, data)
         methods = st.container()
@@ -186,18 +176,19 @@ def draw() -> None:
         running.start_from_link(selected)
         last = _earlier(selected, picked)
         folder = job.folder if job.done else last.folder if last else None
-        told = [*picked, *untrained_of(picked, choices)] if last else picked
-        shown = _shown(folder, data, told, list(choices.specs)) if folder else None
+        before = untrained_of(picked, choices) if last else []
+        shown = _shown(folder, data, [*picked, *before], list(choices.specs)) if folder else None
         if shown:
             with st.popover(word("compare.methods"), icon=":material/info:"):
                 draw_methods(picked, choices)
     write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
-    another = last if shown and last and not running.holds(last, experiment) else None
+    another = last if shown and last and not holds(last, experiment) else None
     waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
         if not another and not waits:
-            _draw_start(word("compare.run_again" if shown else "compare.run"), job, experiment, again=shown is not None)
-        _draw_export_and_link(shown)
+            _draw_start(word("compare.run_again" if shown else "compare.run"), selected, again=shown is not None)
+        draw_export(shown)
+        draw_copy_link()
     with methods:
         if not shown and not job.running:  # one at work tells of each what it does
             draw_methods(picked, choices)
@@ -211,7 +202,7 @@ def draw() -> None:
         elif shown is None:
             running.begin(selected)
         elif another:
-            _draw_offer(job, experiment, another, picked)
+            _draw_offer(selected, another, picked)
     if shown:
         _draw_comparison(shown, choices, answer, more_offered=waits or another is not None)
 
@@ -237,23 +228,16 @@ def _draw_badge(shown: StoredComparison) -> None:
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:
     """Say how much is stored of every token, and how long reading takes, before a user waits for it."""
     for spec in experiment.retriever:
-        if isinstance(spec, LateSpec) and not _comes_with_the_sample(spec, choices):
+        comes_with_sample = choices.expected is None and spec.name == LATE_NAME
+        if isinstance(spec, LateSpec) and not comes_with_sample:
             asked = question_set(data.key)
             megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
             seconds = expected_seconds(spec, asked)
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
                 time = ""  # its chip says it
-            told = {
-                "name": plain(retriever_name(spec.name)),
-                "megabytes": f"{megabytes:,}",
-                "passages": f"{data.passages:,}",
-            }
-            st.caption(f"{word('compare.cost', **told)} {time}".strip())
-
-
-def _comes_with_the_sample(spec: LateSpec, choices: Choices) -> bool:
-    return choices.expected is None and spec.name == LATE_NAME
+            counts = {"megabytes": f"{megabytes:,}", "passages": f"{data.passages:,}"}
+            st.caption(f"{word('compare.cost', name=plain_names([spec.name]), **counts)} {time}".strip())
 
 
 def _draw_head(data: StoredSet) -> DeltaGenerator:
@@ -268,11 +252,6 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
     return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
-def _draw_export_and_link(shown: ComparisonView | None) -> None:
-    draw_export(shown)
-    draw_copy_link()
-
-
 def _place_of_controls() -> DeltaGenerator:
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
@@ -283,15 +262,15 @@ def _draw_kept(stored: StoredComparison) -> None:
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(kept.title_of(stored)))
     st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
-    answer = st.container()
-    controls = _place_of_controls()
+    answer, controls = st.container(), _place_of_controls()
     with controls:
         picked = pick_among(stored.retrievers, stored.retrievers, stored.key)
     with controls, st.container(horizontal=True, vertical_alignment="bottom"):
         shown = _shown(stored.folder, data, picked, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
-        _draw_export_and_link(shown)
+        draw_export(shown)
+        draw_copy_link()
     if shown is None:
         answer.error(word("kept.cannot_open"), icon=":material/error:")
     elif not picked:
@@ -313,25 +292,22 @@ def _draw_comparison(
         getattr(import_module(f"mrc_workbench.workbench.views.compare.{module}"), function)(view)
 
 
-def _draw_start(label: str, job: ComparisonJob, experiment: Experiment, *, again: bool = False) -> None:
+def _draw_start(label: str, selected: Selected, *, again: bool = False) -> None:
     kind: Literal["primary", "secondary"] = "secondary" if again else "primary"
-    if st.button(label, type=kind, icon=":material/play_arrow:", disabled=job.running, key="run"):
-        job.start(experiment)
+    if st.button(label, type=kind, icon=":material/play_arrow:", disabled=selected.job.running, key="run"):
+        selected.job.start(selected.experiment)
         st.rerun()
 
 
-def _draw_offer(job: ComparisonJob, experiment: Experiment, shown: StoredComparison, picked: Sequence[str]) -> None:
-    new = [plain(retriever_name(name)) for name in picked if name not in shown.retrievers]
+def _draw_offer(selected: Selected, shown: StoredComparison, picked: Sequence[str]) -> None:
+    """Offer to run the selected comparison in place of the earlier one that is shown."""
+    new = [name for name in picked if name not in shown.retrievers]
+    label = word("compare.run_picked")
+    if asks_same_questions(shown, selected.experiment) and new:
+        many = len(new) > _MOST_NAMES
+        label = word("compare.with_count", count=len(new)) if many else word("compare.with_new", names=plain_names(new))
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):
-        if not running.asks_same_questions(shown, experiment):
-            label = word("compare.run_picked")
-        elif len(new) > _MOST_NAMES:
-            label = word("compare.with_count", count=len(new))
-        elif new:
-            label = word("compare.with_new", names=", ".join(new))
-        else:
-            label = word("compare.run_picked")
-        _draw_start(label, job, experiment)
+        _draw_start(label, selected)
 
 
 def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str]) -> ComparisonView | None:

@@ -3,7 +3,7 @@
 The times shown for the retrievers add up to the total shown.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -24,20 +24,16 @@ from mrc_workbench.retrieval.comparison.store import (
     stopped_jobs,
 )
 from mrc_workbench.workbench.views.choices import Choices, method_line, rounded_duration
-from mrc_workbench.workbench.views.compare.controls import pick_only
+from mrc_workbench.workbench.views.compare.controls import asks_same_questions, pick_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
-from mrc_workbench.workbench.views.names import leading_measure, retriever_name, set_name
+from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
 from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, word
 
-RetrieverState = Literal["done", "failed", "running", "waiting"]
-_ICONS: dict[RetrieverState, str] = {
-    "done": "check_circle",
-    "failed": "error",
-    "running": "pending",
-    "waiting": "schedule",
-}
+_ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
 _IN_MINUTES = 3540.0  # seconds in total from which times are shown in whole minutes
+_ENDED = "ended_while_drawn"  # of the session
+_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first metrics are waited for most
 
 
 @dataclass(frozen=True)
@@ -45,12 +41,8 @@ class ProgressRow:
     """One retriever. `seconds` is the time it still takes, a whole number as it is shown, None if unknown."""
 
     name: str
-    state: RetrieverState
+    state: Literal["done", "failed", "running", "waiting"]
     seconds: float | None = None
-
-    @property
-    def icon(self) -> str:
-        return _ICONS[self.state]
 
 
 def progress_rows(names: Sequence[str], status: Status, finished: Mapping[str, FinishedRetriever]) -> list[ProgressRow]:
@@ -61,7 +53,8 @@ def progress_rows(names: Sequence[str], status: Status, finished: Mapping[str, F
             rows.append(ProgressRow(name, "failed" if finished[name].failed else "done"))
         else:
             rows.append(ProgressRow(name, "running" if name == status.phase else "waiting", left.get(name)))
-    return _rounded(rows)
+    unit = 60 if _in_minutes(rows) else 1
+    return [row if row.seconds is None else replace(row, seconds=round(row.seconds / unit) * unit) for row in rows]
 
 
 def total_left(rows: Sequence[ProgressRow]) -> float | None:
@@ -71,74 +64,35 @@ def total_left(rows: Sequence[ProgressRow]) -> float | None:
 
 
 def state_words(rows: Sequence[ProgressRow]) -> list[str]:
-    in_minutes = _in_minutes(rows)
-    said = []
-    for row in rows:
-        words = word(f"compare.state_{row.state}")
-        if row.seconds:
-            time = rounded_duration(row.seconds) if in_minutes else duration(row.seconds)
-            words = word("compare.state_with_time", state=words, time=time)
-        said.append(words)
-    return said
+    tell = rounded_duration if _in_minutes(rows) else duration
+    states = [(word(f"compare.state_{row.state}"), row.seconds) for row in rows]
+    return [
+        word("compare.state_with_time", state=state, time=tell(seconds)) if seconds else state
+        for state, seconds in states
+    ]
 
 
 def total_words(doing: str, rows: Sequence[ProgressRow]) -> str:
+    tell = rounded_duration if _in_minutes(rows) else duration
     total = total_left(rows)
-    if not total:
-        return doing
-    left = rounded_duration(total) if _in_minutes(rows) else duration(total)
-    return word("job.left", at_work=doing, left=left)
-
-
-def _rounded(rows: list[ProgressRow]) -> list[ProgressRow]:
-    unit = 60 if _in_minutes(rows) else 1
-    return [row if row.seconds is None else replace(row, seconds=round(row.seconds / unit) * unit) for row in rows]
+    return word("job.left", at_work=doing, left=tell(total)) if total else doing
 
 
 def _in_minutes(rows: Sequence[ProgressRow]) -> bool:
     return sum(row.seconds or 0.0 for row in rows) >= _IN_MINUTES
 
 
-Ending = Literal["stopped", "failed", "interrupted"]
-
-
-def finished_names(job: ComparisonJob) -> list[str]:
+def _finished_names(job: ComparisonJob) -> list[str]:
     """Return the names of the retrievers that the job has searched without failing."""
     return [name for name, retriever in job.finished().items() if not retriever.failed]
 
 
-def how_it_ended(job: ComparisonJob) -> Ending:
-    if job.is_stopped:
-        return "stopped"
-    return "failed" if job.status().state is State.FAILED else "interrupted"
-
-
-def draw_heading(how: Ending | Literal["running"], names: Sequence[str]) -> None:
-    st.markdown(word(f"compare.partial_{how}", names=_listed(names)))
-
-
-def draw_missing(how: Ending, experiment: Experiment, finished: Sequence[str]) -> None:
-    missing = [name for name in experiment.specs if name not in finished]
-    st.markdown(word(f"compare.missing_{how}", names=_listed(missing)))
-
-
-def draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
+def _draw_metrics(job: ComparisonJob, experiment: Experiment, names: Sequence[str]) -> None:
     """Draw a row for each retriever, also before it is searched: browsers load the code of tables meanwhile."""
     finished = job.finished()
-    rows = []
-    for name in names:
-        figures = finished[name].figures if name in finished else {}
-        rows.append({"retriever": name, **figures})
+    rows = [{"retriever": name, **(finished[name].figures if name in finished else {})} for name in names]
     questions = max((retriever.questions for retriever in finished.values()), default=0)
     draw_table(pd.DataFrame(rows), questions or 1, leading_measure(experiment.ks), experiment.ks)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(plain(retriever_name(name)) for name in names)
-
-
-_ENDED = "ended_while_drawn"  # of the session
-_POLL_SECONDS, _FIRST_POLL_SECONDS = 0.5, 0.3  # the first figures are waited for most
 
 
 @dataclass(frozen=True)
@@ -153,47 +107,26 @@ class Selected:
     def job(self) -> ComparisonJob:
         return ComparisonJob.of(self.experiment, self.data.fingerprint)
 
-    @property
-    def methods(self) -> dict[str, str]:
-        return {spec.name: method_line(spec, self.choices) for spec in self.experiment.retriever}
-
-    def of_finished(self, names: Sequence[str]) -> "Selected":
-        split, grade = self.experiment.split, self.experiment.relevant_from
-        return Selected(self.data, self.choices, self.choices.experiment(self.data, [*names], split, grade))
-
 
 def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
     """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
-    wanted = set(picked)
-    with_any = [
-        stored
-        for stored in kept_comparisons()
-        if stored.data_fingerprint == data.fingerprint and not stored.lab and wanted & set(stored.retrievers)
-    ]
+    of_data = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
 
     def fit(stored: StoredComparison) -> tuple[bool, int]:
-        return asks_same_questions(stored, experiment), len(wanted & set(stored.retrievers))
+        return asks_same_questions(stored, experiment), len(set(picked) & set(stored.retrievers))
 
+    with_any = [stored for stored in of_data if fit(stored)[1]]
     return max(with_any, key=fit, default=None)  # of equals the first, which is the newest
 
 
-def holds(kept: StoredComparison, experiment: Experiment) -> bool:
-    """Whether a stored comparison asked the same of more retrievers than the experiment."""
-    return asks_same_questions(kept, experiment) and set(experiment.specs) < set(kept.retrievers)
-
-
-def shows_all_finished(kept: StoredComparison, selected: Selected) -> bool:
-    finished = finished_names(selected.job)
-    return not finished or (asks_same_questions(kept, selected.experiment) and set(finished) <= set(kept.figures))
-
-
-def asks_same_questions(kept: StoredComparison, experiment: Experiment) -> bool:
-    return (kept.part, kept.relevant_from) == (experiment.split, experiment.relevant_from)
+def shows_all_finished(stored: StoredComparison, selected: Selected) -> bool:
+    finished = _finished_names(selected.job)
+    return not finished or (asks_same_questions(stored, selected.experiment) and set(finished) <= set(stored.figures))
 
 
 def start_from_link(selected: Selected) -> None:
-    asked = st.query_params.pop("run", None) is not None
-    if asked and not selected.job.done and not selected.job.is_stopped:
+    requested = st.query_params.pop("run", None) is not None
+    if requested and not selected.job.done and not selected.job.is_stopped:
         selected.job.start(selected.experiment)
 
 
@@ -207,7 +140,7 @@ def begin(selected: Selected) -> None:
     if not reason and started not in st.session_state and (job.may_start_by_itself or job.done):
         st.session_state[started] = True
         job.start(selected.experiment)
-        # what draws the figures, while they are waited for
+        # what draws the metrics, while they are waited for
         Thread(target=import_module, args=("mrc_workbench.workbench.views.compare.overview",), daemon=True).start()
         st.rerun()  # the button above is drawn already, and must not offer to start it again
     if reason:
@@ -218,44 +151,58 @@ def begin(selected: Selected) -> None:
 
 def _reason_to_wait(selected: Selected) -> str:
     stopped = [spec for job in stopped_jobs(selected.data.key) for spec in job.unfinished()]
-    if names := [plain(retriever_name(spec.name)) for spec in selected.experiment.retriever if spec in stopped]:
-        return word("compare.waits_stopped", names=", ".join(names))
+    if names := [spec.name for spec in selected.experiment.retriever if spec in stopped]:
+        return word("compare.waits_stopped", names=plain_names(names))
     expected, names = selected.choices.expected, [*selected.experiment.specs]
     slow = [name for name in names if expected and name not in expected.starting(names)]
-    return word("compare.waits_slow", names=", ".join(plain(retriever_name(name)) for name in slow)) if slow else ""
+    return word("compare.waits_slow", names=plain_names(slow)) if slow else ""
 
 
 def follow(job: ComparisonJob, selected: Selected) -> None:
-    _open_when_done(job)
-    if not job.running:
-        st.warning(word("compare.not_run"), icon=":material/info:")
-        if not job.done:
-            job_view.draw_last_lines(job, word("compare.log"))
+    if not _is_running(job, "compare.not_run"):
         return
     data, experiment = selected.data, selected.experiment
-    counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}"}
-    name, count = plain(set_name(data.name)), len(experiment.retriever)
-    key = "compare.comparing_one" if count == 1 else "compare.comparing"
-    st.markdown(word(key, name=name, count=count, **counts))
+    names = [*experiment.specs]
+    counts = {"passages": f"{data.passages:,}", "questions": f"{data.questions:,}", "count": len(names)}
+    key = "compare.comparing_one" if len(names) == 1 else "compare.comparing"
+    st.markdown(word(key, name=plain(set_name(data.name)), **counts))
     done = job.finished()
-    below = partial(_draw_methods, job, selected.methods, set(done))
+    methods = {spec.name: method_line(spec, selected.choices) for spec in experiment.retriever}
+
+    def text(status: Status) -> str:
+        rows = progress_rows(names, status, job.finished())
+        is_searching = any(row.state == "running" for row in rows)
+        return total_words(_at_work(status) if is_searching else word("compare.starting"), rows)
+
     every = _POLL_SECONDS if done else _FIRST_POLL_SECONDS
-    job_view.follow(job, _at_work, below, every=every, text=_progress_text(job, experiment))
-    names = finished_names(job)
-    if names and len(names) < len(experiment.retriever):
-        draw_heading("running", names)
-        _draw_finished_only(selected, names, "compare.stop_and_compare")
-    draw_metrics(job, experiment, [*experiment.specs])
+    job_view.follow(job, _at_work, partial(_draw_methods, job, methods, set(done)), every=every, text=text)
+    finished = _finished_names(job)
+    if finished and len(finished) < len(names):
+        st.markdown(word("compare.partial_running", names=plain_names(finished)))
+        _draw_finished_only(selected, finished, "compare.stop_and_compare")
+    _draw_metrics(job, experiment, names)
 
 
 def follow_lab(job: ComparisonJob) -> None:
-    _open_when_done(job)
-    if job.running:
+    if _is_running(job, "compare.lab_not_run"):
         job_view.follow(job, _at_work, every=_POLL_SECONDS)
-        return
-    st.warning(word("compare.lab_not_run"), icon=":material/info:")
+
+
+def _is_running(job: ComparisonJob, otherwise: str) -> bool:
+    """Whether a job runs; if not, say `otherwise` and what it wrote last.
+
+    The page is drawn anew if the job ended while it was drawn: its result is opened, unless it cannot be.
+    """
+    ended = (job.id, job.status().started)
+    if job.done and st.session_state.get(_ENDED) != ended:
+        st.session_state[_ENDED] = ended
+        st.rerun()
+    if job.running:
+        return True
+    st.warning(word(otherwise), icon=":material/info:")
     if not job.done:
         job_view.draw_last_lines(job, word("compare.log"))
+    return False
 
 
 def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
@@ -263,63 +210,45 @@ def draw_unfinished(selected: Selected, *, shows_result: bool) -> None:
 
     If the page shows the result of an earlier comparison (`shows_result`), only the ways to go on are drawn.
     """
-    job = selected.job
-    names = finished_names(job)
-    how = how_it_ended(job)
+    job, experiment = selected.job, selected.experiment
+    names = [] if shows_result else _finished_names(job)
+    ending = "failed" if job.status().state is State.FAILED else "interrupted"
+    if job.is_stopped:
+        ending = "stopped"
     with st.container(border=True, key="unfinished"):
-        if shows_result or not names:
-            draw_missing(how, selected.experiment, names)
+        if names:
+            st.markdown(word(f"compare.partial_{ending}", names=plain_names(names)))
         else:
-            draw_heading(how, names)
+            missing = [name for name in experiment.specs if name not in _finished_names(job)]
+            st.markdown(word(f"compare.missing_{ending}", names=plain_names(missing)))
         with st.container(horizontal=True):
             if st.button(word("compare.resume"), type="primary", icon=":material/play_arrow:", key="resume"):
-                with errors_told():
-                    job.start(selected.experiment)
-                    st.rerun()
-            if names and not shows_result:
+                job_view.begin(lambda: job.start(experiment))
+            if names:
                 _draw_finished_only(selected, names, "compare.only_finished")
-        if how != "stopped":
+        if ending != "stopped":
             job_view.draw_last_lines(job, word("compare.log"))
-    if names and not shows_result:
-        draw_metrics(job, selected.experiment, names)
+    if names:
+        _draw_metrics(job, experiment, names)
 
 
 def _draw_finished_only(selected: Selected, names: list[str], label: str) -> None:
+    """Draw the button that makes a complete comparison of the finished retrievers, from their stored rankings."""
     if not st.button(word(label), icon=":material/done_all:", key="only_finished"):
         return
     with errors_told():
         if selected.job.running:
             selected.job.end()
-        finished = selected.of_finished(names)
+        split, grade = selected.experiment.split, selected.experiment.relevant_from
+        finished = replace(selected, experiment=selected.choices.experiment(selected.data, names, split, grade))
         if not finished.job.done:
             finished.job.start(finished.experiment)
-        pick_only(names, finished.experiment.split)
-        st.rerun()
-
-
-def _open_when_done(job: ComparisonJob) -> None:
-    if not job.done:
-        return
-    ended = (job.id, job.status().started)
-    if st.session_state.get(_ENDED) != ended:
-        st.session_state[_ENDED] = ended
+        pick_only(names, split)
         st.rerun()
 
 
 def _at_work(status: Status) -> str:
-    return (
-        word("compare.at_work", name=plain(retriever_name(status.phase))) if status.phase else word("compare.starting")
-    )
-
-
-def _progress_text(job: ComparisonJob, experiment: Experiment) -> Callable[[Status], str]:
-    def text(status: Status) -> str:
-        rows = progress_rows([*experiment.specs], status, job.finished())
-        is_searching = any(row.state == "running" for row in rows)
-        doing = _at_work(status) if is_searching else word("compare.starting")
-        return total_words(doing, rows)
-
-    return text
+    return word("compare.at_work", name=plain_names([status.phase])) if status.phase else word("compare.starting")
 
 
 def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str], status: Status) -> None:
@@ -333,7 +262,7 @@ def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str
     for row, words in zip(rows, state_words(rows), strict=True):
         name = retriever_name(row.name)
         does = methods[row.name].removeprefix(f"{name}: ")
-        lines.append(f":material/{row.icon}: **{plain(name)}** · {words} · {plain(does)}")
+        lines.append(f":material/{_ICONS[row.state]}: **{plain(name)}** · {words} · {plain(does)}")
     st.caption("  \n".join(lines))
     if set(done) != drawn:
         st.rerun()

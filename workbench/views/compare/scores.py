@@ -1,6 +1,6 @@
 """A finished comparison as every view gets it: its headline, its table of scores, what speaks against the scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,6 +61,9 @@ class ComparisonView:
     def display_names(self) -> dict[str, str]:
         """What the page calls each retriever, those that others wrap included, by its stored name."""
         return retriever_names([*self.names, *self.comparison.experiment.specs])
+
+    def called(self, names: Iterable[str]) -> list[str]:
+        return [self.display_names[name] for name in names]
 
     @property
     def comparison(self) -> Comparison:
@@ -160,9 +163,8 @@ def draw_table(
 ) -> None:
     """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
 
-    Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, in percent, without columns in
-    which every retriever reaches 100. The best of a column is bold, unless all are equal. An asterisk marks milliseconds
-    measured on another machine.
+    Beside it Recall at the first of `ks`, MRR, nDCG and the milliseconds per query, without columns in which every
+    retriever reaches 100. The best of a column is bold, unless all are equal. Another machine's times have an asterisk.
     """
     of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
     measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]

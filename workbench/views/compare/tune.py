@@ -39,6 +39,7 @@ from mrc_workbench.workbench.views.compare.bench import (
     figure_columns,
     heat,
     names_of,
+    pick_present,
     run,
     scattered,
     steps,
@@ -51,46 +52,26 @@ from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.state import choose, choose_several
 from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import plain, signed, word
+from mrc_workbench.workbench.views.ui.words import plain, signed_interval, word
 
 
 def _draw_layers(bench: Bench) -> None:
-    names = names_of(bench, LateSpec)
-    if not names:
-        st.info(word("tune.needs_late"), icon=":material/info:")
+    answer = st.container()
+    present = pick_present(bench, (LateSpec,), "tokens", "needs_late", help=word("tune.layers_help"))
+    if not present:
         return
-    answer = st.container()
-    present = choose(
-        st.selectbox,
-        "tokens",
-        word("tune.present"),
-        names,
-        names[0],
-        follows=True,
-        format_func=retriever_name,
-        help=word("tune.layers_help"),
-    )
-    values = ", ".join(_layers_words(layers) for layers in TokenLayers)
+    labels = {layers.value: word(f"tune.layers_{layers.replace('-', '_')}") for layers in TokenLayers}
+    tries = word("tune.tries", values=", ".join(labels.values()))
     with answer:
-        if found := run(
-            bench, layers_lab(bench.view.comparison.experiment, present), word("tune.tries", values=values)
-        ):
-            _draw_results(bench, found, present)
-
-
-def _draw_results(bench: Bench, found: LabResult, present: str) -> None:
-    table = found.table.assign(title=[_layers_words(TokenLayers(str(value))) for value in found.table["layers"]])
-    columns = {
-        "title": tables.text("tune.layers", pinned=True),
-        **figure_columns(bench),
-        **difference_columns("tune.gained"),
-    }
-    answer = st.container()
-    draw_tried(bench, found, table, columns, present, key="layers_table", answer=answer)
-
-
-def _layers_words(layers: TokenLayers) -> str:
-    return word(f"tune.layers_{layers.replace('-', '_')}")
+        found = run(bench, layers_lab(bench.view.comparison.experiment, present), tries)
+        if found:
+            table = found.table.assign(title=found.table["layers"].map(str).map(labels))
+            columns = {
+                "title": tables.text("tune.layers", pinned=True),
+                **figure_columns(bench),
+                **difference_columns("tune.gained"),
+            }
+            draw_tried(bench, found, table, columns, present, key="layers_table", answer=st.container())
 
 
 _FEW = 200  # questions whose interval is wider than what tuning usually gains
@@ -105,19 +86,15 @@ def draw(view: ComparisonView) -> None:
         st.warning(word("tune.no_validation"), icon=":material/warning:")
         return
     questions, passages = len(asked.questions), int(question_groups(asked).max()) + 1
-    lab = _pick_lab()
+    labs = {lab.value: word(f"tune.lab_{lab}") for lab in LABS}
+    first, label = next(iter(labs)), word("tune.lab")
+    lab = Lab(choose(st.segmented_control, "lab", label, [*labs], first, format_func=labs.get))
     st.caption(word("tune.about", questions=f"{questions:,}", passages=f"{passages:,}"))
     draw_split(parts)
     draw_few(questions, Part.VALIDATION)
     if FEWEST_QUESTIONS <= questions < _FEW:
         st.caption(f":material/info: {word('tune.few', questions=f'{questions:,}')}")
     LABS[lab](Bench(view, view.figure, questions))
-
-
-def _pick_lab() -> Lab:
-    labs = [lab.value for lab in LABS]
-    named = {lab: word(f"tune.lab_{lab}") for lab in labs}
-    return Lab(choose(st.segmented_control, "lab", word("tune.lab"), labs, labs[0], format_func=named.get))
 
 
 def _draw_hybrid(bench: Bench) -> None:
@@ -136,12 +113,9 @@ def _draw_hybrid(bench: Bench) -> None:
         usual = next((name for name in names_of(bench, DenseSpec) if name != first), others[0])
         second = choose(right.selectbox, "mix_second", word("tune.mix_second"), others, usual, follows=True, **look)
     with place:
-        if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second), _tried_mixes()):
+        tries = word("tune.tries_mixes", fusions=len(Fusion), weights=len(FIRST_WEIGHTS))
+        if found := run(bench, hybrid_lab(bench.view.comparison.experiment, first, second), tries):
             _draw_mixtures(bench, found, first, second)
-
-
-def _tried_mixes() -> str:
-    return word("tune.tries_mixes", fusions=len(Fusion), weights=len(FIRST_WEIGHTS))
 
 
 def _draw_mixtures(bench: Bench, found: LabResult, first: str, second: str) -> None:
@@ -169,15 +143,14 @@ def _present(found: LabResult, first: str) -> str:
 
 
 def _draw_reranking(bench: Bench) -> None:
-    names = names_of(bench, RerankSpec)
-    if not names:
+    if not names_of(bench, RerankSpec):
         st.info(word("tune.needs_reranker"), icon=":material/info:")
         return
     place = st.container()
     with st.container(border=True):
         left, right = st.columns([2, 3])
-        look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.present_help")}
-        present = choose(left.selectbox, "reranker", word("tune.present"), names, names[0], follows=True, **look)
+        with left:
+            present = pick_present(bench, (RerankSpec,), "reranker")
         label, help_text, every = word("tune.depths"), word("tune.depths_help"), [str(depth) for depth in DEPTHS]
         depths = choose_several(right.pills, "depths", label, every, every, key="lab_depths", help=help_text)
         if depths:
@@ -230,21 +203,20 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
 
 
 def _draw_index(bench: Bench) -> None:
-    names = names_of(bench, DenseSpec)
-    if not names:
-        st.info(word("tune.needs_dense"), icon=":material/info:")
-        return
     place = st.container()
-    look: dict[str, Any] = {"format_func": retriever_name, "help": word("tune.vectors_help")}
-    present = choose(st.selectbox, "vectors", word("tune.vectors"), names, names[0], follows=True, **look)
+    present = pick_present(
+        bench, (DenseSpec,), "vectors", "needs_dense", "tune.vectors", help=word("tune.vectors_help")
+    )
+    if not present:
+        return
     kinds = ", ".join(word(f"tune.index_{kind}") for kind in IndexKind)
     with place:
         found = run(bench, index_lab(bench.view.comparison.experiment, present), word("tune.tries", values=kinds))
         if found and "overlap" in found.table:
-            __draw_indexes(bench, found)
+            _draw_indexes(bench, found)
 
 
-def __draw_indexes(bench: Bench, found: LabResult) -> None:
+def _draw_indexes(bench: Bench, found: LabResult) -> None:
     exact = found.table.set_index("name").loc[IndexKind.EXACT]
     table = found.table.assign(
         milliseconds=found.table["search_seconds"] / bench.questions * 1000,
@@ -263,23 +235,17 @@ def __draw_indexes(bench: Bench, found: LabResult) -> None:
             points, detail = table.assign(x=table[column], y=table["overlap"]), ("title", word("tune.index"))
             x, y = word(f"tune.{cost}"), word("tune.overlap", k=k)
             draw_chart(scattered, points, x=x, y=y, detail=detail, key=f"by_{column}")
-    name = draw_table(
-        found,
-        table,
-        {
-            "title": tables.text("tune.index", pinned=True),
-            **figure_columns(bench),
-            **difference_columns("tune.lost"),
-            "overlap": st.column_config.NumberColumn(word("tune.overlap", k=k), help=word("tune.overlap_help", k=k)),
-            "milliseconds": tables.number("tune.search_time", "%.3f"),
-            "building": tables.number("tune.build_time", "%+.2f"),
-            "megabytes": tables.number("tune.memory", "%.2f"),
-        },
-        smallest,
-        key="index_table",
-        smallest_first="memory_bytes",
-        caption=word("tune.choose_an_index"),
-    )
+    columns = {
+        "title": tables.text("tune.index", pinned=True),
+        **figure_columns(bench),
+        **difference_columns("tune.lost"),
+        "overlap": tables.figure(word("tune.overlap", k=k), about=word("tune.overlap_help", k=k)),
+        "milliseconds": tables.number("tune.search_time", "%.3f"),
+        "building": tables.number("tune.build_time", "%+.2f"),
+        "megabytes": tables.number("tune.memory", "%.2f"),
+    }
+    look = {"key": "index_table", "smallest_first": "memory_bytes", "caption": word("tune.choose_an_index")}
+    name = draw_table(found, table, columns, smallest, **look)
     with answer, st.container(border=True):
         _draw_in_words(bench, table.set_index("name"), name)
         draw_use(bench, found.experiment, name, recommended=name != IndexKind.EXACT)
@@ -287,21 +253,17 @@ def __draw_indexes(bench: Bench, found: LabResult) -> None:
 
 def _draw_in_words(bench: Bench, table: pd.DataFrame, name: str) -> None:
     rows: dict[str, dict[str, Any]] = table.to_dict("index")  # type: ignore[assignment]
-    one, exact = rows[name], rows[IndexKind.EXACT]
+    row, exact = rows[name], rows[IndexKind.EXACT]
     values = {
-        "k": bench.measure.cut,
-        "figure": bench.measure.long,
-        "overlap": f"{one['overlap'] * 100:.1f}",
-        "points": signed(one["difference"]),
-        "low": signed(one["difference_low"]),
-        "high": signed(one["difference_high"]),
-        "megabytes": f"{one['megabytes']:.3g}",
+        "overlap": f"{row['overlap'] * 100:.1f}",
+        **signed_interval(row["difference"], row["difference_low"], row["difference_high"]),
+        "megabytes": f"{row['megabytes']:.3g}",
         "exact_megabytes": f"{exact['megabytes']:.3g}",
-        "milliseconds": f"{one['milliseconds']:.2g}",
+        "milliseconds": f"{row['milliseconds']:.2g}",
         "exact_milliseconds": f"{exact['milliseconds']:.2g}",
     }
     key = "tune.index_is_exact" if name == IndexKind.EXACT else "tune.index_in_words"
-    st.markdown(word(key, index=one["title"], **values))
+    st.markdown(word(key, index=row["title"], k=bench.measure.cut, figure=bench.measure.long, **values))
 
 
 LABS: dict[Lab, Callable[[Bench], None]] = {

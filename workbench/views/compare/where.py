@@ -122,15 +122,8 @@ def _draw_table(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
             if rows := tables.selected_rows(st.session_state[key]):
                 show_why({"slice": by.value, "within": str(places[rows[0]])})
 
-        picked = st.dataframe(
-            styled,
-            on_select=show_questions,
-            selection_mode=tables.SINGLE_ROW,
-            key=key,
-            placeholder="–",
-            hide_index=True,
-            column_config=columns,
-        )
+        look: dict[str, Any] = {"selection_mode": tables.SINGLE_ROW, "placeholder": "–", "hide_index": True}
+        picked = st.dataframe(styled, on_select=show_questions, key=key, column_config=columns, **look)
         if tables.selected_rows(picked):
             st.rerun()  # the whole page: another view is to be seen
         tables.draw_csv("where.csv", lambda: table, f"slices_{by.value}_{view.figure}.csv")
@@ -149,9 +142,8 @@ def _draw_lost(view: ComparisonView) -> None:
         lost = counts.rename(columns={fate: label for label, fate in fates.items()})[[*fates]].rename_axis("retriever")
         long = lost.reset_index().melt("retriever", var_name="label", value_name="count")
         x = word("where.lost_questions")
-        order = [view.display_names[name] for name in counts.index]
         shown = with_display_names(long, view.display_names)
-        draw_chart(charts.lost_questions, shown, order=order, fates=fates, x=x)
+        draw_chart(charts.lost_questions, shown, order=view.called(counts.index), fates=fates, x=x)
     else:
         st.success(word("where.none_lost", k=view.k), icon=":material/check_circle:")
     _draw_numbers(counts, len(view.comparison.question_set.questions), view.display_names)
@@ -177,14 +169,10 @@ def _draw_numbers(counts: pd.DataFrame, questions: int, called: Mapping[str, str
                 if not row[fate]:
                     place.markdown("–")
                     continue
-                place.button(
-                    f":primary[{row[fate]:,} · {row[fate] / questions:.1%}]",
-                    key=f"fate_{name}_{fate}",
-                    type="tertiary",
-                    on_click=show_why,
-                    args=({"of": str(name), "fate": fate},),
-                    help=word("where.show_questions", fate=word(f"fate.{fate}")),
-                )
+                label = f":primary[{row[fate]:,} · {row[fate] / questions:.1%}]"
+                about = word("where.show_questions", fate=word(f"fate.{fate}"))
+                way: dict[str, Any] = {"on_click": show_why, "args": ({"of": str(name), "fate": fate},)}
+                place.button(label, key=f"fate_{name}_{fate}", type="tertiary", help=about, **way)
 
 
 def _draw_ceilings(view: ComparisonView) -> None:
@@ -209,31 +197,27 @@ def _draw_ceilings(view: ComparisonView) -> None:
         columns=["retriever", "sources", "depth", "hit", "ceiling"],
     )
     # from K on: fewer candidates than K cannot fill the first K
-    rows = [
+    points = [
         (name, depth, share)
         for name in reached["retriever"]
         for depth, share in zip(depths, ceilings[name], strict=True)
         if depth >= min(view.k, reads[name]) and not np.isnan(share)
     ]
-    curves = pd.DataFrame(rows, columns=["retriever", "depth", "ceiling"])
-    _draw_ceiling_sentences(reached, view)
+    curves = pd.DataFrame(points, columns=["retriever", "depth", "ceiling"])
+    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
+    rows = displayed.head(4).dropna().to_dict("records")  # the table has all
+    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
     if curves["depth"].nunique() > 1:
         draw_chart(
             charts.ceilings,
             with_display_names(curves, view.display_names),
             with_display_names(reached.drop(columns="sources").dropna(), view.display_names),
-            [view.display_names[name] for name in view.names],
+            view.called(view.names),
             x=word("where.candidates"),
             y=word("where.questions_share"),
         )
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
-
-
-def _draw_ceiling_sentences(reached: pd.DataFrame, view: ComparisonView) -> None:
-    displayed = with_display_names(_with_named_sources(reached, view.display_names), view.display_names)
-    rows = displayed.head(4).dropna().to_dict("records")  # the table has all
-    st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
 
 
 def _with_named_sources(reached: pd.DataFrame, called: Mapping[str, str]) -> pd.DataFrame:
@@ -248,16 +232,10 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
     depth = word("where.depth_each" if len(row["sources"]) > 1 else "where.depth_one", depth=row["depth"])
     order = f"{(row['ceiling'] - row['hit']) * 100:.1f}"
     more = f"{(1 - row['ceiling']) * 100:.1f}"
+    names = {"name": plain(row["retriever"]), "sources": plain(", ".join(row["sources"]))}
+    hits = {"own": f"{row['hit']:.1%}", "ceiling": f"{row['ceiling']:.1%}"}
     sentences = [
-        word(
-            "where.ceiling_told",
-            name=plain(row["retriever"]),
-            k=k,
-            own=f"{row['hit']:.1%}",
-            depth=depth,
-            sources=plain(", ".join(row["sources"])),
-            ceiling=f"{row['ceiling']:.1%}",
-        ),
+        word("where.ceiling_told", k=k, depth=depth, **names, **hits),
         word("where.ceiling_no_order") if order == "0.0" else word("where.ceiling_order", points=order),
         word("where.ceiling_no_more") if more == "0.0" else word("where.ceiling_more", points=more),
     ]
@@ -266,18 +244,15 @@ def ceiling_words(row: Mapping[Any, Any], k: int) -> str:
 
 def _draw_ceiling_table(reached: pd.DataFrame, curves: pd.DataFrame, view: ComparisonView) -> None:
     at_depth = curves.pivot(index="retriever", columns="depth", values="ceiling").rename(columns=str) * 100
-    named = _with_named_sources(reached, view.display_names)
-    table = named.assign(
-        sources=named["sources"].str.join(", "), hit=named["hit"] * 100, ceiling=named["ceiling"] * 100
-    ).join(at_depth, on="retriever")
-    share = st.column_config.NumberColumn
+    table = _with_named_sources(reached, view.display_names).join(at_depth, on="retriever")
+    table[["hit", "ceiling"]] *= 100
     columns = {
         "retriever": tables.retriever(),
         "sources": tables.text("where.sources"),
         "depth": tables.number("where.reads"),
-        "hit": share(f"Hit@{view.k}", format="%.2f"),
+        "hit": tables.figure(f"Hit@{view.k}", "%.2f"),
         "ceiling": tables.number("where.ceiling", "%.2f"),
-        **{depth: share(word("where.ceiling_at", depth=depth), format="%.2f") for depth in map(str, at_depth)},
+        **{depth: tables.figure(word("where.ceiling_at", depth=depth), "%.2f") for depth in map(str, at_depth)},
     }
     with st.expander(word("compare.as_table")):
-        tables.draw(table, columns, placeholder="–")
+        tables.draw(table.assign(sources=table["sources"].str.join(", ")), columns, placeholder="–")

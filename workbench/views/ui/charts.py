@@ -51,7 +51,7 @@ def present(names: Sequence[str], column: "pd.Series[str]") -> list[str]:
 
 
 def share_scale(low: float, high: float, *, whole: float = 1.0) -> tuple[alt.Scale, alt.Axis]:
-    """Return a scale with room above and below, and its axis in percent. `whole` is 100%: ticks beyond have no label."""
+    """Return a scale with room at both ends and its axis in percent; `whole` is 100%; ticks beyond have no label."""
     room = max(0.005 * whole, (high - low) * 0.08)
     form = ".1f" if high - low < 0.05 * whole else ".0f"
     times, sign = (100, "%") if whole == 1 else (1, "")

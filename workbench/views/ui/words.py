@@ -129,6 +129,11 @@ def signed(share: float) -> str:
     return f"{points:+.1f}" if points else "0.0"
 
 
+def signed_interval(difference: float, low: float, high: float) -> dict[str, str]:
+    """Return a difference of fractions and its interval in percentage points, for the fields of a text."""
+    return {"points": signed(difference), "low": signed(low), "high": signed(high)}
+
+
 def moment(iso: str) -> str:
     """Return a moment, an ISO 8601 time, as the person's clock shows it."""
     try:

@@ -356,7 +356,7 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     shown = ComparisonView(data, compared, results, tuple(one.name for one in results), "recall", 10, "BM25")
     from mrc_workbench.workbench.views.compare import page as compare_page
 
-    made = {name: content() for name, (_, _, content) in compare_page._files(shown, "en").items()}
+    made = {name: content() for name, (content, _, _) in compare_page._files(shown, "en").items()}
     files = {name: content.encode() if isinstance(content, str) else content for name, content in made.items()}
     assert {f"export.{name}" for name in files} <= EN.keys()
     table = pd.read_csv(io.BytesIO(files["table"]))
@@ -364,7 +364,7 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert len(pd.read_csv(io.BytesIO(files["questions"]))) == 6
     assert len(files["questions_json"].splitlines()) == 6
     assert json.loads(files["json"])["retrievers"]["Dense"]["recall@5"] == 1.0
-    reports = {"en": made["report"], "ko": compare_page._files(shown, "ko")["report"][2]()}
+    reports = {"en": made["report"], "ko": compare_page._files(shown, "ko")["report"][0]()}
     assert all(f'<html lang="{language}"' in str(reports[language]) for language in LANGUAGES)
     head = files["experiment"].decode().splitlines()[0]
     assert head.startswith("# data")
