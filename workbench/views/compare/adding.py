@@ -44,22 +44,16 @@ _ADDED_KINDS = ("dense", "sparse", "rerank", "run", "http", "milvus")
 def draw_adding(choices: Choices, data: StoredSet) -> str | None:
     """Draw what adds and removes; returns the name of a retriever that was just added."""
     kind = st.selectbox(word("compare.add_kind"), _ADDED_KINDS, format_func=lambda k: word(f"kind.{k}"), key="add_kind")
-    if kind == "run":
-        name = _add_run(choices, data)
-    elif kind == "milvus":
-        name = _add_milvus(choices, data)
-    elif kind == "http":
-        name = _add_http(choices, data)
-    else:
-        name = _add_model(kind, choices, data)
+    add_one = {"run": _add_run, "milvus": _add_milvus, "http": _add_http}.get(kind)
+    name = add_one(choices, data) if add_one else _add_model(kind, choices, data)
     if choices.added:
         st.divider()
         st.caption(word("compare.added"))
-    for one in choices.added:
+    for added in choices.added:
         left, right = st.columns([5, 1], vertical_alignment="center")
-        left.markdown(plain(one))
-        if right.button("", icon=":material/delete:", key=f"remove_{one}", help=word("compare.remove_added")):
-            remove(data.fingerprint, one)
+        left.markdown(plain(added))
+        if right.button("", icon=":material/delete:", key=f"remove_{added}", help=word("compare.remove_added")):
+            remove(data.fingerprint, added)
             st.rerun()
     return name
 
@@ -80,16 +74,10 @@ def _pick_model(kind: str, choices: Choices) -> str:
     key = f"add_{kind}_model"
     typed = st.session_state.get(key)
     labels = distinct_labels(at_hand, partial(model_label, read=choices.plans))
-    picked = st.selectbox(
-        word("compare.add_model"),
-        [*at_hand, *([typed] if typed and typed not in at_hand else [])],
-        index=None,
-        format_func=lambda model: labels.get(model, model),
-        placeholder=word(f"adding.example_{kind}"),
-        accept_new_options=True,
-        help=word("compare.add_model_help"),
-        key=key,
-    )
+    options = [*at_hand, *([typed] if typed and typed not in at_hand else [])]
+    look: dict[str, Any] = {"index": None, "accept_new_options": True, "placeholder": word(f"adding.example_{kind}")}
+    look |= {"format_func": lambda model: labels.get(model, model), "help": word("compare.add_model_help")}
+    picked = st.selectbox(word("compare.add_model"), options, key=key, **look)
     return (picked or "").strip()
 
 
@@ -100,28 +88,22 @@ def _add_model(kind: str, choices: Choices, data: StoredSet) -> str | None:
         st.caption(f":material/info: {word('adding.needs_model')}")
     if not st.button(word("compare.add_this"), disabled=not model or windows is None, type="primary"):
         return None
-    given = short_name(model)
-    name, values = _free_name(kind, given, choices), {"model": model, **(windows or {})}
-    made: dict[str, Spec] = {
-        "dense": DenseSpec(name=name, **values),
-        "sparse": SparseSpec(name=name, model=model),
-        "rerank": RerankSpec(name=name, first=BM25_NAME, **values),
-    }
-    add(data.fingerprint, made[kind])
-    return name
+    values = {"name": _free_name(kind, short_name(model), choices), "model": model, **(windows or {})}
+    specs: dict[str, Callable[..., Spec]] = {"dense": DenseSpec, "sparse": SparseSpec}
+    spec = specs[kind](**values) if kind in specs else RerankSpec(first=BM25_NAME, **values)
+    add(data.fingerprint, spec)
+    return spec.name
 
 
 def _windows() -> dict[str, Any] | None:
     """Draw how long passages are read; None if that leaves something out."""
     if not st.checkbox(word("compare.windows"), value=True, help=word("compare.windows_help"), key="add_windows"):
         return {}
-    left, right = st.columns(2)
-    tokens, stride = (
-        place.number_input(
-            word(f"compare.{name}"), min_value=0, value=0, help=word(f"compare.{name}_help"), key=f"add_{name}"
-        )
-        for place, name in ((left, "window_tokens"), (right, "stride"))
-    )
+    lengths = []
+    for column, name in zip(st.columns(2), ("window_tokens", "stride"), strict=True):
+        label, about = word(f"compare.{name}"), word(f"compare.{name}_help")
+        lengths.append(column.number_input(label, min_value=0, value=0, help=about, key=f"add_{name}"))
+    tokens, stride = lengths
     if tokens and stride > tokens:
         st.error(word("compare.stride_too_long"), icon=":material/error:")
         return None
@@ -163,15 +145,6 @@ def _add_milvus(choices: Choices, data: StoredSet) -> str | None:
 
 
 def _add_http(choices: Choices, data: StoredSet) -> str | None:
-    spec = _draw_endpoint(data, lambda given: _free_name("http", given, choices))
-    if spec is None:
-        return None
-    add(data.fingerprint, spec)
-    return spec.name
-
-
-def _draw_endpoint(data: StoredSet, make_name: Callable[[str], str]) -> HttpSpec | None:
-    """Draw the form; returns the retriever once a user adds it. `make_name` makes a name that is not taken."""
     if not may_be_given():
         st.info(word("outside.outside_address_refused"), icon=":material/lock:")
         return None
@@ -187,11 +160,14 @@ def _draw_endpoint(data: StoredSet, make_name: Callable[[str], str]) -> HttpSpec
     if not tries and not adds:
         return None
     try:
-        spec = _spec(values, make_name)
+        spec = _spec(values, lambda given: _free_name("http", given, choices))
         if adds:
-            return spec
+            add(data.fingerprint, spec)
+            return spec.name
         with outcome, st.spinner(word("outside.trying"), show_time=True):
-            hits, seconds = _preview(spec, data, question)
+            caller = HttpCaller(spec.request, spec.ids, spec.scores, spec.timeout)
+            retriever = http_retriever(spec.name, caller, question_set(data.key), spec.order)
+            hits, seconds = retriever.preview(question, _TRIED)
     except Failure as error:
         outcome.error(plain(failure_text(error)), icon=":material/error:")
         return None
@@ -216,13 +192,11 @@ def _draw_fields() -> dict[str, Any]:
         values["name"] = text("name", placeholder=word("outside.name_example"))
     values["url"] = text("url", known.url, help=word("outside.url_help"))
     methods = ["POST", "GET"]
-    values["method"] = st.segmented_control(
-        word("outside.method"), methods, default=known.method, required=True, key=f"http_method_{preset}"
-    )
+    label, key = word("outside.method"), f"http_method_{preset}"
+    values["method"] = st.segmented_control(label, methods, default=known.method, required=True, key=key)
     if values["method"] == "POST":
-        values["body"] = st.text_area(
-            word("outside.body"), known.body, help=word("outside.body_help"), height=96, key=f"http_body_{preset}"
-        )
+        label, about = word("outside.body"), word("outside.body_help")
+        values["body"] = st.text_area(label, known.body, help=about, height=96, key=f"http_body_{preset}")
     left, right = st.columns(2)
     with left:
         values["ids"] = text("ids", known.ids, help=word("outside.ids_help"))
@@ -238,12 +212,8 @@ def _draw_more(preset: str, header: str) -> dict[str, Any]:
     if not user():
         left, right = st.columns(2)
         name = left.text_input(word("outside.secret_header"), header, key=f"http_header_{preset}").strip()
-        variable = right.text_input(
-            word("outside.secret_variable"),
-            placeholder="MRC_SECRET_SEARCH",
-            help=word("outside.secret_help"),
-            key=f"http_variable_{preset}",
-        ).strip()
+        look = {"placeholder": "MRC_SECRET_SEARCH", "help": word("outside.secret_help")}
+        variable = right.text_input(word("outside.secret_variable"), key=f"http_variable_{preset}", **look).strip()
         values["secret_headers"] = {name: variable} if variable else {}
     left, right = st.columns(2)
     values["timeout"] = left.number_input(word("outside.timeout"), 1, 600, 10, key="http_timeout")
@@ -269,11 +239,6 @@ def _spec(values: dict[str, Any], make_name: Callable[[str], str]) -> HttpSpec:
         raise Failure(code, cause["msg"], path="") from error
 
 
-def _preview(spec: HttpSpec, data: StoredSet, question: str) -> tuple[list[Hit], float]:
-    caller = HttpCaller(spec.request, spec.ids, spec.scores, spec.timeout)
-    return http_retriever(spec.name, caller, question_set(data.key), spec.order).preview(question, _TRIED)
-
-
 def _draw_hits(hits: list[Hit], seconds: float, data: StoredSet) -> None:
     if not hits:
         st.warning(word("outside.tried_nothing"), icon=":material/search_off:")
@@ -284,19 +249,13 @@ def _draw_hits(hits: list[Hit], seconds: float, data: StoredSet) -> None:
     if unknown:
         example, own = plain(unknown[0]), plain(passages.ids[0])
         counts = {"count": len(unknown), "of": len(hits)}
-        st.warning(
-            f"{said} {word('outside.tried_unknown', example=example, own=own, **counts)}", icon=":material/warning:"
-        )
+        told = word("outside.tried_unknown", example=example, own=own, **counts)
+        st.warning(f"{said} {told}", icon=":material/warning:")
     else:
         st.success(said, icon=":material/check_circle:")
-    rows = [
-        (
-            hit.reference,
-            passages.texts[hit.row][:_SHOWN_CHARACTERS] if hit.row >= 0 else word("outside.result_unknown"),
-            hit.score,
-        )
-        for hit in hits
-    ]
+    missing = word("outside.result_unknown")
+    texts = [passages.texts[hit.row][:_SHOWN_CHARACTERS] if hit.row >= 0 else missing for hit in hits]
+    rows = [(hit.reference, text, hit.score) for hit, text in zip(hits, texts, strict=True)]
     columns = {
         "id": tables.text("outside.result_id"),
         "passage": tables.text("outside.result_passage"),

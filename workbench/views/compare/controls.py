@@ -27,6 +27,7 @@ from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.state import (
     assume,
     choose,
+    choose_named,
     choose_several,
     is_assumed,
     keep,
@@ -174,11 +175,10 @@ def pick_retrievers(choices: Choices, data: StoredSet) -> list[str]:
 
 
 def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
-    first_part = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
+    usual = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
     parts = {part.value: word(f"part.{part}") for part in Part}
-    label, look = word("compare.questions"), {"help": word("compare.questions_help"), "width": 110}
-    usual = first_part.value
-    return Part(choose(st.selectbox, "part", label, [*parts], usual, follows=True, format_func=parts.get, **look))
+    look: dict[str, Any] = {"help": word("compare.questions_help"), "width": 110}
+    return Part(choose_named("part", word("compare.questions"), parts, usual.value, **look))
 
 
 def pick_grade(data: StoredSet) -> int:
@@ -202,48 +202,35 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
     k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
-    named = {one: word(f"measure.{one}") for one in measures}
-    label, help_text = word("compare.measure"), word("compare.measure_help")
-    look: dict[str, Any] = {"format_func": named.get, "help": help_text, "width": 180}
-    choose(st.selectbox, "measure", label, measures, measures[0], **look)
+    look: dict[str, Any] = {"format_func": lambda name: word(f"measure.{name}"), "help": word("compare.measure_help")}
+    choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **look)
     choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
-    label, help_text = word("compare.baseline"), word("compare.baseline_help")
-    look = {"format_func": retriever_name, "help": help_text, "width": 220}
-    choose(st.selectbox, "baseline", label, names, baseline, follows=True, **look)
+    look = {"format_func": retriever_name, "help": word("compare.baseline_help"), "follows": True, "width": 220}
+    choose(st.selectbox, "baseline", word("compare.baseline"), names, baseline, **look)
     return measure, int(k), chosen
 
 
 def pick_also(names: Sequence[str], name: str, part: Part | None = None) -> None:
     """Select one more retriever than `names`, and the questions of `part`, when the page is drawn next."""
-    st.query_params["retrievers"] = "|".join([*(one for one in names if one != name), name])
     st.query_params["run"] = "now"  # it was asked for: what was compared last is not shown in its place
+    pick_only([*(one for one in names if one != name), name], part)
+
+
+def pick_only(names: Sequence[str], part: Part | None) -> None:
+    st.query_params["retrievers"] = "|".join(names)
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     if part:
         remember("part", part.value)
 
 
-def pick_only(names: Sequence[str], part: Part) -> None:
-    st.query_params["retrievers"] = "|".join(names)
-    st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
-    remember("part", part.value)
-
-
 def pick_among(
     names: Sequence[str], usual: Sequence[str], key: str, times: Mapping[str, str] | None = None
 ) -> list[str]:
-    def label(name: str) -> str:
-        time = times.get(name) if times else ""
-        called = plain(retriever_name(name))
-        return f"{called} · {time}" if time else called
+    """Draw the choice of retrievers; `times` are what the chips of some say about the time they take."""
 
-    return choose_several(
-        st.pills,
-        "retrievers",
-        word("compare.retrievers"),
-        names,
-        usual,
-        key=f"picked_{key}_{st.session_state.get(_ROUND, 0)}",
-        wrap=True,
-        format_func=label,
-        help=word("compare.retrievers_help"),
-    )
+    def chip(name: str) -> str:
+        return " · ".join(filter(None, (plain(retriever_name(name)), (times or {}).get(name))))
+
+    look: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
+    key = f"picked_{key}_{st.session_state.get(_ROUND, 0)}"
+    return choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, key=key, **look)

@@ -112,14 +112,12 @@ def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
 
 def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation) -> Iterator[str]:
     if spec.title_weight:
-        lengths = {
-            "right_title": right.title_length,
-            "right_text": right.length,
-            "wrong_title": wrong.title_length,
-            "wrong_text": wrong.length,
+        lengths: dict[str, Any] = {
             "mean_title": f"{right.mean_title_length:.1f}",
             "mean_text": f"{right.mean_length:.1f}",
         }
+        for side, explained in (("right", right), ("wrong", wrong)):
+            lengths |= {f"{side}_title": explained.title_length, f"{side}_text": explained.length}
         yield word("why.by_fields", weight=f"{spec.title_weight:g}", **lengths)
     if isinstance(spec, BM25Spec) and spec.feedback_passages:
         share = f"{spec.feedback_share * 100:g}"
@@ -246,9 +244,8 @@ def _draw_reranking(spec: RerankSpec, case: QuestionCase, of: Duel) -> None:
         return
     for side, one in (("right", right), ("wrong", wrong)):
         if one.first is None:
-            st.markdown(
-                word(f"why.{side}_not_read", first=plain(case.view.display_names[spec.first]), depth=spec.depth)
-            )
+            first = plain(case.view.display_names[spec.first])
+            st.markdown(word(f"why.{side}_not_read", first=first, depth=spec.depth))
         else:
             ranks = {"before": one.rank_before, "after": one.rank_after}
             st.markdown(word(f"why.{side}_moved", score=f"{one.score:.3f}", **ranks))
@@ -269,9 +266,7 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
         return
     table = pd.DataFrame(rows, columns=["side", "part", "rank", "score", "normalised", "weight", "value"])
     table["rank"] = table["rank"].astype("Int64")
-    called = case.view.display_names
-    every = [called[name] for name in case.view.names]
-    displayed = with_display_names(table, called, ["part"])
+    displayed, every = with_display_names(table, case.view.display_names, ["part"]), case.view.called(case.view.names)
     draw_chart(part_bars, displayed, every, x=word("why.adds"), title=word("compare.retriever"))
     columns = {
         "side": tables.text("why.passage", pinned=True),
@@ -327,14 +322,13 @@ def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:
 
 def _draw_parts_of_words(table: pd.DataFrame) -> None:
     sides = {"right": word("why.right"), "wrong": word("why.wrong")}
-    shown = table.head(12)
+    shown = table.head(12)  # of most difference; the table has all
     labels = [
         f"{term} ({word(f'why.kind_{kind}')})" if kind in ("letters", "expansion", "added") else term
         for term, kind in zip(shown["term"], shown["kind"], strict=True)
     ]
-    long = pd.concat(
-        [pd.DataFrame({"term": labels, "side": label, "value": shown[side].tolist()}) for side, label in sides.items()]
-    )
+    bars = shown.assign(term=labels).rename(columns=sides)
+    long = bars.melt("term", [*sides.values()], var_name="side")
     draw_chart(term_bars, long, labels, list(sides.values()), x=word("why.adds"), y=word("why.term"))
     with st.expander(word("compare.as_table")):
         _draw_word_table(table, sides)
@@ -364,7 +358,7 @@ def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
         "sources": tables.text("why.sources"),
         "asked": tables.number("why.weight_asked", "%.3f"),
         "passages": tables.number("why.in_passages"),
-        "idf": st.column_config.NumberColumn("idf", format="%.2f", help=word("why.idf_help")),
+        "idf": tables.figure("idf", "%.2f", word("why.idf_help")),
         **of_passage("right"),
         **of_passage("wrong"),
         "difference": tables.number("compare.difference", "%+.3f", ""),

@@ -169,9 +169,8 @@ def _draw_tests_in_full(view: ComparisonView) -> None:
     with st.expander(word("compare.tests", figure=view.figure.long)):
         st.caption(word("compare.pairs_help"))
         _draw_tests(view.against)
-        if len(others) > 1:
-            tests = view.opened.tests(others, str(view.figure))
-            _draw_tests([turned(test) if test.difference < 0 else test for test in tests])  # the better one first
+        if len(others) > 1:  # the better one first
+            _draw_tests([turned(test) if test.difference < 0 else test for test in view.others_tested])
 
 
 def _draw_mix(result: Result, parts: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -122,8 +123,8 @@ def listed(view: ComparisonView) -> QuestionList:
 
 
 def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
-    told = tuple(name for name in without_plainest(names) if name != first)
-    compared = (first, *told) if told else (first, *(name for name in names if name != first))
+    told = [name for name in without_plainest(names) if name != first]
+    compared = (first, *(told or (name for name in names if name != first)))
     return compared[most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
 
 
@@ -212,14 +213,10 @@ def draw_map(of: QuestionList) -> None:
     left, right = st.columns([5, 3], vertical_alignment="center")
     with left:
         draw_heading(word("why.map"), help=word("why.map_help"))
-    zoomed = right.toggle(
-        word("why.map_zoom"),
-        value=st.query_params.get("map") == "apart",
-        help=word("why.map_zoom_help", count=f"{everywhere_first:,}"),
-        disabled=everywhere_first in (0, count),
-        key="why_zoom",
-        on_change=lambda: change({"map": "apart" if st.session_state["why_zoom"] else ""}),
-    )
+    look: dict[str, Any] = {"disabled": everywhere_first in (0, count), "key": "why_zoom"}
+    look["help"] = word("why.map_zoom_help", count=f"{everywhere_first:,}")
+    look["on_change"] = lambda: change({"map": "apart" if st.session_state["why_zoom"] else ""})
+    zoomed = right.toggle(word("why.map_zoom"), value=st.query_params.get("map") == "apart", **look)
     first = everywhere_first if zoomed and everywhere_first < count else 0
     # cleared filters leave nothing marked, and a chart keeps its marks as long as it keeps its key
     key = f"why_map_{'-'.join(of.names)}_{first}_{bool(of.block)}"
@@ -228,19 +225,14 @@ def draw_map(of: QuestionList) -> None:
         chosen = st.session_state[key]["selection"].get("block") or [{"block": ""}]
         change({"block": chosen[0]["block"], "question": ""})
 
-    called = of.view.display_names
-    draw_chart(
-        _chart,
-        with_display_names(_blocks(of, first), called),
-        tuple(called[name] for name in of.names),
-        first,
-        count,
-        key=key,
-        on_select=choose,
-        selection_mode="block",
-    )
+    blocks, names = with_display_names(_blocks(of, first), of.view.display_names), tuple(of.view.called(of.names))
+    draw_chart(_chart, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
     with st.expander(word("compare.as_table")):
-        _draw_map_table(of)
+        bands = [band_words(band) for band in range(len(BANDS) + 1)]
+        table = pd.DataFrame(band_counts(ranks), columns=bands)
+        table.insert(0, "retriever", list(of.names))
+        counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
+        tables.draw(table, {"retriever": tables.retriever(), **counts})
 
 
 def _blocks(of: QuestionList, first: int) -> pd.DataFrame:
@@ -261,42 +253,21 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
     bands = [band_words(band) for band in range(len(BANDS) + 1)]
     chosen = alt.selection_point(name="block", fields=["block"])
     questions, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
-    return (
-        alt.Chart(table)
-        .mark_rect(cursor="pointer", stroke=READABLE)
-        .encode(
-            y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
-            x=alt.X(
-                "start:Q",
-                title=questions,
-                scale=alt.Scale(domain=[first, count], nice=False),
-                axis=alt.Axis(grid=False, tickMinStep=1),
-            ),
-            x2="end",
-            color=alt.Color(
-                "band:N",
-                scale=alt.Scale(domain=bands, range=list(_COLOURS)),
-                legend=legend(title=rank, columns=1, symbolStrokeWidth=0),  # a phone has room for one
-            ),
-            strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
-            opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
-            tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
-        )
-        .add_params(chosen)
-        .properties(height=40 * len(names) + 240, description=_finding(table, names, rank, count - first))
+    colours = alt.Scale(domain=bands, range=list(_COLOURS))
+    keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # a phone has room for one column
+    along, axis = alt.Scale(domain=[first, count], nice=False), alt.Axis(grid=False, tickMinStep=1)
+    base = alt.Chart(table).encode(
+        y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
+        x=alt.X("start:Q", title=questions, scale=along, axis=axis),
+        x2="end",
+        color=alt.Color("band:N", scale=colours, legend=keys),
+        strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
+        opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
+        tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
     )
-
-
-def _finding(table: pd.DataFrame, names: tuple[str, ...], title: str, count: int) -> str:
+    # read aloud: how many of the questions on the map each retriever ranks first
     firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
-    shares = [f"{int(firsts.get(name, 0)):,} / {count:,}" for name in names]
-    rows = [f"{name} {share}" for name, share in zip(names, shares, strict=True)]
-    return findings.describe(f"{title}: {band_words(0)}", rows)
-
-
-def _draw_map_table(of: QuestionList) -> None:
-    bands = [band_words(band) for band in range(len(BANDS) + 1)]
-    table = pd.DataFrame(band_counts(of.view.opened.ranks(of.names).ranks), columns=bands)
-    table.insert(0, "retriever", list(of.names))
-    counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
-    tables.draw(table, {"retriever": tables.retriever(), **counts})
+    rows = [f"{name} {int(firsts.get(name, 0)):,} / {count - first:,}" for name in names]
+    description = findings.describe(f"{rank}: {band_words(0)}", rows)
+    marks = base.mark_rect(cursor="pointer", stroke=READABLE).add_params(chosen)
+    return marks.properties(height=40 * len(names) + 240, description=description)

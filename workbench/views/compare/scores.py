@@ -32,13 +32,14 @@ from mrc_workbench.workbench.views.names import (
     draw_few_taught,
     draw_split,
     made_words,
+    plain_names,
     retriever_name,
     retriever_names,
 )
 from mrc_workbench.workbench.views.search.judging import draw_begin
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import remember
-from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, signed, word
+from mrc_workbench.workbench.views.ui.words import failure_text, language, plain, signed_interval, word
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,12 @@ class ComparisonView:
     def against(self) -> list[PairTest]:
         return self.opened.tests(self.scored_names, str(self.figure), self.baseline)
 
+    @property
+    def others_tested(self) -> list[PairTest]:
+        """The tests of every pair without the baseline."""
+        others = tuple(name for name in self.scored_names if name != self.baseline)
+        return self.opened.tests(others, str(self.figure))
+
     @cached_property
     def scored(self) -> tuple[Result, ...]:
         """The results that have the figure looked at: a retriever that failed, or is not deep enough, has none."""
@@ -106,16 +113,9 @@ class ComparisonView:
     @cached_property
     def recommendation(self) -> Recommendation | None:
         """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
-        others = tuple(name for name in self.scored_names if name != self.baseline)
-        tests = [*self.against, *self.opened.tests(others, str(self.figure))]
-        return recommend(
-            self.comparison,
-            self.figure,
-            tests,
-            baseline=self.baseline,
-            groups=self.opened.groups,
-            names=self.scored_names,
-        )
+        tests, groups = [*self.against, *self.others_tested], self.opened.groups
+        names, baseline = self.scored_names, self.baseline
+        return recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
 
     @property
     def best_test(self) -> PairTest | None:
@@ -126,8 +126,7 @@ class ComparisonView:
 
     def test(self, a: str, b: str) -> PairTest | None:
         """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
-        others = tuple(name for name in self.scored_names if name != self.baseline)
-        tests = self.against if self.baseline in (a, b) else self.opened.tests(others, str(self.figure))
+        tests = self.against if self.baseline in (a, b) else self.others_tested
         found = next((test for test in tests if {test.a, test.b} == {a, b}), None)
         return turned(found) if found and found.a != a else found
 
@@ -188,27 +187,18 @@ def draw_table(
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
     deep = {f"recall@{k}" for k in ks[3:]}
     beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
-    timed = bool(table["per_question"].notna().any())
+    wide = {"width": _WIDE_COLUMN}
     columns = {
         "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
-        "looked_at": tables.measure(of_figure, figure.long, width=_WIDE_COLUMN),
-        **(
-            {"interval": tables.text("compare.interval", "compare.interval_help", width=_WIDE_COLUMN)}
-            if intervals
-            else {}
-        ),
-        **({"verdict": tables.text("compare.verdict", width=_WIDE_COLUMN)} if against else {}),
-        **{column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in beside},
-        **(
-            {
-                "per_question": tables.number(
-                    "compare.per_question", width=_WIDE_COLUMN, explained_by="help.per_question"
-                )
-            }
-            if timed
-            else {}
-        ),
+        "looked_at": tables.measure(of_figure, figure.long, **wide),
     }
+    if intervals:
+        columns["interval"] = tables.text("compare.interval", "compare.interval_help", **wide)
+    if against:
+        columns["verdict"] = tables.text("compare.verdict", **wide)
+    columns |= {column: tables.measure(column, width=_WIDTHS.get(column, _RECALL_WIDTH)) for column in beside}
+    if table["per_question"].notna().any():
+        columns["per_question"] = tables.number("compare.per_question", explained_by="help.per_question", **wide)
     formats: dict[Any, Any] = {**dict.fromkeys([*shares, "build_seconds"], "{:.2f}"), "per_question": "{:.1f}"}
     styled = styled.format(formats, na_rep="–")
     for row, (name, milliseconds) in enumerate(zip(table["retriever"], table["per_question"], strict=True)):
@@ -267,46 +257,41 @@ def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
 
 
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
-    comparison = view.comparison
-    draw_few(len(comparison.question_set.questions), "compared")
-    if comparison.parts and comparison.experiment.split is not Part.ALL:
+    comparison, experiment = view.comparison, view.comparison.experiment
+    asked = comparison.question_set
+    draw_few(len(asked.questions), "compared")
+    if comparison.parts and experiment.split is not Part.ALL:
         draw_split(comparison.parts)
     for result in view.results:
         if result.taught_by is not None:
-            draw_few_taught(plain(retriever_name(result.name)), result.taught_by)
+            draw_few_taught(plain_names([result.name]), result.taught_by)
     shallow = dict(comparison.shallow)
     for result in view.results:
+        name = plain_names([result.name])
         if result.error is not None:
-            reason = plain(failure_text(result.error))
-            name = plain(retriever_name(result.name))
-            st.error(word("compare.failed", name=name, reason=reason), icon=":material/error:")
+            told = word("compare.failed", name=name, reason=plain(failure_text(result.error)))
+            st.error(told, icon=":material/error:")
         elif result not in view.scored:
-            name = plain(retriever_name(result.name))
             told = word("compare.not_deep_enough", name=name, figure=view.figure.long)
             st.info(told, icon=":material/info:")
         elif result.name in shallow:
-            name, depth = plain(retriever_name(result.name)), f"{shallow[result.name]:,}"
-            told = word("compare.shallow", name=name, depth=depth, needed=f"{comparison.depth:,}")
-            st.info(told, icon=":material/info:")
-    asked = view.comparison.question_set
+            depths = {"depth": f"{shallow[result.name]:,}", "needed": f"{comparison.depth:,}"}
+            st.info(word("compare.shallow", name=name, **depths), icon=":material/info:")
     if asked.made:
         st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
-    experiment = view.comparison.experiment
     specs = {result.name: experiment.needed([result.name]) for result in view.results}  # those it wraps included
     trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
-    asked_of = {dict(spec).get("model") for of in specs.values() for spec in of}
-    if experiment.split is not Part.TEST and asked_of & trained:
+    used = {dict(spec).get("model") for of in specs.values() for spec in of}
+    if experiment.split is not Part.TEST and used & trained:
         st.warning(word("compare.trained_on_these"), icon=":material/warning:")
-    if tuned := [
-        plain(retriever_name(name)) for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)
-    ]:
-        st.warning(word("compare.tuned_on_these", names=", ".join(tuned)), icon=":material/warning:")
+    tuned = [name for name, of in specs.items() if any(spec.tuned_on(experiment.split) for spec in of)]
+    if tuned:
+        st.warning(word("compare.tuned_on_these", names=plain_names(tuned)), icon=":material/warning:")
     behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
     if behind:
-        shares = {name: 100 * of.means().get(JUDGED, 0.0) for name, of in view.comparison.scores.items()}
-        names = ", ".join(f"{plain(retriever_name(test.a))} ({shares[test.a]:.0f}%)" for test in behind)
-        best = behind[0].b
-        said = word("compare.behind", names=names, best=plain(retriever_name(best)), share=f"{shares[best]:.0f}", k=CUT)
+        shares = {name: f"{100 * of.means().get(JUDGED, 0.0):.0f}" for name, of in comparison.scores.items()}
+        names, best = ", ".join(f"{plain_names([test.a])} ({shares[test.a]}%)" for test in behind), behind[0].b
+        said = word("compare.behind", names=names, best=plain_names([best]), share=shares[best], k=CUT)
         st.warning(said, icon=":material/balance:")
         begin_judging(view)
 
@@ -335,32 +320,28 @@ def draw_headline(view: ComparisonView, choices: Choices, *, more_offered: bool 
 
 
 def _of_training(view: ComparisonView, choices: Choices) -> str:
-    trained = [name for name in view.ranked if name in choices.trained]
-    if not trained:
+    best = next((name for name in view.ranked if name in choices.trained), "")
+    if not best:
         return ""
-    best = trained[0]
     before = untrained(best, choices)
     others = dict.fromkeys((before, view.baseline, usual_baseline(view.comparison)))
     tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
     gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
-    values = {
-        "best": plain(retriever_name(best)),
-        "figure": view.figure.long,
-        "questions": f"{len(view.comparison.question_set.questions):,}",
-    }
-    said = word("compare.answer_trained", gains=word("compare.gain_and").join(gains), **values) if gains else ""
+    said = []
+    if gains:
+        questions, gain = f"{len(view.comparison.question_set.questions):,}", word("compare.gain_and").join(gains)
+        values = {"best": plain_names([best]), "figure": view.figure.long, "questions": questions}
+        said.append(word("compare.answer_trained", gains=gain, **values))
     if before and before not in view.scored_names:
-        said = f"{said} {word('compare.pick_untrained', name=plain(retriever_name(before)))}".strip()
-    return said
+        said.append(word("compare.pick_untrained", name=plain_names([before])))
+    return " ".join(said)
 
 
 def _gain(test: PairTest, key: str) -> str:
     side = "more" if test.difference > 0 else "less"
     how = (side if test.sure else f"maybe_{side}") if test.wins or test.losses else "same"
-    interval = {"low": signed(test.low), "high": signed(test.high)}
-    points = f"{abs(test.difference) * 100:.1f}"
-    other = word(key, name=plain(retriever_name(test.b)))
-    return word(f"compare.gain_{how}", other=other, points=points, **interval)
+    values = signed_interval(test.difference, test.low, test.high) | {"points": f"{abs(test.difference) * 100:.1f}"}
+    return word(f"compare.gain_{how}", other=word(key, name=plain_names([test.b])), **values)
 
 
 def _draw_ceiling(view: ComparisonView) -> None:

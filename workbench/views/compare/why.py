@@ -5,6 +5,7 @@ Of one question: what each retriever put where, and why; its note, and its hard 
 
 from collections.abc import Sequence
 from math import ceil
+from typing import Any
 
 import streamlit as st
 
@@ -96,14 +97,9 @@ def _draw_quadrants(of: QuestionList) -> None:
     a, b = (plain(called[name]) for name in of.pair)
     for place, quadrant in zip(st.columns(4), Quadrant, strict=True):
         label = word(f"why.{quadrant.value}", a=a, b=b)
-        place.button(
-            f"**{len(counts[quadrant]):,}**  \n{label}",
-            key=f"why_quadrant_{quadrant.value}",
-            type="primary" if of.quadrant is quadrant else "secondary",
-            on_click=change,
-            args=({"quadrant": "" if of.quadrant is quadrant else quadrant.value},),
-            width="stretch",
-        )
+        kind, value = ("primary", "") if of.quadrant is quadrant else ("secondary", quadrant.value)
+        look: dict[str, Any] = {"type": kind, "width": "stretch", "key": f"why_quadrant_{quadrant.value}"}
+        place.button(f"**{len(counts[quadrant]):,}**  \n{label}", on_click=change, args=({"quadrant": value},), **look)
 
 
 def _draw_filters(of: QuestionList) -> None:
@@ -139,47 +135,29 @@ def _draw_list(of: QuestionList) -> None:
             open_question(ids[rows[0]])
 
     st.caption(word("why.pick"))
-    kinds, rank_help = [*map(kind_words, shown["kind"])], word("why.rank_help")
-    called = [of.view.display_names[name] for name in of.names]
+    called = of.view.called(of.names)
     widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in called]
     wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
+    bar = {"min_value": 0, "max_value": 100, "format": "%d%%", "width": _OVERLAP_WIDTH}
+    bar["help"] = word("data_page.overlap_help")
     columns = {
         "question": tables.text("why.question", width=max(_NARROW_QUESTION, _QUESTION_WIDTH - wider), pinned=True),
         "kind": tables.text("why.kind", width=_KIND_WIDTH),
         **{
-            rank: st.column_config.NumberColumn(name, help=rank_help, width=width)
+            rank: st.column_config.NumberColumn(name, help=word("why.rank_help"), width=width)
             for rank, name, width in zip(ranks, called, widths, strict=True)
         },
-        "overlap": st.column_config.ProgressColumn(
-            word("data_page.overlap"),
-            width=_OVERLAP_WIDTH,
-            help=word("data_page.overlap_help"),
-            min_value=0,
-            max_value=100,
-            format="%d%%",
-        ),
+        "overlap": st.column_config.ProgressColumn(word("data_page.overlap"), **bar),
     }
-    st.dataframe(
-        shown.assign(kind=kinds, overlap=(100 * shown["overlap"]).round()),
-        column_order=[name for name in columns if name != "kind" or table["kind"].any()],
-        column_config=columns,
-        hide_index=True,
-        placeholder="–",
-        height=500,
-        row_height=_TWO_LINES,
-        on_select=pick,
-        selection_mode=tables.SINGLE_ROW,
-        key=key,
-    )
+    drawn = [name for name in columns if name != "kind" or table["kind"].any()]
+    shown_now = shown.assign(kind=[*map(kind_words, shown["kind"])], overlap=(100 * shown["overlap"]).round())
+    look: dict[str, Any] = {"hide_index": True, "placeholder": "–", "height": 500, "row_height": _TWO_LINES}
+    look |= {"on_select": pick, "selection_mode": tables.SINGLE_ROW, "key": key}
+    st.dataframe(shown_now, column_order=drawn, column_config=columns, **look)
     named = {rank: word("why.rank_of", name=name) for rank, name in zip(ranks, of.names, strict=True)}
     with st.container(horizontal=True):
-        st.button(
-            word("why.first"),
-            icon=":material/arrow_forward:",
-            on_click=open_question,
-            args=(ids[0],),
-            key="why_first",
-        )
+        icon = ":material/arrow_forward:"
+        st.button(word("why.first"), icon=icon, on_click=open_question, args=(ids[0],), key="why_first")
         tables.draw_csv("why.csv", lambda: shown.rename(columns=named), "questions.csv", "why_csv")
 
 
@@ -209,17 +187,15 @@ def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     wanted = st.query_params.get("shows", "")
     part = wanted if wanted in _PARTS else _PARTS[0]
-    st.segmented_control(
-        word("compare.view"),
-        _PARTS,
-        format_func=lambda one: word(f"why.shows_{one}"),
-        label_visibility="collapsed",
-        **tie("shows", part),
-    )
+    look: dict[str, Any] = {"format_func": lambda name: word(f"why.shows_{name}"), "label_visibility": "collapsed"}
+    st.segmented_control(word("compare.view"), _PARTS, **look, **tie("shows", part))
     if part == "scores":
         explained.draw(asked)
     else:
-        draw_columns(asked, remarks, marks=_can_be_learned(asked))
+        # training never sees the questions it is measured with: marks of those teach nothing
+        learned = split_of(of.view.data.key, of.view.comparison.experiment.split_options).rows[Part.TRAIN]
+        questions = question_set(of.view.data.key).questions
+        draw_columns(asked, remarks, marks=any(questions[row].id == asked.question.id for row in learned))
 
 
 def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
@@ -230,19 +206,13 @@ def _draw_way(of: QuestionList, name: str, ids: Sequence[str]) -> None:
         nothing = dict.fromkeys(("question", "explained", "against"), "")
         st.button(word("why.back"), icon=":material/list:", on_click=change, args=(nothing,), key="why_back")
         for key, icon, target in (("before", "arrow_back", before), ("after", "arrow_forward", after)):
-            st.button(
-                word(f"why.{key}"),
-                icon=f":material/{icon}:",
-                on_click=open_question,
-                args=(target,),
-                disabled=not target,
-                key=f"why_{key}",
-            )
+            look: dict[str, Any] = {"icon": f":material/{icon}:", "disabled": not target, "key": f"why_{key}"}
+            st.button(word(f"why.{key}"), on_click=open_question, args=(target,), **look)
+        told = word("why.not_listed")
         if place is not None:
-            said = of.in_words() or word("why.all_questions")
-            st.caption(word("why.place", place=f"{place + 1:,}", count=f"{len(ids):,}", which=said), width="content")
-        else:
-            st.caption(word("why.not_listed"), width="content")
+            which = of.in_words() or word("why.all_questions")
+            told = word("why.place", place=f"{place + 1:,}", count=f"{len(ids):,}", which=which)
+        st.caption(told, width="content")
 
 
 def _draw_known(case: QuestionCase) -> None:
@@ -250,33 +220,18 @@ def _draw_known(case: QuestionCase) -> None:
     kind = f"{word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
     if told := " · ".join(filter(None, (answers_line(question), kind))):
         st.markdown(told)
-    for row, (title, text) in zip(
-        case.relevant, marked_passages(case.view.data.key, question.text, case.relevant), strict=True
-    ):
-        id_ = case.view.comparison.question_set.passages[row].id
-        heading = " · ".join(part for part in (title.text, id_) if part)
+    passages = marked_passages(case.view.data.key, question.text, case.relevant)
+    for row, (title, text) in zip(case.relevant, passages, strict=True):
+        heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
             st.html(f'<div class="found"><p>{marked_html(text, 0, len(text.text))}</p></div>')
 
 
-def _can_be_learned(case: QuestionCase) -> bool:
-    """Whether training may learn from marks of this question: it never sees those it is measured with."""
-    options, questions = case.view.comparison.experiment.split_options, question_set(case.view.data.key).questions
-    parts = split_of(case.view.data.key, options)
-    return any(questions[row].id == case.question.id for row in parts.rows[Part.TRAIN])
-
-
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     key = f"note_{question}"
-    st.text_area(
-        word("why.note"),
-        value=remarks.note(question),
-        key=key,
-        max_chars=LONGEST_NOTE,
-        height=80,
-        placeholder=word("why.note_placeholder"),
-        on_change=lambda: write_note(fingerprint, question, st.session_state[key]),
-    )
+    look: dict[str, Any] = {"max_chars": LONGEST_NOTE, "height": 80, "placeholder": word("why.note_placeholder")}
+    look["on_change"] = lambda: write_note(fingerprint, question, st.session_state[key])
+    st.text_area(word("why.note"), remarks.note(question), key=key, **look)
 
 
 def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
@@ -290,14 +245,10 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
         rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
         with st.container(horizontal=True):
-            st.button(
-                word("why.remove", count=len(rows)),
-                icon=":material/delete:",
-                disabled=not rows,
-                on_click=_remove_remarks,
-                args=(view.data.fingerprint, table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()),
-                key="why_remove",
-            )
+            pairs = table.iloc[rows][["question_id", "passage_id"]].to_numpy().tolist()
+            look: dict[str, Any] = {"on_click": _remove_remarks, "args": (view.data.fingerprint, pairs)}
+            label = word("why.remove", count=len(rows))
+            st.button(label, icon=":material/delete:", disabled=not rows, key="why_remove", **look)
             tables.draw_csv("why.csv", lambda: table, "notes-and-hard-negatives.csv", "why_remarks_csv")
 
 
