@@ -267,17 +267,13 @@ def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
     called = retriever_names(found)
     for spec in specs:
-        if spec.name in found:
-            outcome = found[spec.name]
-            labels = [label(row) for row in outcome.rows[: answer.k]]
-            table[f"{spec.name} passage"] = pd.Series(labels, dtype=object)
-            table[f"{spec.name} score"] = pd.Series(outcome.scores[: answer.k], dtype=float)
-            columns[f"{spec.name} passage"] = st.column_config.TextColumn(called[spec.name])
-            columns[f"{spec.name} score"] = st.column_config.NumberColumn(
-                word("search.score_of", name=called[spec.name]),
-                format=f"%.{spec.local.digits}f",
-                help=word(f"{score_word(spec)}_help"),
-            )
+        if outcome := found.get(spec.name):
+            passage, score, name = f"{spec.name} passage", f"{spec.name} score", called[spec.name]
+            table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
+            table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
+            columns[passage] = st.column_config.TextColumn(name)
+            title, about = word("search.score_of", name=name), word(f"{score_word(spec)}_help")
+            columns[score] = tables.figure(title, f"%.{spec.local.digits}f", about)
     with st.expander(word("search.as_table"), icon=":material/table:"):
         tables.draw(table, columns)
         tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
@@ -289,22 +285,14 @@ def score_word(spec: Spec) -> str:
 
 
 def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
-    passages = answer.questions.passages
-    return pd.DataFrame(
-        [
-            {
-                "question": answer.question,
-                "retriever": name,
-                "rank": rank,
-                "passage_id": passages[row].id,
-                "title": passages[row].title,
-                "score": outcome.scores[rank - 1],
-                "relevant": row in answer.right if answer.truth or answer.judged else None,
-            }
-            for name, outcome in found.items()
-            for rank, row in enumerate(outcome.rows[: answer.k], start=1)
-        ]
-    )
+    passages, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
+    rows = []
+    for name, outcome in found.items():
+        for rank, row in enumerate(outcome.rows[: answer.k], start=1):
+            passage, relevant = passages[row], row in answer.right if is_known else None
+            about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
+            rows.append((answer.question, name, rank, *about))
+    return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
 
 
 @st.fragment
@@ -318,9 +306,8 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
     def label(row: int) -> str:
         return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
 
-    with st.expander(
-        word("search.pieces", name=plain(retriever_name(spec.name))), icon=":material/join_inner:", expanded=True
-    ):
+    title = word("search.pieces", name=plain(retriever_name(spec.name)))
+    with st.expander(title, icon=":material/join_inner:", expanded=True):
         st.caption(word("why.matches_help"))
         key = f"pieces {spec.name} {answer.question}"
         picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)

@@ -9,9 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.generate.judge import (
     JudgeOptions,
@@ -62,15 +64,11 @@ _QUESTIONS, _DEPTHS = 20, (5, 10, 20)  # of a pool, where nobody chooses; the us
 
 
 def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_right: bool) -> None:
-    st.button(
-        word("judging.marked" if is_right else "judging.mark"),
-        icon=":material/check_circle:" if is_right else ":material/add_circle:",
-        help=word("judging.unmark_help" if is_right else "judging.mark_help"),
-        type="tertiary",
-        on_click=put,
-        args=(questions.corpus_fingerprint, question, questions.passages.ids[row], None if is_right else Verdict.RIGHT),
-        key=f"judge_{key}",
-    )
+    label, about, icon = ("marked", "unmark", "check") if is_right else ("mark", "mark", "add")
+    look: dict[str, Any] = {"type": "tertiary", "icon": f":material/{icon}_circle:", "key": f"judge_{key}"}
+    verdict = None if is_right else Verdict.RIGHT
+    look["args"] = (questions.corpus_fingerprint, question, questions.passages.ids[row], verdict)
+    st.button(word(f"judging.{label}"), help=word(f"judging.{about}_help"), on_click=put, **look)
 
 
 def put(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
@@ -142,28 +140,18 @@ def draw_making(data: StoredSet) -> None:
 
 def _list(questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
     row_of, titles = questions.row_of_passage, questions.passages.titles
-    rows = [
-        {
-            "question": one.question,
-            "passages": ", ".join(titles[row_of[id_]] or id_ for id_ in one.passages if id_ in row_of),
-            "wrong": len(one.wrong),
-            "unsure": len(one.unsure),
-        }
-        for one in judged
-    ]
-    table = pd.DataFrame(rows)
+    rows = []
+    for one in judged:
+        passages = ", ".join(titles[row_of[id_]] or id_ for id_ in one.passages if id_ in row_of)
+        rows.append((one.question, passages, len(one.wrong), len(one.unsure)))
+    table = pd.DataFrame(rows, columns=["question", "passages", "wrong", "unsure"])
     columns = {name: tables.text(f"judging.{name}", "") for name in ("question", "passages")}
     columns |= {name: tables.number(f"judging.{name}") for name in ("wrong", "unsure") if table[name].any()}
     chosen = tables.draw_choice(table, columns, f"judged_{len(judged)}", "multi-row")
     with st.container(horizontal=True):
-        st.button(
-            word("judging.forget", count=len(chosen)),
-            icon=":material/delete:",
-            disabled=not chosen,
-            on_click=_forget,
-            args=(questions.corpus_fingerprint, [judged[row].question for row in chosen]),
-            key="judging_forget",
-        )
+        asked, label = [judged[row].question for row in chosen], word("judging.forget", count=len(chosen))
+        look: dict[str, Any] = {"on_click": _forget, "args": (questions.corpus_fingerprint, asked)}
+        st.button(label, icon=":material/delete:", disabled=not chosen, key="judging_forget", **look)
         tables.draw_csv("judging.csv", lambda: table, "judged.csv")
 
 
@@ -180,17 +168,13 @@ def _make_set(
         usual = word("judging.usual_name", name=set_name(data.name))
         name = st.text_input(word("judging.name"), value=usual, max_chars=_LONGEST_NAME)
         asked = len(questions.questions)
-        both = bool(asked) and st.checkbox(
-            word("judging.with_own", count=f"{asked:,}"), help=word("judging.with_own_help")
-        )
+        label, about = word("judging.with_own", count=f"{asked:,}"), word("judging.with_own_help")
+        both = bool(asked) and st.checkbox(label, help=about)
         model = None
         if models:
-            model = st.selectbox(
-                word("judging.with_model"),
-                [None, *models],
-                format_func=lambda one: word("judging.nobody") if one is None else one,
-                help=word("judging.with_model_help"),
-            )
+            label, about = word("judging.with_model"), word("judging.with_model_help")
+            called = {None: word("judging.nobody")} | {name: name for name in models}
+            model = st.selectbox(label, [*called], format_func=called.__getitem__, help=about)
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
         return
@@ -223,9 +207,8 @@ class Round:
 
     @cached_property
     def given(self) -> list[Verdict | None]:
-        return [
-            self.verdicts.get((composed(self.question(at).text), self.passage(at).id)) for at in range(len(self.pairs))
-        ]
+        keys = [(composed(self.question(at).text), self.passage(at).id) for at in range(len(self.pairs))]
+        return [self.verdicts.get(key) for key in keys]
 
     def question(self, at: int) -> Question:
         return self.asked.questions[self.pairs[at].question]
@@ -290,14 +273,9 @@ def _draw_one(found: Round, at: int) -> None:
     question, passage = found.question(at), found.passage(at)
     of_question = [place for place, pair in enumerate(found.pairs) if pair.question == found.pairs[at].question]
     numbers = [*dict.fromkeys(pair.question for pair in found.pairs)]
-    places = {
-        "question": numbers.index(found.pairs[at].question) + 1,
-        "questions": len(numbers),
-        "passage": of_question.index(at) + 1,
-        "passages": len(of_question),
-    }
+    places = {"question": numbers.index(found.pairs[at].question) + 1, "passage": of_question.index(at) + 1}
     with st.container(border=True, key="pool_one"):
-        st.caption(word("pool.place", **places))
+        st.caption(word("pool.place", questions=len(numbers), passages=len(of_question), **places))
         st.markdown(f"#### {plain(question.text)}")
         if line := answers_line(question):
             st.caption(line)
@@ -305,31 +283,15 @@ def _draw_one(found: Round, at: int) -> None:
     with st.container(horizontal=True, key="pool_verdicts"):
         for verdict, (key, icon) in _KEYS.items():
             # keys hold the place: a second press, before the next passage is seen, is of the one that was
-            st.button(
-                word(f"pool.say_{verdict}"),
-                icon=f":material/{icon}:",
-                shortcut=key,
-                type="primary" if found.given[at] is verdict else "secondary",
-                help=word(f"pool.say_{verdict}_help"),
-                on_click=_judge,
-                args=(found, at, verdict),
-                key=f"pool_{verdict}_{at}",
-            )
+            kind = "primary" if found.given[at] is verdict else "secondary"
+            look: dict[str, Any] = {"on_click": _judge, "args": (found, at, verdict), "type": kind, "shortcut": key}
+            label, about = word(f"pool.say_{verdict}"), word(f"pool.say_{verdict}_help")
+            st.button(label, icon=f":material/{icon}:", help=about, key=f"pool_{verdict}_{at}", **look)
     with st.container(horizontal=True):
-        for name, icon, key, to in (
-            ("back", "chevron_left", "Left", at - 1),
-            ("next", "chevron_right", "Right", at + 1),
-        ):
-            st.button(
-                word(f"pool.{name}"),
-                icon=f":material/{icon}:",
-                shortcut=key,
-                type="tertiary",
-                disabled=not 0 <= to < len(found.pairs),
-                on_click=remember,
-                args=("pool_at", str(to + 1)),
-                key=f"pool_{name}_{at}",
-            )
+        for name, side, to in (("back", "Left", at - 1), ("next", "Right", at + 1)):
+            look = {"on_click": remember, "args": ("pool_at", str(to + 1)), "type": "tertiary", "shortcut": side}
+            look |= {"disabled": not 0 <= to < len(found.pairs), "key": f"pool_{name}_{at}"}
+            st.button(word(f"pool.{name}"), icon=f":material/chevron_{side.lower()}:", **look)
 
 
 def _judge(found: Round, at: int, verdict: Verdict) -> None:
@@ -360,9 +322,7 @@ def _draw_model(found: Round) -> None:
             place.error(plain(failure_text(error)), icon=":material/error:")
 
 
-def _ask(
-    corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: "st.delta_generator.DeltaGenerator"
-) -> None:
+def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: DeltaGenerator) -> None:
     began, told, first = time.monotonic(), 0.0, None
     with place.container():
         bar = st.progress(0.0, word("pool.progress", done="0", total=f"{len(wanted):,}"))
@@ -386,9 +346,8 @@ def _ask(
     if not judged.failed:
         st.rerun()
     reason = failure_text(judged.error) if judged.error else judged.said
-    place.warning(
-        word("pool.model_failed", count=f"{judged.failed:,}", reason=plain(reason)), icon=":material/warning:"
-    )
+    told = word("pool.model_failed", count=f"{judged.failed:,}", reason=plain(reason))
+    place.warning(told, icon=":material/warning:")
 
 
 def _stop() -> None:

@@ -1,6 +1,7 @@
 """Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -149,14 +150,9 @@ def draw() -> None:
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
     with st.container(key="ask"):
-        question = draw_question(
-            _BOX,
-            next(iter(examples), ""),
-            word("search.question_help"),
-            submit=word("search.search"),
-            icon=":material/search:",
-            on_asked=_ask_the_box,
-        )
+        example, about = next(iter(examples), ""), word("search.question_help")
+        look: dict[str, Any] = {"submit": word("search.search"), "icon": ":material/search:"}
+        question = draw_question(_BOX, example, about, on_asked=_ask_the_box, **look)
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
             draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
@@ -212,17 +208,9 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
         wait, chip = expected.get(name, 0.0), plain(called[name])
         return chip if wait <= SOON else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
-    picked = choose_several(
-        left.pills,
-        "columns",
-        word("compare.retrievers"),
-        names,
-        usual,
-        key=f"columns_{data.key}_{len(names)}",
-        wrap=True,
-        format_func=label,
-        help=word("search.retrievers_help", most=_MOST_COLUMNS),
-    )
+    look = {"format_func": label, "help": word("search.retrievers_help", most=_MOST_COLUMNS), "wrap": True}
+    key, title = f"columns_{data.key}_{len(names)}", word("compare.retrievers")
+    picked = choose_several(left.pills, "columns", title, names, usual, key=key, **look)
     k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(picked) > _MOST_COLUMNS:
         shown = plain(", ".join(called[name] for name in picked[:_MOST_COLUMNS]))
@@ -242,9 +230,9 @@ def _put_into_address(picked: Sequence[str]) -> None:
 def _usual(choices: Choices, expected: Mapping[str, float]) -> list[str]:
     """Return the columns before anybody chooses: what answers soon, the newest training's retriever among them."""
     soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON]
-    newest = next((name for name in [_newest(choices)] if name in soon), "")
-    usual = [name for name in choices.first_picked if name in soon and name != newest]
-    wanted = [*usual[: _MOST_COLUMNS - len(newest and [newest])], newest]
+    newest = [name for name in [_newest(choices)] if name in soon]
+    usual = [name for name in choices.first_picked if name in soon and name not in newest]
+    wanted = [*usual[: _MOST_COLUMNS - len(newest)], *newest]
     return [name for name in soon if name in wanted] or choices.searchable[:1]
 
 
