@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import streamlit as st
@@ -93,9 +94,9 @@ def expected_on(data: StoredSet, specs: Mapping[str, Spec], always: str) -> Expe
         return None
     described = "\n".join(spec.model_dump_json() for spec in specs.values())
     alone = dict(_forecasts(data.key, described, _measured_at(), specs))
-    for name in _compared(data):
-        if name in alone:
-            alone[name] = Forecast(0.0, is_measured=True)
+    compared = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
+    for name in alone.keys() & {name for comparison in compared for name in comparison.figures}:
+        alone[name] = Forecast(0.0, is_measured=True)
     return Expected(specs, alone, always)
 
 
@@ -124,11 +125,6 @@ def _measured_at() -> float:
         return (workspace() / "cache" / "pace.json").stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _compared(data: StoredSet) -> set[str]:
-    compared = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
-    return {name for comparison in compared for name in comparison.figures}
 
 
 _TRAINED = "trained"  # a mix with what was trained here
@@ -164,17 +160,9 @@ class Choices:
     ) -> Experiment:
         plans = [self.trained[name] for name in picked if name in self.trained]
         shares = plans[-1].split if plans else SplitOptions()
-        return Experiment(
-            data=data.key,
-            split=part,
-            validation_share=shares.validation,
-            test_share=shares.test,
-            seed=shares.seed,
-            strict_split=shares.strict,
-            relevant_from=relevant_from,
-            ks=DEFAULT_KS,
-            retriever=tuple(self.needed(picked)),
-        )
+        split = {"validation_share": shares.validation, "test_share": shares.test, "strict_split": shares.strict}
+        options: dict[str, Any] = {"seed": shares.seed, "relevant_from": relevant_from, "ks": DEFAULT_KS, **split}
+        return Experiment(data=data.key, split=part, retriever=tuple(self.needed(picked)), **options)
 
 
 def choices_for(data: StoredSet) -> Choices:
@@ -306,9 +294,8 @@ def _does(spec: Spec, choices: Choices) -> str:
             parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
         case RerankSpec():
-            return word(
-                "method.rerank", first=retriever_name(spec.first), depth=spec.depth, model=_model(spec.model, choices)
-            )
+            values = {"first": retriever_name(spec.first), "model": _model(spec.model, choices)}
+            return word("method.rerank", depth=spec.depth, **values)
         case DenseSpec():
             starter = spec.model == STARTER
             return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))

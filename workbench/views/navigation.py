@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -150,13 +149,8 @@ def _served(page: Page) -> Any:
     return st.Page(page.draw, title=page.title, icon=page.sign, url_path=path, default=page is PAGES[0])
 
 
-_SCRIPT = Path(__file__).parent / "ui" / "document.js"
+_SCRIPT = (Path(__file__).parent / "ui" / "document.js").read_text(encoding="utf-8")
 _KEY = "document"  # of the container without a height, see `look.css`
-
-
-@cache
-def _script() -> str:
-    return _SCRIPT.read_text(encoding="utf-8")
 
 
 def document_routes(pages: Sequence[str]) -> list[Route]:
@@ -165,7 +159,7 @@ def document_routes(pages: Sequence[str]) -> list[Route]:
     Drawn with the page alone, it would run after the app has written into the address, and after a first click.
     """
     document = Path(get_static_dir(), "index.html").read_text(encoding="utf-8")
-    document = document.replace("<head>", f"<head><script>{_script()}</script>", 1)
+    document = document.replace("<head>", f"<head><script>{_SCRIPT}</script>", 1)
     base = st.get_option("server.baseUrlPath").strip("/")
 
     async def answer(_: Request) -> HTMLResponse:
@@ -176,7 +170,7 @@ def document_routes(pages: Sequence[str]) -> list[Route]:
 
 def draw_document() -> None:
     """Set the document's language to that of the page, and have a click make one entry in the browser's history."""
-    body = f"<script>document.documentElement.lang = '{language()}';\n{_script()}</script>"
+    body = f"<script>document.documentElement.lang = '{language()}';\n{_SCRIPT}</script>"
     with st.container(key=_KEY):
         st.html(body, unsafe_allow_javascript=True)
 

@@ -16,7 +16,7 @@ from mrc_workbench.workbench.views.navigation import FIRST, PAGES
 from mrc_workbench.workbench.views.resources.sets import chosen_set, missing_set, split_of, stored_sets, use_set
 from mrc_workbench.workbench.views.ui.job import with_time_left
 from mrc_workbench.workbench.views.ui.state import distinct_labels
-from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog, language, plain, word
+from mrc_workbench.workbench.views.ui.words import LANGUAGES, language, plain, word
 
 _POLL_SECONDS = 2.0
 _AT_ONCE = ("comparisons", "embeddings", "language", "reading", "cache/rehearsals")  # jobs in no line
@@ -37,21 +37,17 @@ def draw() -> None:
 def _pick_set() -> None:
     called = {kept.key: as_shared(set_name(kept.name), shared=kept.shared) for kept in stored_sets()}
     names = distinct_labels(called, called.__getitem__)
-    if missing_set():  # the page reports it
-        _pick_instead(names)
-        return
-    current = chosen_set()
+    current = None if missing_set() else chosen_set()  # the page reports a missing one
     # without a key of its own the box follows the choice wherever it was made
-    chosen = st.selectbox(
-        word("sidebar.data"),
-        list(names),
-        index=list(names).index(current.key),
-        format_func=names.__getitem__,
-        help=word("sidebar.data_help"),
-    )
-    if chosen and chosen != current.key:
+    look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
+    look["index"] = [*names].index(current.key) if current else None
+    look["placeholder"] = None if current else word("missing_set.placeholder")
+    chosen = st.selectbox(word("sidebar.data"), [*names], **look)
+    if chosen and (current is None or chosen != current.key):
         use_set(chosen)
         st.rerun()
+    if current is None:
+        return
     use_set(current.key)
     st.caption(word("sidebar.counts", passages=f"{current.passages:,}", questions=f"{current.questions:,}"))
     if current.made:
@@ -69,21 +65,9 @@ def _pick_set() -> None:
     st.caption(word("sidebar.split", **counts), help=help_text)
 
 
-def _pick_instead(names: dict[str, str]) -> None:
-    look: dict[str, Any] = {"format_func": names.__getitem__, "help": word("sidebar.data_help")}
-    chosen = st.selectbox(
-        word("sidebar.data"), list(names), index=None, placeholder=word("missing_set.placeholder"), **look
-    )
-    if chosen:
-        use_set(chosen)
-        st.rerun()
-
-
 def _pick_language() -> None:
-    names = list(LANGUAGES)
-    chosen = st.selectbox(
-        catalog(language())["sidebar.language"], names, index=names.index(language()), format_func=LANGUAGES.__getitem__
-    )
+    names, label = [*LANGUAGES], word("sidebar.language")
+    chosen = st.selectbox(label, names, index=names.index(language()), format_func=LANGUAGES.__getitem__)
     st.session_state["language"] = language()
     if chosen and chosen != language():
         st.session_state["language"] = chosen
@@ -111,8 +95,8 @@ def set_title(opened: str) -> None:
 
 def title_of(opened: str) -> str:
     page = PAGES[0] if opened in ("", FIRST) else next((page for page in PAGES if page.name == opened), None)
-    if page is None:
-        return word("app.tab", page=word("page.missing_title"))
-    if page.inside or missing_set():  # pages of "More" work with other data; a missing dataset has no name
-        return word("app.tab", page=page.title)
-    return word("app.tab_of_data", page=page.title, data=set_name(chosen_set().name))
+    if (
+        page and not page.inside and not missing_set()
+    ):  # pages of "More" work with other data; a missing set has no name
+        return word("app.tab_of_data", page=page.title, data=set_name(chosen_set().name))
+    return word("app.tab", page=page.title if page else word("page.missing_title"))

@@ -142,8 +142,9 @@ def _draw_unmatched(found: LabResult) -> None:
     with st.expander(word("tune.unmatched"), icon=":material/search_off:"):
         st.caption(word("tune.unmatched_help"))
         table = [(analyzer_words(analyzer), len(rows.own), len(rows.anywhere)) for analyzer, rows in counts.items()]
-        names = ("analyzer", "not_in_own", "not_anywhere")
-        tables.draw(pd.DataFrame(table, columns=names), {name: word(f"tune.{name}") for name in names})
+        columns = {"analyzer": "analyzer", "own": "not_in_own", "anywhere": "not_anywhere"}
+        labels = {name: word(f"tune.{key}") for name, key in columns.items()}
+        tables.draw(pd.DataFrame(table, columns=[*columns]), labels)
         with_some = [str(analyzer) for analyzer, rows in counts.items() if len(rows.own)]
         if not with_some:
             st.markdown(word("tune.all_matched"))

@@ -41,20 +41,20 @@ def draw_style() -> None:
     st.html(_STYLE)
 
 
+def _named(name: str, every: Sequence[str], tag: str) -> tuple[str, str]:
+    """Return a retriever's mark and name in a tag, and the style that gives its colour; `every` as of `head_html`."""
+    called = escape(retriever_names([*every, name], language())[name])
+    mark = f'<span class="mark" aria-hidden="true">{LETTERS[shape_of(name, every)]}</span>'
+    opening, closing = (f"<{tag}>", f"</{tag.split(maxsplit=1)[0]}>") if tag else ("", "")
+    return f"{mark}{opening}{called}{closing}", f"--own:{colour_of(name, every)}"
+
+
 def head_html(name: str, every: Sequence[str], truth: str, does: str = "") -> str:
     """Return a column's head. `every` are the stored names of all retrievers: their order decides the colours."""
     line = f'<div class="does">{escape(does)}</div>' if does else ""
     line += f'<div class="truth">{escape(truth)}</div>' if truth else ""
-    called = f'{_mark(shape_of(name, every))}<span class="name">{escape(_display_name(name, every))}</span>'
-    return f'<div class="found-head" style="--own:{colour_of(name, every)}">{called}{line}</div>'
-
-
-def _display_name(name: str, every: Sequence[str]) -> str:
-    return retriever_names([*every, name], language())[name]
-
-
-def _mark(shape: str) -> str:
-    return f'<span class="mark" aria-hidden="true">{LETTERS[shape]}</span>'
+    called, style = _named(name, every, 'span class="name"')
+    return f'<div class="found-head" style="{style}">{called}{line}</div>'
 
 
 def legend_html(*, truth: bool) -> str:
@@ -64,8 +64,8 @@ def legend_html(*, truth: bool) -> str:
 
 
 def reason_html(name: str, every: Sequence[str], sentence: str) -> str:
-    called = f"{_mark(shape_of(name, every))}<b>{escape(_display_name(name, every))}</b>"
-    return f'<p class="reason" style="--own:{colour_of(name, every)}">{called} {escape(sentence)}</p>'
+    called, style = _named(name, every, "b")
+    return f'<p class="reason" style="{style}">{called} {escape(sentence)}</p>'
 
 
 def weighed_html(title: Sequence[Piece], text: Sequence[Piece], *, gold: bool) -> str:
@@ -101,22 +101,18 @@ def matches_html(explained: LateExplanation, *, gold: bool = False) -> str:
 def _matched(text: str, places: Sequence[int], explained: LateExplanation, most: float) -> str:
     if not places:
         return escape(text)
-    matches = [explained.told[place] for place in places]
-    strengths = [12 + 43 * max(0.0, match.above) / most for match in matches]  # percent, for dark and light alike
-    colours = [
-        f"color-mix(in srgb, {PALETTE[place % len(PALETTE)]} {strength:.0f}%, transparent)"
-        for place, strength in zip(places, strengths, strict=True)
-    ]
-    width = 100 / len(colours)
-    stops = ", ".join(f"{colour} {n * width:.0f}% {(n + 1) * width:.0f}%" for n, colour in enumerate(colours))
-    said = "\n".join(
-        f"{place + 1}: {explained.question[slice(*match.asked)]} → {explained.passage.text[slice(*match.answered)]} "
-        f"({match.cosine:.3f})"
-        for place, match in zip(places, matches, strict=True)
-    )
+    width = 100 / len(places)
+    stops, said = [], []
+    for number, place in enumerate(places):
+        match = explained.told[place]
+        strength = 12 + 43 * max(0.0, match.above) / most  # percent, for dark and light alike
+        colour = f"color-mix(in srgb, {PALETTE[place % len(PALETTE)]} {strength:.0f}%, transparent)"
+        stops.append(f"{colour} {number * width:.0f}% {(number + 1) * width:.0f}%")
+        asked, answered = explained.question[slice(*match.asked)], explained.passage.text[slice(*match.answered)]
+        said.append(f"{place + 1}: {asked} → {answered} ({match.cosine:.3f})")
     numbers = ",".join(str(place + 1) for place in places)
-    style = f"background: linear-gradient(90deg, {stops})"
-    return f'<span style="{style}" title="{escape(said)}">{escape(text)}<sup>{numbers}</sup></span>'
+    style, title = f"background: linear-gradient(90deg, {', '.join(stops)})", escape("\n".join(said))
+    return f'<span style="{style}" title="{title}">{escape(text)}<sup>{numbers}</sup></span>'
 
 
 def draw_matches(sides: Mapping[str, LateExplanation]) -> None:
@@ -139,12 +135,10 @@ def hits_html(hits: Sequence[Hit]) -> str:
     items = []
     for hit in hits:
         title = marked_html(hit.title, 0, len(hit.title.text))
-        top = (
-            f'<div class="top"><span class="rank">{hit.rank}</span>'
-            f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
-            f'<span class="score">{escape(hit.score)}</span></div>'
-        )
+        named = f'<span class="title">{title} <small>{escape(hit.passage_id)}</small></span>'
+        rank, score = f'<span class="rank">{hit.rank}</span>', f'<span class="score">{escape(hit.score)}</span>'
         gold = ' class="gold"' if hit.relevant else ""
+        top = f'<div class="top">{rank}{named}{score}</div>'
         items.append(f'<div role="listitem"{gold}>{top}{_notes(hit)}{_text(hit.text)}</div>')
     return f'<div class="found" role="list">{"".join(items)}</div>'
 
@@ -161,19 +155,15 @@ def _notes(hit: Hit) -> str:
     notes = [f'<span class="truth">✔ {escape(word("search.gold"))}</span>'] if hit.relevant else []
     if hit.confuser:
         notes.append(f'<span class="confuser">≈ {escape(word("why.confuser"))}</span>')
-    if hit.before is not None:
-        notes.append(_moved(hit.before, hit.rank))
+    if hit.before == hit.rank:
+        notes.append(f'<span class="moved">＝ {escape(word("search.not_moved"))}</span>')
+    elif hit.before is not None:
+        steps = hit.before - hit.rank
+        label = escape(word("search.moved", before=hit.before, after=hit.rank))
+        sign = f"{'▲' if steps > 0 else '▼'}{abs(steps)} <small>{hit.before}→{hit.rank}</small>"
+        notes.append(f'<span class="moved" role="img" title="{label}" aria-label="{label}">{sign}</span>')
     notes += [f'<span class="parts">{escape(note)}</span>' for note in hit.notes]
     return f'<div class="notes">{"".join(notes)}</div>' if notes else ""
-
-
-def _moved(before: int, after: int) -> str:
-    if before == after:
-        return f'<span class="moved">＝ {escape(word("search.not_moved"))}</span>'
-    sign = f"▲{before - after}" if after < before else f"▼{after - before}"
-    label = escape(word("search.moved", before=before, after=after))
-    ranks = f"<small>{before}→{after}</small>"
-    return f'<span class="moved" role="img" title="{label}" aria-label="{label}">{sign} {ranks}</span>'
 
 
 def _text(text: MarkedText) -> str:
@@ -199,11 +189,9 @@ def switch_html(names: Sequence[str], every: Sequence[str], ranks: Sequence[int 
     for place, (name, rank) in enumerate(zip(names, ranks, strict=True)):
         first = f" <small>✔{rank}</small>" if rank else ""
         checked = "" if place else " checked"
-        picks.append(
-            f'<label style="--own:{colour_of(name, every)}">'
-            f'<input type="radio" name="{escape(key)}" value="{place}"{checked}>'
-            f"{_mark(shape_of(name, every))}{escape(_display_name(name, every))}{first}</label>"
-        )
+        called, style = _named(name, every, "")
+        box = f'<input type="radio" name="{escape(key)}" value="{place}"{checked}>'
+        picks.append(f'<label style="{style}">{box}{called}{first}</label>')
     said = escape(word("search.switch"))
     return f'<div class="found-switch" role="radiogroup" aria-label="{said}">{"".join(picks)}</div>'
 
@@ -230,28 +218,22 @@ def hit(
     row: int,
     passage_id: str,
     texts: tuple[MarkedText, MarkedText],
-    *,
-    relevant: bool,
-    confuser: bool = False,
+    **about: bool,
 ) -> Hit:
-    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
+    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found.
+
+    `about` are `relevant` and `confuser` of `Hit`.
+    """
     place = found[spec.name].rows.index(row)
     ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
-    said = []
-    for part, rank in ranks.items():
-        name = retriever_name(part, language())
-        said.append(word("search.part_rank", name=name, rank=rank) if rank else word("search.part_missing", name=name))
-    return Hit(
-        rank=place + 1,
-        score=f"{found[spec.name].scores[place]:.{spec.local.digits}f}",
-        passage_id=passage_id,
-        title=texts[0],
-        text=texts[1],
-        relevant=relevant,
-        notes=[" · ".join(said)] if len(ranks) > 1 else [],
-        before=next(iter(ranks.values())) if len(ranks) == 1 else None,
-        confuser=confuser,
-    )
+    notes = []
+    if len(ranks) > 1:
+        named = [(retriever_name(part, language()), rank) for part, rank in ranks.items()]
+        said = [word(f"search.part_{'rank' if rank else 'missing'}", name=name, rank=rank) for name, rank in named]
+        notes = [" · ".join(said)]
+    before = next(iter(ranks.values())) if len(ranks) == 1 else None
+    score = f"{found[spec.name].scores[place]:.{spec.local.digits}f}"
+    return Hit(place + 1, score, passage_id, *texts, notes=notes, before=before, **about)
 
 
 def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:

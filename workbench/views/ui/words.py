@@ -149,6 +149,7 @@ def plain(text: str) -> str:
     return "".join(f"\\{character}" if character in "\\`*_{}[]()#+-.!|<>~$:&" else character for character in text)
 
 
+_SECTIONS = {LanguageError: "language", ReadingError: "reading", DictionaryError: "dictionary"}
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _CONTROLS = {  # of a page, where a command has flags: the key of its label; others are the fields of columns
     ProblemCode.ANSWERS_ALONE: "search_answers",
@@ -163,10 +164,8 @@ def errors_told() -> Iterator[None]:
     """Show the words of what is wrong with data, a text or a limit, of a full disk, or of a library that is missing."""
     try:
         yield
-    except (DataError, DictionaryError, LanguageError, LimitError) as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
-    except ImportError as error:
-        if not isinstance(with_extra(error), MissingExtraError):
+    except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
+        if isinstance(error, ImportError) and not isinstance(with_extra(error), MissingExtraError):
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
@@ -208,19 +207,14 @@ def failure_text(error: Exception) -> str:
 
 def _keys_of(error: Failure) -> tuple[str, ...]:
     """The locale keys that may hold the words of a failure; rooms with many codes have a section of their own."""
-    code = error.code
-    match error:
-        case LanguageError():
-            return (f"language.{code}",)
-        case ReadingError():
-            return (f"reading.{code}",)
-        case DictionaryError():
-            return (f"dictionary.{code}",)
-    if code.startswith("outside_"):
-        return (f"outside.{code}",)
+    for kind, section in _SECTIONS.items():
+        if isinstance(error, kind):
+            return (f"{section}.{error.code}",)
+    if error.code.startswith("outside_"):
+        return (f"outside.{error.code}",)
     # an error read from disk does not say which room raised it
-    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
-    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
+    rooms = ("model", "imported", "milvus", "made", "limit", "extra", "embedding", "chat", "dictionary")
+    return tuple(f"{room}.{error.code}" for room in rooms)
 
 
 def search_failure_text(error: Exception) -> str:
@@ -282,11 +276,8 @@ def _translated(value: str, texts: Mapping[str, str]) -> str:
 
 def tell_damaged_files(questions: QuestionSet) -> None:
     """Show which files with judgements or remarks of a set are damaged, and that nothing in them is overwritten."""
-    names = [
-        path.relative_to(workspace()) for path in damaged_files(questions.corpus_fingerprint, questions.fingerprint)
-    ]
-    if names:
-        listed = ", ".join(f"`{name.as_posix()}`" for name in names)
+    paths = damaged_files(questions.corpus_fingerprint, questions.fingerprint)
+    if listed := ", ".join(f"`{path.relative_to(workspace()).as_posix()}`" for path in paths):
         st.warning(word("damaged.files", names=listed), icon=":material/warning:")
 
 
