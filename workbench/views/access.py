@@ -1,10 +1,9 @@
 """Who may come in, whose workspace they get, and what stands before Streamlit's server.
 
-Sign-in is Streamlit's with an OpenID provider; it is on exactly where `.streamlit/secrets.toml` has a section `[auth]`.
-Streamlit runs callbacks and fragments in threads of their own, without the rest of the script: whose work is at hand is
-therefore asked of Streamlit every time. It takes files of every session, whether its page has a field for them or not,
-and holds them in memory: what the gate refuses is refused before a byte is kept, and what has no length is counted as
-it arrives."""
+Sign-in is Streamlit's with an OpenID provider, if `.streamlit/secrets.toml` has a section `[auth]`. Callbacks and
+fragments run without the rest of the script, so the user is looked up every time. Streamlit takes every session's files
+and holds them in memory: the gate refuses them before a byte is kept, and counts those without a length as they arrive.
+"""
 
 import asyncio
 import hashlib
@@ -12,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Thread
@@ -240,7 +239,8 @@ class Gate:
                         UPLOADS.end(upload)
                     await send(message)
 
-                UPLOADS.require_room(upload, _declared(scope))
+                declared = HTTPConnection(scope).headers.get("content-length", "")  # may be wrong or missing
+                UPLOADS.require_room(upload, int(declared) if declared.isdecimal() else 0)
                 await self._app(scope, counted, answered)
         except LimitError as error:
             UPLOADS.refuse(session, error)
@@ -283,12 +283,6 @@ def _may_pass(scope: Scope, session: str) -> bool:
         return True
     user = user_told_by(HTTPConnection(scope).cookies)
     return bool(user) and (reads or UPLOADS.whose(session) == user)
-
-
-def _declared(scope: Scope) -> int:
-    with suppress(ValueError):
-        return int(HTTPConnection(scope).headers.get("content-length", 0))
-    return 0
 
 
 def _with_safe_cookies(scope: Scope, send: Send) -> Send:

@@ -139,11 +139,9 @@ def translate_field(key: str, *, megabytes: int = 0, is_large: bool = False, is_
 
     `megabytes` is its `max_upload_size`; 0: that of the server.
     """
-    words = {
-        "press": word("upload.press_folder" if is_folder else "upload.press"),
-        "drop": word("upload.drop"),
-        "limit": word("upload.limit", megabytes=f"{megabytes or st.get_option('server.maxUploadSize'):,}"),
-    }
+    limit = f"{megabytes or st.get_option('server.maxUploadSize'):,}"
+    words = {"press": word("upload.press_folder" if is_folder else "upload.press"), "drop": word("upload.drop")}
+    words["limit"] = word("upload.limit", megabytes=limit)
     said = "".join(f"--{name}: {json.dumps(text, ensure_ascii=False)}; " for name, text in words.items())
     room = "--room: 10rem; --flow: column; --place: center" if is_large else ""
     st.html(_LOOK)

@@ -2,9 +2,9 @@
 both texts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -16,13 +16,8 @@ from mrc_workbench.retrieval.comparison.experiment import Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.explain import BM25Explanation, Explanation
-from mrc_workbench.retrieval.explain.encoders import (
-    LateExplanation,
-    SentenceExplanation,
-    SparseExplanation,
-    WindowExplanation,
-)
+from mrc_workbench.retrieval.explain.bm25 import BM25Explanation, Explanation
+from mrc_workbench.retrieval.explain.encoders import SentenceExplanation, WindowExplanation
 from mrc_workbench.retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
 from mrc_workbench.workbench.views.compare.controls import change, choose_in_address
 from mrc_workbench.workbench.views.compare.questions import QuestionCase
@@ -44,6 +39,8 @@ from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html
 from mrc_workbench.workbench.views.ui.state import keep
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
+
+T = TypeVar("T")
 
 
 def draw(case: QuestionCase) -> None:
@@ -78,7 +75,19 @@ def _pick_wrong(case: QuestionCase, name: str) -> Duel:
 
 
 def _rows(of: Duel) -> tuple[int, int]:
-    return of.right, of.wrong or 0
+    return of.right, of.wrong or 0  # without a wrong passage nothing is drawn
+
+
+def _ask_both(spec: Spec, of: Duel, ask: str, explain: Callable[[int], T]) -> list[T] | None:
+    """Draw the button that loads a model and, once it was pressed, return what it explains of both passages."""
+    return once_asked(spec.name, word(ask), lambda: [explain(row) for row in _rows(of)])
+
+
+def _columns(of_both: Sequence[T]) -> Iterator[tuple[T, str]]:
+    """Yield each of two with its side, "right" or "wrong", in a column of its own."""
+    for column, of, side in zip(st.columns(2), of_both, ("right", "wrong"), strict=True):
+        with column:
+            yield of, side
 
 
 @singledispatch
@@ -140,12 +149,8 @@ def _show_lab() -> None:
 @_draw_score.register
 def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.weighed_help"))
-
-    def tell() -> list[SparseExplanation]:
-        asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
-        return [explained_sparse(*asked, row) for row in _rows(of)]
-
-    found = once_asked(spec.name, word("why.weighed_ask"), tell)
+    asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+    found = _ask_both(spec, of, "why.weighed_ask", lambda row: explained_sparse(*asked, row))
     if found is None:
         return
     right, wrong = found
@@ -159,22 +164,17 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
 @_draw_score.register
 def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.matches_help"))
-
-    def tell() -> list[LateExplanation]:
-        experiment = case.view.comparison.experiment.model_dump_json()
-        asked = (case.view.data.key, experiment, spec.model_dump_json(), case.question.text)
-        return [explained_late(*asked, row) for row in _rows(of)]
-
-    found = once_asked(spec.name, word("why.matches_ask"), tell)
+    experiment = case.view.comparison.experiment.model_dump_json()
+    asked = (case.view.data.key, experiment, spec.model_dump_json(), case.question.text)
+    found = _ask_both(spec, of, "why.matches_ask", lambda row: explained_late(*asked, row))
     if found is None:
         return
     right, wrong = found
     _draw_sums(of, right.score, wrong.score, spec.digits)
     draw_matches({"right": right, "wrong": wrong})
-    for place, explained, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
-        with place:
-            draw_heading(word(f"why.{side}"))
-            st.html(matches_html(explained, gold=side == "right"))
+    for explained, side in _columns(found):
+        draw_heading(word(f"why.{side}"))
+        st.html(matches_html(explained, gold=side == "right"))
 
 
 @_draw_score.register
@@ -194,23 +194,19 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     st.caption(word("why.sentences_help"))
     key, question = case.view.data.key, case.question.text
 
-    def tell() -> list[WindowExplanation | SentenceExplanation]:
-        return [
-            explained_cosine(key, spec.model_dump_json(), question, row)
-            or explained_sentences(key, spec.model, spec.title, question, row)
-            for row in _rows(of)
-        ]
+    def explain(row: int) -> WindowExplanation | SentenceExplanation:
+        windows = explained_cosine(key, spec.model_dump_json(), question, row)
+        return windows or explained_sentences(key, spec.model, spec.title, question, row)
 
-    found = once_asked(spec.name, word("why.sentences_ask"), tell)
+    found = _ask_both(spec, of, "why.sentences_ask", explain)
     if found is None:
         return
-    for place, one, side in zip(st.columns(2), found, ("right", "wrong"), strict=True):
-        with place:
-            st.markdown(word(f"why.{side}_cosine", score=f"{one.score:.3f}"))
-            if isinstance(one, WindowExplanation):
-                _draw_window(one, gold=side == "right")
-            else:
-                _draw_sentence(one, gold=side == "right")
+    for explained, side in _columns(found):
+        st.markdown(word(f"why.{side}_cosine", score=f"{explained.score:.3f}"))
+        if isinstance(explained, WindowExplanation):
+            _draw_window(explained, gold=side == "right")
+        else:
+            _draw_sentence(explained, gold=side == "right")
 
 
 def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
@@ -282,22 +278,19 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
 
 def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:
     st.caption(word("why.windows_help"))
-    key, json, question = case.view.data.key, spec.model_dump_json(), case.question.text
-
-    def tell() -> list[WindowExplanation | None]:
-        rows = zip(_rows(of), read, strict=True)
-        return [explained_reranking(key, json, question, row) if is_read else None for row, is_read in rows]
-
-    found = once_asked(spec.name, word("why.windows_ask"), tell)
+    asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+    is_read = dict(zip(_rows(of), read, strict=True))
+    found = _ask_both(
+        spec, of, "why.windows_ask", lambda row: explained_reranking(*asked, row) if is_read[row] else None
+    )
     if found is None:
         return
-    for place, one, side, is_read in zip(st.columns(2), found, ("right", "wrong"), read, strict=True):
-        with place:
-            draw_heading(word(f"why.{side}"))
-            if one:
-                _draw_window(one, gold=side == "right")
-            elif is_read:
-                st.caption(word("why.windows_whole"))
+    for (explained, was_read), side in _columns([*zip(found, read, strict=True)]):
+        draw_heading(word(f"why.{side}"))
+        if explained:
+            _draw_window(explained, gold=side == "right")
+        elif was_read:
+            st.caption(word("why.windows_whole"))
 
 
 def _draw_window(one: WindowExplanation, *, gold: bool) -> None:
@@ -369,7 +362,6 @@ def _draw_word_table(table: pd.DataFrame, sides: dict[str, str]) -> None:
 
 def _draw_texts(right: Explanation, wrong: Explanation) -> None:
     st.caption(word("why.shades"))
-    for place, explained, side in zip(st.columns(2), (right, wrong), ("right", "wrong"), strict=True):
-        with place:
-            draw_heading(word(f"why.{side}"))
-            st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))
+    for explained, side in _columns((right, wrong)):
+        draw_heading(word(f"why.{side}"))
+        st.html(weighed_html(explained.title_pieces(), explained.text_pieces(), gold=side == "right"))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 
@@ -91,14 +91,9 @@ def _draw(job: Job, text: Callable[[Status], str], below: Callable[[Status], Non
     # a job that saves is asked first, and ended at once where that is not enough
     asked = status.state is State.STOPPING
     name, icon = ("end", "dangerous") if asked else ("stop", "stop")
-    button.button(
-        word(f"job.{name}"),
-        on_click=job.stop if job.saves and not asked else job.end,
-        icon=f":material/{icon}:",
-        help=word(f"job.{name}_help") if job.saves else None,
-        key=f"{name}_{job.id}",
-        width="stretch",
-    )
+    look: dict[str, Any] = {"icon": f":material/{icon}:", "key": f"{name}_{job.id}", "width": "stretch"}
+    look["help"] = word(f"job.{name}_help") if job.saves else None
+    button.button(word(f"job.{name}"), on_click=job.stop if job.saves and not asked else job.end, **look)
     if below:
         below(status)
 

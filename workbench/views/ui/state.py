@@ -12,6 +12,7 @@ import streamlit as st
 
 from mrc_workbench.workbench.views.ui.words import free_name, language, plain, word
 
+Draw = Callable[..., Any]  # of Streamlit, such as `st.selectbox`
 VISIT = "visit"  # of the session: how often a page was opened
 PAGE_OF_LIST = "at"  # its name in the address: where a set's passages are read
 _SECONDS_ON_THE_WAY = 1.5  # until a browser has surely received a choice
@@ -83,14 +84,7 @@ class Choice:
 
 
 def choose(
-    draw: Callable[..., Any],
-    name: str,
-    label: str,
-    options: Sequence[str],
-    usual: str,
-    *,
-    follows: bool = False,
-    **look: Any,
+    draw: Draw, name: str, label: str, options: Sequence[str], usual: str, *, follows: bool = False, **look: Any
 ) -> str:
     """Draw a choice of one that lies in the address, as `st.selectbox` and the like do; returns it.
 
@@ -138,14 +132,7 @@ def _put_into_address(name: str, key: str, usual: str, names: Mapping[str, str])
 
 
 def choose_several(
-    draw: Callable[..., Any],
-    name: str,
-    label: str,
-    options: Sequence[str],
-    usual: Sequence[str],
-    *,
-    key: str,
-    **look: Any,
+    draw: Draw, name: str, label: str, options: Sequence[str], usual: Sequence[str], *, key: str, **look: Any
 ) -> list[str]:
     """Draw a choice of several that lies in the address, names between bars; returns them in the order of `options`.
 
@@ -294,13 +281,9 @@ def draw_question(key: str, example: str, about: str, *, submit: str, icon: str,
     st.session_state.setdefault(key, question)
     with st.form(f"{key}_form", border=False):
         box, button = st.columns([5, 1], vertical_alignment="bottom")
-        box.text_input(
-            word("search.question"),
-            key=key,
-            placeholder=word("search.placeholder", question=example) if example else word("search.placeholder_alone"),
-            max_chars=_LONGEST_QUESTION,
-            help=about,
-        )
+        hint = word("search.placeholder", question=example) if example else word("search.placeholder_alone")
+        look: dict[str, Any] = {"placeholder": hint, "max_chars": _LONGEST_QUESTION, "help": about}
+        box.text_input(word("search.question"), key=key, **look)
         button.form_submit_button(submit, type="primary", icon=icon, width="stretch", on_click=on_asked)
     if question:
         remember("q", question)

@@ -164,16 +164,9 @@ def draw_choice(
     height: int | Literal["auto"] = "auto",
 ) -> list[int]:
     """Draw a table with selectable rows, a single one also by a click on any cell; returns their positions."""
-    event = st.dataframe(
-        table,
-        height=height,
-        hide_index=True,
-        column_order=[*columns],
-        column_config=columns,
-        key=key,
-        on_select="rerun",
-        selection_mode=SINGLE_ROW if mode == "single-row" else mode,
-    )
+    look: dict[str, Any] = {"height": height, "selection_mode": SINGLE_ROW if mode == "single-row" else mode}
+    look |= {"hide_index": True, "column_order": [*columns], "column_config": columns}
+    event = st.dataframe(table, key=key, on_select="rerun", **look)
     # of a table that became shorter, a row selected before may be gone
     return [row for row in selected_rows(event) if row < len(table.index)]
 
