@@ -149,7 +149,6 @@ def plain(text: str) -> str:
     return "".join(f"\\{character}" if character in "\\`*_{}[]()#+-.!|<>~$:&" else character for character in text)
 
 
-_SECTIONS = {LanguageError: "language", ReadingError: "reading", DictionaryError: "dictionary"}
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _CONTROLS = {  # of a page, where a command has flags: the key of its label; others are the fields of columns
     ProblemCode.ANSWERS_ALONE: "search_answers",
@@ -207,14 +206,19 @@ def failure_text(error: Exception) -> str:
 
 def _keys_of(error: Failure) -> tuple[str, ...]:
     """The locale keys that may hold the words of a failure; rooms with many codes have a section of their own."""
-    for kind, section in _SECTIONS.items():
-        if isinstance(error, kind):
-            return (f"{section}.{error.code}",)
-    if error.code.startswith("outside_"):
-        return (f"outside.{error.code}",)
+    code = error.code
+    match error:
+        case LanguageError():
+            return (f"language.{code}",)
+        case ReadingError():
+            return (f"reading.{code}",)
+        case DictionaryError():
+            return (f"dictionary.{code}",)
+    if code.startswith("outside_"):
+        return (f"outside.{code}",)
     # an error read from disk does not say which room raised it
-    rooms = ("model", "imported", "milvus", "made", "limit", "extra", "embedding", "chat", "dictionary")
-    return tuple(f"{room}.{error.code}" for room in rooms)
+    rooms = (f"model.{code}", f"imported.{code}", f"milvus.{code}", f"made.{code}", f"limit.{code}", f"extra.{code}")
+    return (*rooms, f"embedding.{code}", f"chat.{code}", f"dictionary.{code}")
 
 
 def search_failure_text(error: Exception) -> str:
