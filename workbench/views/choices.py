@@ -5,7 +5,7 @@ retrievers with which the whole comparison is expected to end within a minute. A
 before takes no time. See `retrieval.comparison.forecast` for where the seconds come from.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -181,20 +181,23 @@ def choices_for(data: StoredSet) -> Choices:
         specs[WORDS_NAME] = words
     if defaults.is_pretrained:
         specs[LSA_NAME] = lsa
-    specs |= _registered(specs)
+    registered = {free_name(entry, specs): entry for entry in plugins()}  # by installed packages or the operator
+    specs |= {name: PluginSpec(name=name, entry=entry) for name, entry in registered.items()}
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
     for reference, plan in plans.items():
         if plan.fingerprint != data.fingerprint:
             continue
-        if plan.split.strict:
-            plan = replace(plan, split=_without_need(plan.split, data))  # noqa: PLW2901
-        for spec in _specs_of(reference, plan, {**specs, **own}):
-            specs[spec.name] = spec
-            trained[spec.name] = plan
-        if newest := [name for name, known in trained.items() if known is plan]:
-            picked.append(newest[0])
+        lenient = replace(plan.split, strict=False)
+        if (
+            plan.split.strict and split_of(data.key, lenient).method is SplitMethod.GROUPED
+        ):  # strict makes no difference
+            plan = replace(plan, split=lenient)  # noqa: PLW2901
+        of_plan = _specs_of(reference, plan, {**specs, **own})
+        specs |= {spec.name: spec for spec in of_plan}
+        trained |= dict.fromkeys((spec.name for spec in of_plan), plan)
+        picked += [spec.name for spec in of_plan[:1]]
     if defaults.offers_mix and (mix := _mix_with_trained(specs, trained)):
         specs[mix.name], trained[mix.name] = mix, [*trained.values()][-1]
         picked.append(mix.name)
@@ -208,17 +211,6 @@ def choices_for(data: StoredSet) -> Choices:
     if expected:
         first_picked = tuple(expected.starting(first_picked))
     return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
-
-
-def _registered(taken: Collection[str]) -> dict[str, Spec]:
-    names = {entry: free_name(entry, taken) for entry in plugins()}
-    return {name: PluginSpec(name=name, entry=entry) for entry, name in names.items()}
-
-
-def _without_need(options: SplitOptions, data: StoredSet) -> SplitOptions:
-    """Return the options as not strict if that makes no difference to the split of a set."""
-    usual = replace(options, strict=False)
-    return usual if split_of(data.key, usual).method is SplitMethod.GROUPED else options
 
 
 def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
@@ -272,10 +264,8 @@ def model_place(run: Run) -> str:
 
 
 def _specs_of(model: str, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
-    def named(name: str) -> str:
-        return free_name(f"{name} · {plan.name}", taken)
-
-    return recipe_of(plan.kind).retrievers(model, BM25_NAME, title=getattr(plan.options, "title", True), named=named)
+    title, named = getattr(plan.options, "title", True), lambda name: free_name(f"{name} · {plan.name}", taken)
+    return recipe_of(plan.kind).retrievers(model, BM25_NAME, title=title, named=named)
 
 
 def draw_methods(names: Sequence[str], choices: Choices) -> None:

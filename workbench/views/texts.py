@@ -76,12 +76,11 @@ def _take(file: UploadedFile) -> None:
     if read == file.file_id:
         raise refusal
     name = named_by_file(file.name, "text")
-    bar = st.progress(0.0, text=word("texts.checking"))
+    bar, checking = st.empty(), word("texts.checking")
+    bar.progress(0.0, text=checking)
     st.button(word("job.stop"), icon=":material/stop:", on_click=_empty_field, key="stop_text")
     try:
-        kept = keep(
-            file, name, source=file.name, on_progress=lambda share: bar.progress(share, text=word("texts.checking"))
-        )
+        kept = keep(file, name, source=file.name, on_progress=lambda share: bar.progress(share, text=checking))
     except (Failure, OSError) as error:
         st.session_state[_REFUSED] = file.file_id, error
         st.rerun()

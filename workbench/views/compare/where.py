@@ -63,8 +63,8 @@ def _draw_slices(view: ComparisonView) -> None:
 
 def _best_first(figures: pd.DataFrame, ranked: Sequence[str]) -> pd.DataFrame:
     places = {name: place for place, name in enumerate(ranked)}
-    order = figures.assign(place=figures["retriever"].map(places)).sort_values(["slice", "place"], kind="stable").index
-    return figures.loc[order].reset_index(drop=True)
+    placed = figures.assign(place=figures["retriever"].map(places))
+    return placed.sort_values(["slice", "place"], kind="stable", ignore_index=True).drop(columns="place")
 
 
 def usual_property(view: ComparisonView) -> Property:
