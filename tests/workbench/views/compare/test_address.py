@@ -15,18 +15,11 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.workbench.views.compare.worlds import FOUND, KS, said
+from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 
 EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
-
-
-def page() -> None:
-    from mrc_workbench.workbench.views import sidebar
-    from mrc_workbench.workbench.views.compare import page as compare_page
-
-    sidebar.draw()
-    compare_page.draw()
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +58,9 @@ def test_the_address_names_the_displayed_comparison_its_part_and_its_retrievers(
     assert (shown["comparison"], shown["part"], shown["retrievers"]) == (key, "all", "BM25|Reranked")
     assert address(run(app)) == shown
     assert any(button.key == "copy_link" for button in app.button)
+    assert "kept_part" not in app.session_state  # a part that no user chose still follows the retrievers
+    chosen = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
+    assert chosen.session_state["kept_part"] == "all"
 
 
 def test_a_link_shows_the_same_after_other_comparisons(data: StoredSet) -> None:
@@ -121,15 +117,6 @@ def test_another_dataset_begins_with_its_own_defaults(data: StoredSet) -> None:
     run(app)
     assert "comparison" not in app.query_params
     assert picked(app) == [*choices_for(other).first_picked]
-
-
-def test_a_part_that_nobody_chose_still_follows_the_retrievers(data: StoredSet) -> None:
-    finished(data, "BM25", "Reranked")
-    app = opened(page, data=data.key, retrievers="BM25|Reranked")
-    assert address(app)["part"] == "all"
-    assert "kept_part" not in app.session_state
-    chosen = opened(page, data=data.key, retrievers="BM25|Reranked", part="all")
-    assert chosen.session_state["kept_part"] == "all"
 
 
 @pytest.mark.parametrize("more", [{}, {"retrievers": "BM25|Reranked", "part": "all"}])

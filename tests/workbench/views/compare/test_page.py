@@ -42,19 +42,12 @@ from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of, many_questions
 from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import FOUND, KS, kept, press, said, sample, whole_sample
+from tests.workbench.views.compare.worlds import whole_page as page
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished as trained
 
 EN = catalog("en")
 MISSED = [[4, 0], [4, 1], [4, 2], [4, 3], [0, 4], [1, 4, 2]]
-
-
-def page() -> None:
-    from mrc_workbench.workbench.views import sidebar
-    from mrc_workbench.workbench.views.compare import page as compare_page
-
-    sidebar.draw()
-    compare_page.draw()
 
 
 def by_hand(found: dict[str, list[list[int]]]) -> tuple[Result, ...]:
@@ -219,19 +212,12 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started")
-def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet) -> None:
-    finished(data)
-    app = opened(page, part="test", retrievers="BM25|Dense")
-    assert "Earlier comparison · 6 questions · " in said(app)
-    assert app.button(key="run").label == EN["compare.run_picked"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("started")
-def test_the_button_names_no_single_retriever_if_the_questions_differ_too(data: StoredSet) -> None:
+@pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked"])
+def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
     three_finished(data)
-    app = opened(page, part="test", retrievers="BM25|Dense|Reranked")
-    assert app.button(key="run").label == EN["compare.run_picked"]
+    app = opened(page, part="test", retrievers=retrievers)
+    assert "Earlier comparison · 6 questions · " in said(app)
+    assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
 
 
 @pytest.mark.slow

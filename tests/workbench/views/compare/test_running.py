@@ -22,7 +22,7 @@ from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog, plain
 from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
-from tests.workbench.views.compare.worlds import FOUND, KS, kept, page, press, said
+from tests.workbench.views.compare.worlds import FOUND, KS, kept, page, press, said, whole_page
 from tests.workbench.views.driving import keys, opened, run
 
 EN = catalog("en")
@@ -285,14 +285,6 @@ def test_a_result_of_another_selection_has_a_badge_and_one_s_own_has_none(
 
 
 # a question set that is not there
-
-
-def whole_page() -> None:
-    from mrc_workbench.workbench.views import sidebar
-    from mrc_workbench.workbench.views.compare import page as compare_page
-
-    sidebar.draw()
-    compare_page.draw()
 
 
 def test_a_deleted_set_is_reported_and_nothing_else_is_opened(data: StoredSet, started: list[Experiment]) -> None:

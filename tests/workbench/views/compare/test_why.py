@@ -127,15 +127,19 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
     assert table.loc["q1", "rank_0"] == 1
     assert table["rank_1"].isna()["q1"]
     assert "**All 6 questions**" in said(app)
-
-
-@pytest.mark.usefixtures("data")
-def test_the_map_s_numbers_are_a_table() -> None:
-    app = opened()
-    table = tables(app, "retriever")[0]
-    dense = table.set_index("retriever").loc["Dense"]
-    assert dense.tolist() == [3, 2, 0, 0, 0, 0, 1]
+    dense = tables(app, "retriever")[0].set_index("retriever").loc["Dense"]
+    assert dense.tolist() == [3, 2, 0, 0, 0, 0, 1]  # the numbers of the map
     assert len(app.get("vega_lite_chart")) == 1
+    (shown,) = [one for one in app.dataframe if "overlap" in one.value]
+    columns = json.loads(shown.proto.columns)
+    widths = {name: settings["width"] for name, settings in columns.items() if "width" in settings}
+    assert max(widths, key=lambda name: widths[name]) == "question"
+    assert shown.proto.row_height > 64  # Streamlit wraps the text of such rows
+    assert columns["overlap"]["type_config"]["format"] == "%d%%"
+    overlap = table["overlap"]
+    assert overlap.between(0, 100).all()
+    assert (overlap == overlap.round()).all()
+    assert overlap.max() > 1
 
 
 @pytest.mark.usefixtures("data")
@@ -391,6 +395,7 @@ def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
 @pytest.mark.usefixtures("data")
 def test_another_wrong_passage_can_be_set_against_it() -> None:
     app = opened(question="q2", shows="scores", explained="Dense")
+    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # no model is loaded before
     assert app.selectbox(key="why_against").value == "p5"
     app.selectbox(key="why_against").set_value("p1")
     run(app)
@@ -398,12 +403,6 @@ def test_another_wrong_passage_can_be_set_against_it() -> None:
     app.selectbox(key="why_explained").set_value("BM25")
     run(app)
     assert "against" not in app.query_params
-
-
-@pytest.mark.usefixtures("data")
-def test_a_model_is_loaded_only_when_asked_for() -> None:
-    app = opened(question="q2", shows="scores", explained="Dense")  # no starter was ever built here
-    assert EN["why.sentences_ask"] in [button.label for button in app.button]
 
 
 def with_model(spec: Spec) -> AppTest:
@@ -601,17 +600,3 @@ def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() 
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_list_gives_the_question_the_widest_column_and_whole_percents(data: StoredSet) -> None:
-    app = driving.opened(page, data=data.key, view="why")
-    (table,) = [one for one in app.dataframe if "overlap" in one.value]
-    columns = json.loads(table.proto.columns)
-    widths = {name: settings["width"] for name, settings in columns.items() if "width" in settings}
-    assert max(widths, key=lambda name: widths[name]) == "question"
-    assert table.proto.row_height > 64  # Streamlit wraps the text of such rows
-    assert columns["overlap"]["type_config"]["format"] == "%d%%"
-    overlap = table.value["overlap"]
-    assert overlap.between(0, 100).all()
-    assert (overlap == overlap.round()).all()
-    assert overlap.max() > 1

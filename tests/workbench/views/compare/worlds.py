@@ -31,6 +31,14 @@ def page() -> None:
     compare_page.draw()
 
 
+def whole_page() -> None:
+    from mrc_workbench.workbench.views import sidebar
+    from mrc_workbench.workbench.views.compare import page as compare_page
+
+    sidebar.draw()
+    compare_page.draw()
+
+
 @cache
 def whole_sample() -> QuestionSet:
     """The sample, which a process reads once."""

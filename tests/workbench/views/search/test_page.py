@@ -86,6 +86,7 @@ def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
     ]
     assert examples(app) == [q.text for q in QUESTIONS[:3]]
     assert columns(app) == []
+    assert app.text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
 
 
 @pytest.mark.usefixtures("data")
@@ -101,6 +102,9 @@ def test_a_question_asked_of_bm25() -> None:
     assert ">BM25<" in head
     assert "Answer passage at rank 1" in head
     assert any("**세종**" in text.value for text in app.markdown)
+    right = small_set().row_of_passage[QUESTIONS[0].relevant[0]]
+    assert f"judge_BM25 {right}" not in marks(app)  # the set knows that it is right
+    assert marks(app)
 
 
 @pytest.mark.usefixtures("data")
@@ -150,11 +154,6 @@ def test_questions_of_the_pages_language_come_first_and_stand_in_the_box() -> No
         "수도는 어느 도시?",
         "Which city is the capital?",
     ]
-
-
-@pytest.mark.usefixtures("data")
-def test_the_box_of_a_set_of_one_language_names_a_question_that_can_be_answered() -> None:
-    assert opened(page).text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
 
 
 def test_without_questions_the_box_names_none() -> None:
@@ -368,14 +367,6 @@ def test_a_passage_is_judged_right_and_the_reasons_are_told(data: StoredSet) -> 
     press(app, first)
     assert judgements_of(small_set().corpus_fingerprint) == ()
     assert data.questions
-
-
-@pytest.mark.usefixtures("data")
-def test_passages_that_the_set_knows_to_be_right_are_not_judged() -> None:
-    app = ask(opened(page, columns="BM25"), QUESTION)
-    right = small_set().row_of_passage[QUESTIONS[0].relevant[0]]
-    assert f"judge_BM25 {right}" not in marks(app)
-    assert marks(app)
 
 
 def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
