@@ -178,9 +178,8 @@ def _add_http(choices: Choices, data: StoredSet) -> str | None:
 
 def _draw_fields() -> dict[str, Any]:
     engine, called = st.columns(2)
-    preset = engine.selectbox(
-        word("outside.preset"), [*PRESETS], format_func=lambda one: word(f"outside.preset_{one}"), key="http_preset"
-    )
+    labels = {name: word(f"outside.preset_{name}") for name in PRESETS}
+    preset = engine.selectbox(word("outside.preset"), [*labels], format_func=labels.__getitem__, key="http_preset")
     known = PRESETS[preset]
 
     def text(name: str, value: str = "", **look: Any) -> str:

@@ -154,9 +154,8 @@ def draw_table(
         shown[name] *= 100
     place = int(rows.index[rows["name"] == leader][0])
     st.caption(caption or word("tune.choose_a_row"))
-    styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(
-        {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}, na_rep="–"
-    )
+    forms = {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}
+    styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(forms, na_rep="–")
     picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=min(38 + 35 * len(shown), 360))
     return str(rows["name"][picked[0] if picked else place])
 
@@ -256,7 +255,6 @@ def heat(
     table: pd.DataFrame, best: str, *, x: tuple[str, str], y: tuple[str, str], value: str, bounds: tuple[float, float]
 ) -> alt.LayerChart:
     """One cell a setting, coloured by its "value" within `bounds`, the best one framed; `x`, `y`: column and title."""
-    middle = sum(bounds) / 2
     base = alt.Chart(table).encode(
         x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
         y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
@@ -264,10 +262,8 @@ def heat(
     )
     scale = alt.Scale(scheme="viridis", domain=[*bounds])
     cells = base.mark_rect().encode(color=alt.Color("value:Q", scale=scale, legend=None))  # the figures stand in them
-    texts = base.mark_text(fontSize=11).encode(
-        text=alt.Text("percent:Q", format=".1f"),
-        color=alt.condition(alt.datum["value"] > middle, alt.value("#111111"), alt.value("#ffffff")),
-    )
+    readable = alt.condition(alt.datum["value"] > sum(bounds) / 2, alt.value("#111111"), alt.value("#ffffff"))
+    texts = base.mark_text(fontSize=11).encode(text=alt.Text("percent:Q", format=".1f"), color=readable)
     only_best = base.transform_filter(alt.datum["name"] == best)
     frame = only_best.mark_rect(filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0)
     leader = table.sort_values("value", ascending=False).iloc[0]

@@ -42,25 +42,18 @@ def on_slices(
     data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
     low, high = float(data["low"].min()), float(data["high"].max())
     scale, axis = (difference_scale(low, high), alt.Axis()) if is_difference else share_scale(low, high, whole=100)
-    columns = columns_for(drawn)
+    columns, keys = columns_for(drawn), legend(columns=columns_for(drawn))
+    titles = tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),
-        color=colour("retriever", drawn, names, legend(columns=columns)),
-        tooltip=[
-            *tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever"))),
-            *with_interval("value", x, form),
-        ],
+        color=colour("retriever", drawn, names, keys),
+        tooltip=[*titles, *with_interval("value", x, form)],
     )
-    intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(
-        x=alt.X("low:Q", title=x, scale=scale, axis=axis), x2="high:Q"
-    )
-    marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        x="value:Q", shape=shape("retriever", drawn, names, legend(columns=columns))
-    )
-    layers = [intervals, marks]
-    if is_difference:
-        layers.insert(0, no_difference())
+    along, mark = alt.X("low:Q", title=x, scale=scale, axis=axis), shape("retriever", drawn, names, keys)
+    intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(x=along, x2="high:Q")
+    marks = base.mark_point(filled=True, size=70, opacity=1).encode(x="value:Q", shape=mark)
+    layers = [*([no_difference()] if is_difference else []), intervals, marks]
     height = _below(len(drawn), columns) + len(order) * (len(drawn) * _ROW + 12)
     described = data.assign(name=data["row"] + ", " + data["retriever"])
     told = findings.describe(x, findings.intervals(described, "name", "value", form))
@@ -110,11 +103,9 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
     )
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
     bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
-    ends = (
-        alt.Chart(totals)
-        .mark_text(align="left", dx=6, color=READABLE)
-        .encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=alt.Text("count:Q", format=","))
-    )
+    total = alt.Text("count:Q", format=",")
+    at_ends = alt.Chart(totals).encode(y=alt.Y("retriever:N", sort=list(order)), x="count:Q", text=total)
+    ends = at_ends.mark_text(align="left", dx=6, color=READABLE)
     description = findings.describe(x, findings.totals(table, "retriever", "label", "count", (",", ",d")))
     return (bars + ends).properties(height=_below(len(fates), 2) + 36 * len(order), description=description)
 
@@ -135,9 +126,8 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     said = tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
     lines = alt.Chart(curves).encode(x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=axis), color=of_retriever)
-    at_depth = alt.Chart(own).encode(
-        color=of_retriever, tooltip=[*said, *tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
-    )
+    own_tips = [*said, *tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
+    at_depth = alt.Chart(own).encode(color=of_retriever, tooltip=own_tips)
     told = [
         word("chart.row_ceiling", name=row["retriever"], value=f"{row['hit']:.1%}", ceiling=f"{row['ceiling']:.1%}")
         for row in own.to_dict("records")

@@ -103,10 +103,12 @@ def _draw_evidence(view: ComparisonView) -> None:
 
 def _finding(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property) -> str:
     sides = {"ahead": figures[figures["difference"] > 0], "behind": figures[figures["difference"] < 0]}
-    told = {side: most for side, table in sides.items() if (most := most_telling(table)) is not None}
-    return " ".join(
-        word(f"compare.finding_{side}", **telling_words(view, most, labels, by)) for side, most in told.items()
-    )
+    said = []
+    for side, table in sides.items():
+        most = most_telling(table)
+        if most is not None:
+            said.append(word(f"compare.finding_{side}", **telling_words(view, most, labels, by)))
+    return " ".join(said)
 
 
 def _draw_kinds(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[str], by: Property, finding: str) -> None:

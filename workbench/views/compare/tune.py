@@ -204,9 +204,8 @@ def _draw_depths(bench: Bench, table: pd.DataFrame, leader: str) -> None:
 
 def _draw_index(bench: Bench) -> None:
     place = st.container()
-    present = pick_present(
-        bench, (DenseSpec,), "vectors", "needs_dense", "tune.vectors", help=word("tune.vectors_help")
-    )
+    about = word("tune.vectors_help")
+    present = pick_present(bench, (DenseSpec,), "vectors", "needs_dense", "tune.vectors", help=about)
     if not present:
         return
     kinds = ", ".join(word(f"tune.index_{kind}") for kind in IndexKind)

@@ -208,14 +208,10 @@ def _draw_ceilings(view: ComparisonView) -> None:
     rows = displayed.head(4).dropna().to_dict("records")  # the table has all
     st.markdown("\n".join(f"- {ceiling_words(row, view.k)}" for row in rows))
     if curves["depth"].nunique() > 1:
-        draw_chart(
-            charts.ceilings,
-            with_display_names(curves, view.display_names),
-            with_display_names(reached.drop(columns="sources").dropna(), view.display_names),
-            view.called(view.names),
-            x=word("where.candidates"),
-            y=word("where.questions_share"),
-        )
+        own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
+        lines, every = with_display_names(curves, view.display_names), view.called(view.names)
+        x, y = word("where.candidates"), word("where.questions_share")
+        draw_chart(charts.ceilings, lines, own, every, x=x, y=y)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
 

@@ -114,10 +114,8 @@ def _draw_filters(of: QuestionList) -> None:
         places = {"": word("why.any"), **{str(place): label for place, label in enumerate(labels)}}
         chosen = "" if of.within is None else str(of.within)
         choose_in_address("within", places, chosen, word("why.within"), disabled=not parts)
-        place = tie("words", of.words)
-        st.text_input(
-            word("why.words"), type="search", placeholder=word("why.words_placeholder"), max_chars=200, **place
-        )
+        look = {"placeholder": word("why.words_placeholder"), "max_chars": 200, **tie("words", of.words)}
+        st.text_input(word("why.words"), type="search", **look)
 
 
 def _draw_list(of: QuestionList) -> None:

@@ -134,9 +134,8 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
         tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
     )
     intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
-    marks = base.mark_point(filled=True, size=110, opacity=1).encode(
-        x="difference:Q", shape=shape(detail, drawn, names)
-    )
+    mark = shape(detail, drawn, names)
+    marks = base.mark_point(filled=True, size=110, opacity=1).encode(x="difference:Q", shape=mark)
     description = findings.describe(x, findings.intervals(table, detail, "difference", "+.1f"))
     height = _FOREST_AXIS + _FOREST_ROW * len(drawn)
     return (no_difference() + intervals + marks).properties(height=height, description=description)
