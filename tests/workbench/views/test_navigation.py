@@ -1,6 +1,6 @@
 """Every page, drawn where there is nothing but the sample; one is added by its module and a line of `PAGES`. The ways
 between them: five names to begin with, and a menu that holds the others and tells when one is open. The sidebar: which
-set is in use when the app is opened, and how it is split."""
+set is in use, also where several have the same name, and how it is split. The document around the app, as served."""
 
 import json
 import os
@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
@@ -228,3 +230,53 @@ def test_the_title_of_the_tab_tells_page_and_app_if_the_dataset_is_missing() -> 
         st.text(title_of(""))
 
     assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"
+
+
+def named_alike(*texts: str) -> list[str]:
+    """Store a set of one question for each text, all called the same; return their keys."""
+    sets = [
+        QuestionSet("질문", (Passage("p1", text),), (Question(f"q-{text}", f"{text}?", relevant=("p1",)),))
+        for text in texts
+    ]
+    return [keep(one).key for one in sets]
+
+
+def sidebar() -> None:
+    import streamlit as st
+
+    from mrc_workbench.workbench.views.resources.sets import chosen_set
+    from mrc_workbench.workbench.views.sidebar import draw
+
+    draw()
+    st.button("again")
+    st.text(chosen_set().key)
+
+
+def test_a_set_stays_in_use_beside_others_of_its_name() -> None:
+    for key in named_alike("서울", "부산", "대구"):
+        app = opened(sidebar, data=key)
+        box = app.sidebar.selectbox[0]
+        assert len({*box.options}) == len(box.options)
+        run(app)
+        app.button[0].click()
+        assert run(app).text[0].value == key
+
+
+def test_each_of_the_sets_of_one_name_can_be_chosen() -> None:
+    keys = named_alike("인천", "울산")
+    app = opened(sidebar, data=keys[0])
+    for key in reversed(keys):
+        app.sidebar.selectbox[0].set_value(key)
+        assert run(app).text[0].value == key
+
+
+@pytest.mark.parametrize(("base", "page"), [("", "/"), ("", "/data"), ("mrc", "/mrc"), ("mrc", "/mrc/data")])
+def test_the_script_that_keeps_the_history_runs_before_the_app(
+    base: str, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(navigation.st, "get_option", {"server.baseUrlPath": base}.__getitem__)
+    browser = TestClient(Starlette(routes=navigation.document_routes(["data"])))
+    answer = browser.get(page)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert 0 < answer.text.index("window.mrcDocument = true") < answer.text.index('<script type="module"')
+    assert browser.get(f"{page}x").status_code == 404  # of no page: left to Streamlit

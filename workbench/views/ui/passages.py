@@ -218,12 +218,11 @@ def hit(
     row: int,
     passage_id: str,
     texts: tuple[MarkedText, MarkedText],
-    **about: bool,
+    *,
+    relevant: bool,
+    confuser: bool = False,
 ) -> Hit:
-    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found.
-
-    `about` are `relevant` and `confuser` of `Hit`.
-    """
+    """Return the passage at `row` as a retriever found it; `found` also holds, by name, what those it wraps found."""
     place = found[spec.name].rows.index(row)
     ranks = {part: found[part].rank_of(row) if part in found else None for part in spec.parts}
     notes = []
@@ -233,7 +232,7 @@ def hit(
         notes = [" · ".join(said)]
     before = next(iter(ranks.values())) if len(ranks) == 1 else None
     score = f"{found[spec.name].scores[place]:.{spec.local.digits}f}"
-    return Hit(place + 1, score, passage_id, *texts, notes=notes, before=before, **about)
+    return Hit(place + 1, score, passage_id, *texts, relevant, notes, before, confuser)
 
 
 def right_ranks(found: Findings, relevant: Collection[int]) -> list[int]:

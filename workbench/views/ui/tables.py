@@ -122,7 +122,7 @@ def of_slices(
 
 
 def draw(
-    table: pd.DataFrame | Styler,
+    table: Table,
     columns: Mapping[str, ColumnConfig | str],
     *,
     retrievers: Sequence[str] = ("retriever",),
