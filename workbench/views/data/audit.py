@@ -1,5 +1,5 @@
-"""What a question set is like: counts, wording shared with the passages, doubtful questions; lengths, kinds, split;
-and its passages with their questions, the answers marked where they stand."""
+"""What a question set is like: counts, languages, overlap with the passages, doubtful questions; lengths, kinds, split;
+and its passages with their questions and marked answers."""
 
 import math
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod
 from mrc_workbench.data.text.marking import merged
-from mrc_workbench.workbench.views.data.languages import draw_languages
-from mrc_workbench.workbench.views.names import draw_few_of, kind_words, split_text
-from mrc_workbench.workbench.views.resources.sets import content_notes_of, passages_found
+from mrc_workbench.workbench.views.names import analyzer_words, kind_words, language_name
+from mrc_workbench.workbench.views.resources.sets import content_notes_of, languages_of, passages_found
+from mrc_workbench.workbench.views.splits import draw_few_of, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import distribution, draw_chart
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
@@ -36,6 +36,28 @@ from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
 SHOWN_ROWS = 1000  # of a table
 _COUNT_WIDTH = 160  # pixels: two beside each other on a telephone
 _EXPLAINED = ("article_count", "overlap")  # of the counts; the others say it
+_A_PAGE = 5
+_SHOWN_CHARACTERS = 5000
+_SHOWN_QUESTIONS = 30
+# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
+_MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
+_TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
+
+
+def draw_languages(questions: QuestionSet) -> None:
+    languages = languages_of(questions)
+    analyzer = plain(analyzer_words(languages.analyzer))
+    explained = word("data_page.language_help")
+    if languages.language:
+        st.markdown(
+            word("data_page.language", language=language_name(languages.language), analyzer=analyzer), help=explained
+        )
+    else:
+        st.markdown(word("data_page.language_unclear", analyzer=analyzer), help=explained)
+    if languages.foreign:
+        names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
+        counts = {"count": f"{languages.foreign_count:,}", "examined": f"{languages.examined:,}"}
+        st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 
 def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
@@ -202,14 +224,6 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
         columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}
         columns["count"] = tables.number("data_page.count", "localized")
         st.dataframe(table, hide_index=True, column_config=columns)
-
-
-_A_PAGE = 5
-_SHOWN_CHARACTERS = 5000
-_SHOWN_QUESTIONS = 30
-# translucent amber under the theme's own text colour, and a line: readable on light and dark, and without colour
-_MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px solid #E69F00; border-radius: 2px"
-_TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
 
 def draw_passages(questions: QuestionSet, key: str) -> None:

@@ -19,7 +19,6 @@ from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit
 from mrc_workbench.data.pairs.store import LEAST_ROWS, PairFileReading, PairOptions, keep, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
-from mrc_workbench.workbench.views.data.candidates import pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.data.preview import LookedAt, encodings_if_guessed
 from mrc_workbench.workbench.views.data.reading import (
     draw_first,
@@ -29,7 +28,8 @@ from mrc_workbench.workbench.views.data.reading import (
     left_out_words,
     pick_column,
 )
-from mrc_workbench.workbench.views.data.stored import choose_pairs
+from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding
+from mrc_workbench.workbench.views.data.ways import choose_pairs
 from mrc_workbench.workbench.views.names import pairs_name
 from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, plain, problem_text, word
 

@@ -18,8 +18,8 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.workbench.views.data import preview, report
-from mrc_workbench.workbench.views.data.candidates import pick_encoding, pick_other_encoding, pick_reading, role_key
 from mrc_workbench.workbench.views.data.preview import Preview, Read
+from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding, pick_reading, role_key
 from mrc_workbench.workbench.views.data.ways import reading_progress
 from mrc_workbench.workbench.views.names import set_name
 from mrc_workbench.workbench.views.ui import tables
