@@ -26,12 +26,13 @@ from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Hit, Searcher
-from mrc_workbench.workbench.serving.gate import GONE, Gate
-from mrc_workbench.workbench.serving.limits import Limits, Logging
+from mrc_workbench.workbench.serving.gate import CONTENT_TYPE, GONE, Gate, Metrics
 from mrc_workbench.workbench.serving.messages import (
     Answer,
     Asked,
     HitField,
+    Limits,
+    Logging,
     Refusal,
     Refused,
     asked_within,
@@ -39,7 +40,6 @@ from mrc_workbench.workbench.serving.messages import (
     problem_in,
     schema_of,
 )
-from mrc_workbench.workbench.serving.metrics import CONTENT_TYPE, Metrics
 from mrc_workbench.workbench.serving.searcher import Batches
 
 logger = logging.getLogger(__name__)

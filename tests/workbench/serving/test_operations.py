@@ -22,9 +22,8 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import app_of
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
-from mrc_workbench.workbench.serving.gate import access
-from mrc_workbench.workbench.serving.limits import AccessLog, Limits, Logging
-from mrc_workbench.workbench.serving.metrics import Metrics
+from mrc_workbench.workbench.serving.gate import Metrics, access
+from mrc_workbench.workbench.serving.messages import AccessLog, Limits, Logging
 from mrc_workbench.workbench.serving.searcher import Batches
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
