@@ -26,8 +26,7 @@ from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
 from mrc_workbench.workbench.views.resources.sets import stored_pairs
-from mrc_workbench.workbench.views.train.base import Base, suited_to
-from mrc_workbench.workbench.views.train.options import (
+from mrc_workbench.workbench.views.train.base import (
     DECIDING,
     FIRST,
     LISTED,
@@ -35,9 +34,11 @@ from mrc_workbench.workbench.views.train.options import (
     NEEDED,
     NEGATIVES_DRAWN,
     NEGATIVES_SOURCE,
+    Base,
     fitted,
     matters,
     starting_values,
+    suited_to,
 )
 from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, take_back
 from mrc_workbench.workbench.views.ui.words import word, word_or

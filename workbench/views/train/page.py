@@ -39,13 +39,13 @@ from mrc_workbench.workbench.views.resources.sets import (
     split_of,
     stored_pairs,
 )
-from mrc_workbench.workbench.views.runs.list import draw_at_work, draw_queue, draw_runs
-from mrc_workbench.workbench.views.runs.stopped import draw_stopped, latest_stopped
+from mrc_workbench.workbench.views.splits import draw_few_of, draw_split
 from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
 from mrc_workbench.workbench.views.train.ablation import draw_ablation, draw_does_it_help
-from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective
+from mrc_workbench.workbench.views.train.base import NEEDED, Base, pick_base, pick_objective
+from mrc_workbench.workbench.views.train.ended import draw_stopped, latest_stopped
 from mrc_workbench.workbench.views.train.fields import OptionFields, entered_value, field_key
-from mrc_workbench.workbench.views.train.options import NEEDED
+from mrc_workbench.workbench.views.train.runs import draw_at_work, draw_queue, draw_runs
 from mrc_workbench.workbench.views.train.start import (
     asked_of,
     draw_ask_button,

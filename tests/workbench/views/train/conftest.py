@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.models.files import HubRevision
@@ -11,6 +12,7 @@ from mrc_workbench.workbench.views.train import base
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
+from tests.workbench.views.train.worlds import page, unopened
 
 
 @pytest.fixture
@@ -54,3 +56,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     pages: list[dict[str, str]] = []
     monkeypatch.setattr("streamlit.switch_page", lambda _, query_params: pages.append(query_params))
     return pages
+
+
+@pytest.fixture
+def app() -> AppTest:
+    """The Train page, not drawn yet, with its forms folded."""
+    return unopened(page, whole=False)

@@ -22,7 +22,7 @@ from mrc_workbench.workbench.views.names import experiment_of
 from mrc_workbench.workbench.views.train.ablation import offered
 from tests.doubles import small_set
 from tests.workbench.views.driving import run
-from tests.workbench.views.runs.test_scores import guesses
+from tests.workbench.views.train.test_scores import guesses
 from tests.workbench.views.train.worlds import EN, click, enter, page, texts, unopened
 
 FILE = """

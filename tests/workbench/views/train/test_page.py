@@ -35,21 +35,14 @@ from tests.workbench.views.train.worlds import (
     kept_set,
     labels,
     made_run,
-    page,
     press,
     progress_texts,
     start_button,
     texts,
-    unopened,
 )
 
 TRAINING = PROJECT / "training"
 UNDER_WAY = {State.QUEUED, State.RUNNING}
-
-
-@pytest.fixture
-def app() -> AppTest:
-    return unopened(page, whole=False)
 
 
 # the page

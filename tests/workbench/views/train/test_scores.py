@@ -13,8 +13,8 @@ from mrc_workbench.training.recipes import RECIPES, ranking_kinds
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER, SENTENCES, LanguageBestBy
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.runs.charts import best_by, measure_names
 from mrc_workbench.workbench.views.train.base import base_choices
+from mrc_workbench.workbench.views.train.charts import best_by, measure_names
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, SCORES, click, done_run, kept_set, made_run, texts, with_model

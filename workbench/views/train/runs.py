@@ -1,5 +1,6 @@
 """The trainings of the Train page, at work, in line and ended, with what can be done with each and with its model:
-compared with its base, as a file, or sent to a model hub."""
+compared with its base, as a file, or sent to a model hub.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -25,22 +26,34 @@ from mrc_workbench.workbench.views.choices import Choices, choices_for, free_nam
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.runs.ablation import draw_ablation, draw_ablation_buttons, draw_ablation_so_far
-from mrc_workbench.workbench.views.runs.charts import best_by, draw_details, draw_run_figure, measure_name, pick_measure
-from mrc_workbench.workbench.views.runs.head import (
+from mrc_workbench.workbench.views.train.ablation_result import (
+    draw_ablation,
+    draw_ablation_buttons,
+    draw_ablation_so_far,
+)
+from mrc_workbench.workbench.views.train.charts import (
+    best_by,
+    draw_details,
+    draw_run_figure,
+    measure_name,
+    pick_measure,
+)
+from mrc_workbench.workbench.views.train.ended import (
     Use,
     close_dialog,
     draw_dialog,
     draw_head,
+    draw_making,
+    draw_resume,
     draw_search,
     draw_search_so_far,
+    draw_use_best,
     has_ended,
     made_of,
     open_dialog,
     tell_failure,
 )
-from mrc_workbench.workbench.views.runs.scores import draw_scores
-from mrc_workbench.workbench.views.runs.stopped import draw_making, draw_resume, draw_use_best
+from mrc_workbench.workbench.views.train.scores import draw_scores
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.words import (
     attempt,

@@ -18,7 +18,7 @@ from mrc_workbench.workbench.views.choices import choices_for, model_place
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.runs.head import draw_parts, setting_words
+from mrc_workbench.workbench.views.train.ended import draw_parts, setting_words
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import language, plain, signed, tell_training_failure, word

@@ -1,5 +1,6 @@
 """The charts of one training, or of several beside each other, each with its table; and the dialog of what is known of
-one: its curves, what was asked, what it was made of, and its log."""
+one: its curves, what was asked, what it was made of, and its log.
+"""
 
 import json
 from collections.abc import Sequence

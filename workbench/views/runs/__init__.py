@@ -1,1 +1,0 @@
-"""Trainings on the pages: their list, line, charts, figures and model."""
