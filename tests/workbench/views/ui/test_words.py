@@ -43,8 +43,9 @@ VIEWS = PROJECT / "workbench" / "views"
 PAGES = [*VIEWS.rglob("*.py"), VIEWS.parent / "frame.py", *(PROJECT / "labs").glob("*/pages/*.py")]
 SOURCE = "".join(path.read_text(encoding="utf-8") for path in PAGES)
 WRITTEN = set(re.findall(r"""["']([a-z_]+\.[a-zA-Z0-9_]+)["']""", SOURCE))
-# the columns of `workbench.views.ui.tables` find their explanations by their own key
-EXPLAINED = {f"{key}_help" for key in re.findall(r"""tables\.[a-z_]+\(\s*"([a-z_]+\.[a-z0-9_]+)""", SOURCE)}
+# the columns of `workbench.views.ui.tables` and `label_and_help` find explanations by their own key
+_EXPLAINING = r"""(?:tables\.[a-z_]+|label_and_help)\(\s*"([a-z_]+\.[a-z0-9_]+)"""
+EXPLAINED = {f"{key}_help" for key in re.findall(_EXPLAINING, SOURCE)}
 # keys put together while running: `word(f"part.{part}")` uses every key that begins with "part."
 BEGINNINGS = tuple(set(re.findall(r"""f["']([a-z_]+\.(?:[a-z_]+_)?)\{""", SOURCE)))
 
