@@ -12,7 +12,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -100,8 +100,9 @@ class Service:
             words = {
                 "ending": "this server is about to end",
                 "hanging": f"a search has taken more than {self.limits.timeout:g} seconds",
-            }.get(code, f"the engine that {self._unreachable!r} searches in does not answer")
-            raise Refused(503, code, words, **_AGAIN)
+                "engine_unreachable": f"the engine that {self._unreachable!r} searches in does not answer",
+            }
+            raise Refused(503, code, words[code], **_AGAIN)
         return self.json({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
@@ -180,12 +181,10 @@ class Service:
             return "hanging"
         async with self._checking:  # probes that come meanwhile wait for the same check
             if time.monotonic() - self._checked >= _SECONDS_BETWEEN_CHECKS:
-                self._unreachable = await asyncio.to_thread(self._first_unreachable)
+                unreachable = (name for name, one in self.searchers.items() if one.reaches and not one.reaches())
+                self._unreachable = await asyncio.to_thread(next, unreachable, "")
                 self._checked = time.monotonic()
         return "engine_unreachable" if self._unreachable else ""
-
-    def _first_unreachable(self) -> str:
-        return next((name for name, one in self.searchers.items() if one.reaches and not one.reaches()), "")
 
     def _require_key(self, request: Request) -> None:
         """Raise `Refused` without the key, sent as RFC 6750 says; the scheme's name in any case (RFC 7235)."""
@@ -264,43 +263,36 @@ def app_of(
 
     for kind in (Refused, HTTPException):
         app.add_exception_handler(kind, refused)
-    app.add_middleware(
-        Gate,
-        methods=METHODS,
-        metrics=service.metrics,
-        logs=logs or Logging(),
-        answer=service.json,
-        any_host=bool(key),
-    )
+    gate = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging(), "any_host": bool(key)}
+    app.add_middleware(Gate, answer=service.json, **gate)
     return app
 
 
 def _add_routes(app: FastAPI, service: Service, *, has_key: bool) -> None:
-    statuses = (401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
-    refusals: dict[int | str, dict[str, Any]] = {status: {"model": Refusal} for status in statuses}
+    secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
     schema = schema_of(service.asked, service.searchers)
     content = {"application/json": {"schema": schema, "examples": examples_of(service.searchers)}}
-    secured = [Security(HTTPBearer(auto_error=False))] if has_key else []
-    app.add_api_route(
-        "/search",
-        service.search,
-        methods=["POST"],
-        response_model=Answer,
-        responses=refusals,
-        dependencies=secured,
-        openapi_extra={"requestBody": {"required": True, "content": content}},
-    )
-    read: dict[int | str, dict[str, Any]] = {status: {"model": Refusal} for status in (405, 421, 500, 503)}
-    by_key: dict[int | str, dict[str, Any]] = {**read, 401: {"model": Refusal}}
-    app.add_api_route("/livez", service.live, response_model=dict[str, str], responses=read)
-    for path in ("/readyz", "/healthz"):
-        app.add_api_route(path, service.ready, response_model=dict[str, str], responses=read)
-    app.add_api_route("/info", service.info, response_model=dict[str, Any], responses=by_key, dependencies=secured)
-    app.add_api_route("/metrics", service.measured, response_class=Response, responses=by_key, dependencies=secured)
-    app.add_api_route("/openapi.json", lambda: service.json(app.openapi()), include_in_schema=False)
-    for route in {path: methods for path, methods in METHODS.items() if "HEAD" in methods}:
-        answer = next(one.endpoint for one in app.router.routes if getattr(one, "path", "") == route)  # type: ignore[attr-defined]
-        app.add_api_route(route, answer, methods=["HEAD"], include_in_schema=False)
+    search: dict[str, Any] = {"response_model": Answer, "dependencies": secured}
+    search["responses"] = _refusals(401, 404, 405, 408, 413, 415, 421, 422, 429, 500, 503)
+    search["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+    app.add_api_route("/search", service.search, methods=["POST"], **search)
+    probe = {"response_model": dict[str, str], "responses": _refusals(405, 421, 500, 503)}
+    by_key = {"responses": _refusals(405, 421, 500, 503, 401), "dependencies": secured}
+    routes: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "/livez": (service.live, probe),
+        "/readyz": (service.ready, probe),
+        "/healthz": (service.ready, probe),
+        "/info": (service.info, {"response_model": dict[str, Any], **by_key}),
+        "/metrics": (service.measured, {"response_class": Response, **by_key}),
+        "/openapi.json": (lambda: service.json(app.openapi()), {"include_in_schema": False}),
+    }
+    for path, (endpoint, options) in routes.items():
+        app.add_api_route(path, endpoint, **options)
+        app.add_api_route(path, endpoint, methods=["HEAD"], include_in_schema=False)
+
+
+def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": Refusal} for status in statuses}
 
 
 def _shown(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:

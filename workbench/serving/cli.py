@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 import time
+from collections import Counter
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,12 +61,11 @@ def serve(
     Endpoints: POST /search, GET /readyz, /info, /metrics and /openapi.json. After SIGTERM or SIGINT the server answers
     the open requests, accepts no new ones and ends.
     """
-    of_logging = {field.name for field in fields(Logging)}
-    logs = Logging(**{name: value for name, value in chosen.items() if name in of_logging})
-    limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items() if name not in of_logging})
+    logging_options = {field.name for field in fields(Logging)} & chosen.keys()
+    logs = Logging(**{name: chosen.pop(name) for name in logging_options})
+    limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items()})
     access_key = read_key(key_file)
-    listening = _listening(host, port, fd, has_key=bool(access_key))
-    with listening:
+    with _listening(host, port, fd, has_key=bool(access_key)) as listening:
         opened = open_all(key, retriever, report_progress)
         _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
         tell(f"serving {', '.join(opened.searchers)} at {_shown(listening)}")
@@ -138,21 +138,26 @@ def _shown(listening: socket.socket) -> str:
     return f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
 
 
-class Lines:
-    """Logs at most one line a second of each kind, with the number of those left out."""
+class _OncePerSecond(logging.Filter):
+    """Passes the same warning once a second, since clients may cause it at will; counts dropped ones of the server."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._last: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
+        self._dropped: Counter[str] = Counter()
 
-    def warn(self, words: str) -> None:
-        now = time.monotonic()
-        if now - self._last.get(words, -_SECONDS_BETWEEN_LINES) < _SECONDS_BETWEEN_LINES:
-            self._left_out[words] = self._left_out.get(words, 0) + 1
-            return
-        self._last[words] = now
-        more = self._left_out.pop(words, 0)
-        logger.warning("%s%s", words, f" ({more} more since the last line)" if more else "")
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno != logging.WARNING:
+            return True
+        now, text = time.monotonic(), str(record.msg)
+        if now - self._last.get(text, -_SECONDS_BETWEEN_LINES) < _SECONDS_BETWEEN_LINES:
+            self._dropped[text] += 1
+            return False
+        self._last[text] = now
+        dropped = self._dropped.pop(text, 0)
+        if dropped and record.name == logger.name:
+            record.msg = f"{text} ({dropped} more since the last line)"
+        return True
 
 
 def connections_allowed(wanted: int) -> int:
@@ -167,7 +172,7 @@ def connections_allowed(wanted: int) -> int:
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
     """Answer at a socket until SIGTERM or SIGINT, and then answer the requests that were let in before."""
     service: Service = app.state.service
-    limits, lines = service.limits, Lines()
+    limits = service.limits
     most = connections_allowed(limits.max_connections)
 
     class Protocol(H11Protocol):
@@ -180,7 +185,7 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
             service.connections = len(self.connections)
             if len(self.connections) > most:
                 service.metrics.count("mrc_connections_refused_total")
-                lines.warn(f"more than {most} connections: new ones are closed")
+                logger.warning(f"more than {most} connections: new ones are closed")
                 self.transport.write(_FULL)
                 self.transport.close()
                 return
@@ -230,7 +235,7 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
     def log_shortly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log a failure to accept a connection as one line a second, everything else as usual."""
         if isinstance(context.get("exception"), OSError) and "socket" in context:
-            lines.warn("no connection can be accepted: the process has too many open files")
+            logger.warning("no connection can be accepted: the process has too many open files")
             return
         loop.default_exception_handler(context)
 
@@ -246,22 +251,6 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         proxy_headers=False,
         timeout_graceful_shutdown=None,  # each request has its own limit
     )
-    logging.getLogger("uvicorn.error").addFilter(_Seldom())
+    for name in (__name__, "uvicorn.error"):
+        logging.getLogger(name).addFilter(_OncePerSecond())
     Server(config).run([listening])
-
-
-class _Seldom(logging.Filter):
-    """Passes the same warning of the HTTP parser once a second: anyone may cause it as often as they like."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno != logging.WARNING:
-            return True
-        now, words = time.monotonic(), str(record.msg)
-        if now - self._last.get(words, -_SECONDS_BETWEEN_LINES) < _SECONDS_BETWEEN_LINES:
-            return False
-        self._last[words] = now
-        return True

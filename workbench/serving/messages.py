@@ -87,6 +87,9 @@ class HitField(StrEnum):
     SCORE = "score"
 
 
+_Fields = Annotated[list[Annotated[HitField, Field(strict=False)]], Field(min_length=1, max_length=len(HitField))]
+
+
 class Answered(BaseModel):
     """What was found for a question, best first."""
 
@@ -117,22 +120,16 @@ class Refused(Exception):  # noqa: N818 - it is answered as a `Refusal`
 
 
 class Asked(BaseModel):
-    """A question or several, and how many passages of each are wanted; of which retriever, where several are served."""
+    """A question or several, how many passages of each to return, and the retriever if several are served."""
 
     model_config = ConfigDict(extra="forbid", strict=True, populate_by_name=True)
     question: str | None = None
     questions: list[str] | None = None
     k: int = 10
     offset: int = 0
-    min_score: float | None = None
-    fields: list[HitField] | None = None
-    retriever: str | None = Field(default=None, max_length=1000)
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "Asked":
-        if (self.question is None) == (self.questions is None):
-            raise ValueError("give either question or questions")
-        return self
+    min_score: float | None = Field(None, description="leave out passages with a lower score", allow_inf_nan=False)
+    fields: _Fields | None = Field(None, description="fields of each passage; all, if not given")
+    retriever: str | None = Field(None, max_length=1000)
 
     @property
     def all(self) -> list[str]:
@@ -140,59 +137,48 @@ class Asked(BaseModel):
 
 
 def asked_within(limits: Limits) -> type[Asked]:
-    """Return what may be asked, with the limits in its schema. `query`, `queries` and `top_k` are accepted as well."""
+    """Return the model of requests, with the limits in its schema; `query`, `queries` and `top_k` are aliases."""
     text: Any = Annotated[str, Field(min_length=1, max_length=limits.max_query_length)]
     several: Any = Annotated[list[text], Field(min_length=1, max_length=limits.max_queries)]
+    alias = {name: AliasChoices(name, other) for name, other in _ALIASES.items()}
 
-    default_k = min(10, limits.max_k)
-
-    def alias(name: str) -> AliasChoices:
-        return AliasChoices(name, _ALIASES[name])
-
-    class Within(Asked):
+    class Checked(Asked):
         @model_validator(mode="after")
-        def _not_beyond(self) -> "Within":
+        def _check(self) -> "Checked":
+            if (self.question is None) == (self.questions is None):
+                raise ValueError("give either question or questions")
             if self.k + self.offset > limits.max_k:
                 raise ValueError(f"k and offset together are at most {limits.max_k}")
             return self
 
+    k = Field(min(10, limits.max_k), description="passages of each", ge=1, le=limits.max_k, validation_alias=alias["k"])
     return create_model(
         "Asked",
-        __base__=Within,
-        question=(text | None, Field(None, description="a question", validation_alias=alias("question"))),
-        questions=(several | None, Field(None, description="or several", validation_alias=alias("questions"))),
-        k=(
-            int,
-            Field(default_k, description="passages of each", ge=1, le=limits.max_k, validation_alias=alias("k")),
-        ),
+        __base__=Checked,
+        question=(text | None, Field(None, description="a question", validation_alias=alias["question"])),
+        questions=(several | None, Field(None, description="or several", validation_alias=alias["questions"])),
+        k=(int, k),
         offset=(int, Field(0, description="passages to skip, the best first", ge=0, lt=limits.max_k)),
-        min_score=(float | None, Field(None, description="leave out passages with a lower score", allow_inf_nan=False)),
-        fields=(
-            Annotated[list[Annotated[HitField, Field(strict=False)]], Field(min_length=1, max_length=len(HitField))]
-            | None,
-            Field(None, description="fields of each passage; all, if not given"),
-        ),
     )
 
 
 def schema_of(asked: type[Asked], retrievers: Collection[str]) -> dict[str, Any]:
-    """Return the JSON schema of what may be asked of the `retrievers`: either question or questions."""
+    """Return the JSON schema of a request to the `retrievers`, with either question or questions."""
     schema = asked.model_json_schema()
     properties: dict[str, Any] = schema["properties"]
     for name, alias in _ALIASES.items():
         properties[alias] = {**properties[name], "description": f"the same as {name}", "deprecated": False}
     properties["retriever"] = {"type": "string", "enum": list(retrievers), "title": "Retriever"}
-    several = len(retrievers) > 1
-    ways = [name for field in ("question", "questions") for name in (field, _ALIASES[field])]
-    schema["oneOf"] = [{"required": [way, *(["retriever"] if several else [])]} for way in ways]
-    schema["required"] = ["retriever"] if several else []
-    if not several:
-        del schema["required"]
+    required = ["retriever"] if len(retrievers) > 1 else []
+    names = [name for field in ("question", "questions") for name in (field, _ALIASES[field])]
+    schema["oneOf"] = [{"required": [name, *required]} for name in names]
+    if required:
+        schema["required"] = required
     return schema
 
 
 def problem_in(error: Mapping[str, Any]) -> str:
-    """Say in words what is wrong with a request, without repeating what was sent."""
+    """Return what is wrong with a request, without repeating what was sent."""
     if error["type"] == "extra_forbidden":
         return (
             "a field that is not known, or given twice; there are question or questions (also query, queries), "

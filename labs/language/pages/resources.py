@@ -57,7 +57,7 @@ from mrc_workbench.workbench.views.resources.sets import (
 MOST_PAIRS = 300  # of which layers are judged
 _one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
 R = TypeVar("R")
-Tell = Callable[[float], None]  # hears the share of the work done, and may draw it
+ReportProgress = Callable[[float], None]  # is called with the fraction of the work that is done
 _LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
 _MEASURE = "ndcg@10"
 Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
@@ -80,15 +80,15 @@ def open_tokenizers(folder: Path) -> TokenizerComparison | None:
 
 def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
-    tokenizer, counts = _tokenizer(one), one.occurrences
+    tokenizer = _tokenizer(one)
     in_bytes = is_of_bytes(tokenizer)
-    found = []
+    pieces = []
     for piece in tokenizer.pieces(text):
         number = tokenizer.tokenizer.token_to_id(piece.name)
         if number is not None:
-            name, times = readable(piece.name, in_bytes=in_bytes), int(counts[number])
-            found.append(CutPiece(name, piece.letters, number, piece.known, times))
-    return found
+            name, count = readable(piece.name, in_bytes=in_bytes), int(one.occurrences[number])
+            pieces.append(CutPiece(name, piece.letters, number, piece.known, count))
+    return pieces
 
 
 def _file(one: StoredTokenizer) -> tuple[str, str, float]:
@@ -128,45 +128,40 @@ def guesses(reference: str, text: str, k: int) -> list[list[Guess]]:
         return fill(_masked(reference), text, k)
 
 
-def scores_by_layer(reference: str, key: str, part: Part, on_progress: Tell) -> LayerScores:
-    """Measure every layer over the first pairs of a part. Raises `ModelError` and `LanguageError`."""
+def scores_by_layer(reference: str, key: str, part: Part, on_progress: ReportProgress) -> LayerScores:
+    """Evaluate every layer on the first pairs of a part. Raises `ModelError` and `LanguageError`."""
 
-    def measured() -> LayerScores:
-        on_progress(0.0)
+    def score() -> LayerScores:
         pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
         return layer_scores(_encoder(reference), pairs, on_progress)
 
-    return _made_once(("scores", reference, content_of(reference), key, part), measured)
+    return _compute_once(("scores", reference, content_of(reference), key, part), score, on_progress)
 
 
-def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: Tell) -> Course:
-    """Ask the models in these folders, kept by the training of this name. Raises `LanguageError`."""
+def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress) -> Course:
+    """Query the models in these folders, stored by the training of this name. Raises `LanguageError`."""
     sources = [ModelSource(name, folder=folder) for folder in folders]
-
-    def asked() -> Course:
-        on_progress(0.0)
-        return course(sources, text, on_progress)
-
     content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return _made_once(("course", text, *content), asked)
+    return _compute_once(("course", text, *content), lambda: course(sources, text, on_progress), on_progress)
 
 
 def may_fill(reference: str) -> bool:
-    """Whether a model may have a head that tells masked pieces, as far as that is known without loading it."""
+    """Whether a model may predict masked pieces, as far as is known without loading it."""
     try:
         return may_have_head(find_model(reference))
     except ModelError:
         return False
 
 
-def _made_once(of: tuple[Any, ...], make: Callable[[], R]) -> R:
-    """Return what was made of this; made now, while no other model is at work, where it was not."""
-    place = place_of(of)
+def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: ReportProgress) -> R:
+    """Return the result for a key, computed while no other model runs if it is not cached."""
+    place = place_of(key)
     with _one_at_a_time:
         if not place:
-            place.append(make())
-    found: R = place[0]
-    return found
+            on_progress(0.0)
+            place.append(compute())
+    result: R = place[0]
+    return result
 
 
 @cached(content_of, max_entries=2)
@@ -183,8 +178,8 @@ def _masked(reference: str) -> Network:
 class LayerFindings:
     """nDCG@10 of a search by every layer and pooling, the 95% intervals of the means, and the tests.
 
-    `tests` hold every other way against the `usual`, the mean of the last layer, tested together, so that they may be
-    read of the best; ways without a figure are in neither.
+    `tests` compare every other way with the default, the mean of the last layer, as one family, so that the best may be
+    read off; ways without a score are in neither.
     """
 
     found: LayerSearch
@@ -193,7 +188,7 @@ class LayerFindings:
 
     @classmethod
     def of(cls, found: LayerSearch) -> "LayerFindings":
-        """Test what was found; questions about the same passages stand or fall together."""
+        """Test a search; questions about the same passages form one group."""
         groups = question_groups(found.searched)
         every = {
             (layer, pooling): values
@@ -212,21 +207,21 @@ class LayerFindings:
         )
 
 
-def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Tell) -> LayerFindings:
+def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: ReportProgress) -> LayerFindings:
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
 
-    def searched() -> LayerFindings:
-        on_progress(0.0)
-        asked = drawn(question_set(data.key), _rows(data)[part])
+    def search() -> LayerFindings:
+        questions = drawn(question_set(data.key), _rows(data)[part])
         network = _encoder(reference)
-        prompts = prompts_of(find_model(reference))  # of a packaged base, what is written when it is loaded
-        return LayerFindings.of(layer_search(network, asked, prompts, on_progress))
+        prompts = prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
+        return LayerFindings.of(layer_search(network, questions, prompts, on_progress))
 
-    return _made_once(("search", reference, content_of(reference), data.key, data.fingerprint, part), searched)
+    key = ("search", reference, content_of(reference), data.key, data.fingerprint, part)
+    return _compute_once(key, search, on_progress)
 
 
 def part_to_search(data: StoredSet) -> Part:
-    """Return the test part, of which a model trained on the set knows nothing; all questions where it is small."""
+    """Return the test part, unknown to a model trained on the set; all questions if it is small."""
     return Part.TEST if len(_rows(data)[Part.TEST]) >= _LEAST_OF_TEST else Part.ALL
 
 

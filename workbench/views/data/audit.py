@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from html import escape
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,14 +47,12 @@ _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
 def draw_languages(questions: QuestionSet) -> None:
     languages = languages_of(questions)
-    analyzer = plain(analyzer_words(languages.analyzer))
-    explained = word("data_page.language_help")
+    values = {"analyzer": plain(analyzer_words(languages.analyzer))}
     if languages.language:
-        st.markdown(
-            word("data_page.language", language=language_name(languages.language), analyzer=analyzer), help=explained
-        )
+        text = word("data_page.language", language=language_name(languages.language), **values)
     else:
-        st.markdown(word("data_page.language_unclear", analyzer=analyzer), help=explained)
+        text = word("data_page.language_unclear", **values)
+    st.markdown(text, help=word("data_page.language_help"))
     if languages.foreign:
         names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
         counts = {"count": f"{languages.foreign_count:,}", "examined": f"{languages.examined:,}"}
@@ -66,11 +65,14 @@ def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
     draw_languages(questions)
     if questions.questions:
         overlap = figures.overlap
-        chance = "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}"
-        told = {"mean": f"{overlap.mean * 100:.0f}", "chance": chance}
-        told |= {"questions": f"{overlap.measured:,}", "least": f"{LEAST_QUESTIONS}"}
-        unit = word(f"data_page.unit_{overlap.unit}")
-        st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", unit=unit, **told))
+        values = {
+            "mean": f"{overlap.mean * 100:.0f}",
+            "chance": "–" if math.isnan(overlap.by_chance) else f"{overlap.by_chance * 100:.0f}",
+            "questions": f"{overlap.measured:,}",
+            "least": f"{LEAST_QUESTIONS}",
+            "unit": word(f"data_page.unit_{overlap.unit}"),
+        }
+        st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", **values))
     _doubtful(questions, figures)
     with st.spinner(word("data_page.checking_texts"), show_time=True):
         notes = content_notes_of(questions, parts)
@@ -100,59 +102,49 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
 
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
-    st.subheader(word("data_page.split"), anchor=False)
-    if found.method is not SplitMethod.GROUPED:
-        st.markdown(split_text(found))
-        _draw_parts(questions, found)
-        return
-    options = found.options
-    train = 1 - options.validation - options.test
-    shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
-    about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
-    st.markdown(word(about, **shares, seed=options.seed))
-    _draw_parts(questions, found)
-
-
-def _draw_parts(questions: QuestionSet, found: Split) -> None:
     """Draw the parts as a table, and a warning if one has no or too few questions."""
+    st.subheader(word("data_page.split"), anchor=False)
+    if found.method is SplitMethod.GROUPED:
+        options = found.options
+        train = 1 - options.validation - options.test
+        shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
+        about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
+        st.markdown(word(about, **shares, seed=options.seed))
+    else:
+        st.markdown(split_text(found))
     table = parts_table(found)
     if not table["questions"].all():
         small = "data_page.split_too_small" if found.by_article else "data_page.split_too_small_passages"
         st.warning(word(small), icon=":material/warning:")
     draw_few_of(found, [part for part in PARTS if len(found.rows[part])])
     table["part"] = [word(f"part.{part}") for part in table["part"]]
+    groups, share = ("groups", "share") if found.by_article else ("split_passages", "split_passages_share")
     columns = {
         "part": tables.text("data_page.part"),
-        "groups": tables.number("data_page.groups", "localized"),
-        "share": tables.number("data_page.share", "percent"),
+        "groups": tables.number(f"data_page.{groups}", "localized"),
+        "share": tables.number(f"data_page.{share}", "percent"),
         "questions": tables.number("data_page.question_count", "localized"),
     }
-    if not found.by_article:
-        columns["groups"] = tables.number("data_page.split_passages", "localized")
-        columns["share"] = tables.number("data_page.split_passages_share", "percent")
     st.dataframe(table, hide_index=True, column_config=columns)
     tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
 
 
 def draw_downloads(questions: QuestionSet) -> None:
-    """Draw what downloads the set in the layouts of others, made when it is asked for."""
+    """Draw the downloads of the set in published layouts, each written on request."""
     st.subheader(word("data_page.downloads"), anchor=False)
     st.caption(word("data_page.downloads_about"))
     with st.container(horizontal=True):
         for layout in WRITTEN:
-            name = f"{folder_name(questions.name)}_{layout}.zip"
-            tables.draw_file(
-                f"data_page.download_{layout}", partial(written, questions, layout), name, "application/zip"
-            )
+            file = (partial(written, questions, layout), f"{folder_name(questions.name)}_{layout}.zip")
+            tables.draw_file(f"data_page.download_{layout}", *file, "application/zip")
 
 
 def _counts(figures: Audit) -> None:
-    overlap = "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}"
     counts = {
         "passage_count": f"{figures.passage_count:,}",
         "question_count": f"{figures.question_count:,}",
         "article_count": f"{figures.article_count:,}" if figures.article_count else "–",
-        "overlap": overlap,
+        "overlap": "–" if math.isnan(figures.overlap.mean) else f"{figures.overlap.mean:.0%}",
     }
     with st.container(horizontal=True):
         for name, shown in counts.items():
@@ -166,9 +158,9 @@ def _counts(figures: Audit) -> None:
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": len(figures.answers_not_found),
     }
-    told = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
+    text = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in doubtful.items())
     explained = "\n".join(f"- **{word(f'data_page.{name}')}**: {word(f'data_page.{name}_help')}" for name in doubtful)
-    st.caption(told, help=explained)
+    st.caption(text, help=explained)
 
 
 def _doubtful(questions: QuestionSet, figures: Audit) -> None:
@@ -205,16 +197,9 @@ def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
 
 
 def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
-    shown = f"{median:.0%}" if percent else f"{median:,.0f}"
-    draw_chart(
-        distribution,
-        table,
-        x=word(f"data_page.{x}"),
-        y=word(f"data_page.{y}"),
-        median=median,
-        label=word("data_page.median", median=shown),
-        percent=percent,
-    )
+    label = word("data_page.median", median=f"{median:.0%}" if percent else f"{median:,.0f}")
+    titles = {"x": word(f"data_page.{x}"), "y": word(f"data_page.{y}")}
+    draw_chart(distribution, table, **titles, median=median, label=label, percent=percent)
     draw_ranges(table, "percent" if percent else "localized")
 
 
@@ -228,23 +213,17 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 
 def draw_passages(questions: QuestionSet, key: str) -> None:
     """Draw a page of passages; `key` tells the set from others."""
-    entered = st.text_input(
-        word("data_page.filter"),
-        key="find",
-        type="search",
-        placeholder=word("data_page.filter_placeholder"),
-        max_chars=200,
-        bind="query-params",
-    )
-    wanted = (entered or "").strip()
-    rows = passages_found(questions, wanted) if wanted else np.arange(len(questions.passages))
+    look: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
+    entered = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **look)
+    pattern = (entered or "").strip()
+    rows = passages_found(questions, pattern) if pattern else np.arange(len(questions.passages))
     if not len(rows):
         st.info(word("data_page.none_found"), icon=":material/search_off:")
         return
     pages = math.ceil(len(rows) / _A_PAGE)
     st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
     place = st.container()
-    page = _page(pages, f"{key} {wanted}")
+    page = _page(pages, f"{key} {pattern}")
     shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
     asked = questions_of(questions, shown)
     with place:
@@ -253,7 +232,7 @@ def draw_passages(questions: QuestionSet, key: str) -> None:
 
 
 def _page(pages: int, listed: str) -> int:
-    """Let a person turn the pages. The page in the address counts for the first list that a session draws."""
+    """Draw the pagination. The page in the address counts for the first list that a session draws."""
     given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
     first = int(given) if given.isdecimal() and 1 <= int(given) <= pages else 1

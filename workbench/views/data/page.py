@@ -5,6 +5,8 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -38,36 +40,24 @@ from mrc_workbench.workbench.views.resources.sets import audit_of, chosen_set, q
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, tell_damaged_files
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
-from mrc_workbench.workbench.views.ui.words import language, plain, word
+from mrc_workbench.workbench.views.ui.words import label_and_help, language, plain, word
 
-_USUAL = 2000  # passages: enough to train with, and made in a minute
+_DEFAULT_PASSAGES = 2000  # enough to train with, and generated in a minute
 _PREVIEWED = 5  # passages
 _SHOWN_CHARACTERS = 160  # of a passage below its question
 _SHOWN_ROWS = 1000
 _SECONDS_BETWEEN_WORDS = 0.1
 _STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"  # of the session
-_QUESTIONS, _PAIRS = "questions", "pairs"
-_LOOK = "look"  # its name in the address
-_SUMMARY, _PASSAGES, _FIGURES, _MAKE = "summary", "passages", "figures", "make"
-_LOOKS = (_SUMMARY, _PASSAGES, _FIGURES)
-_SPLIT = SplitOptions()
+_TABS = ("summary", "passages", "figures")
 
 
 def draw() -> None:
     apart.make_ready()
     st.title(word("page.data"), anchor=False)
-    kind = choose(
-        st.segmented_control,
-        "sort",
-        word("data_page.sort"),
-        [_QUESTIONS, _PAIRS],
-        _QUESTIONS,
-        follows=True,
-        format_func=lambda one: word(f"data_page.sort_{one}"),
-        required=True,
-        label_visibility="collapsed",
-    )
-    if kind == _PAIRS:
+    kinds = ["questions", "pairs"]
+    look: dict[str, Any] = {"format_func": lambda kind: word(f"data_page.sort_{kind}"), "required": True}
+    look |= {"follows": True, "label_visibility": "collapsed"}
+    if choose(st.segmented_control, "sort", word("data_page.sort"), kinds, kinds[0], **look) == "pairs":
         data_pairs.draw(chosen_set())
     else:
         _draw_questions(chosen_set())
@@ -75,7 +65,7 @@ def draw() -> None:
 
 def _draw_questions(used: StoredSet) -> None:
     shown = preview.current()
-    if shown is None and preview.kept_now() == used.key:
+    if shown is None and preview.stored_last() == used.key:
         show_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
@@ -89,10 +79,9 @@ def _draw_questions(used: StoredSet) -> None:
     if shown.read is None:
         _draw_stored(used)
         return
-    opened, place = choose_tab(_LOOK, _labels(_LOOKS))
+    tab, place = _choose_tab(_TABS)
     with place:
-        found = shown.read
-        _draw_look(opened, found.reading.question_set, found.audit, found.split, shown.sha256[:16])
+        _draw_tab(tab, shown.read.reading.question_set, shown.read.audit, shown.read.split, shown.sha256[:16])
 
 
 def _draw_next(used: StoredSet) -> None:
@@ -105,57 +94,56 @@ def _draw_next(used: StoredSet) -> None:
 
 def _draw_stored(used: StoredSet) -> None:
     st.header(word("data_page.set_in_use", name=plain(set_name(used.name))), anchor=False)
-    if preview.kept_now() != used.key:
+    if preview.stored_last() != used.key:
         _draw_next(used)
     with errors_told():
         with st.spinner(word("data_page.auditing"), show_time=True):
             questions, figures = question_set(used.key), audit_of(used.key)
-            found = split_of(used.key, _SPLIT)
+            parts = split_of(used.key, SplitOptions())
         tell_damaged_files(questions)
-        draw_made(used, questions)
-        looks = (*_LOOKS, _MAKE) if used.questions else (_MAKE, *_LOOKS)
-        opened, place = choose_tab(_LOOK, _labels(looks))
+        _draw_generated(used, questions)
+        tab, place = _choose_tab((*_TABS, "make") if used.questions else ("make", *_TABS))
         with place:
-            if opened == _MAKE:
-                draw_panel(used, questions, figures.article_count)
+            if tab == "make":
+                _draw_panel(used, questions, figures.article_count)
             else:
-                _draw_look(opened, questions, figures, found, used.key)
+                _draw_tab(tab, questions, figures, parts, used.key)
 
 
-def _labels(looks: Sequence[str]) -> dict[str, str]:
-    return {look: word(f"data_page.look_{look}") for look in looks}
+def _choose_tab(tabs: Sequence[str]) -> tuple[str, Any]:
+    return choose_tab("look", {tab: word(f"data_page.look_{tab}") for tab in tabs})
 
 
-def _draw_look(look: str, questions: QuestionSet, figures: Audit, found: Split, key: str) -> None:
-    """Draw one of the looks at a set; `key` tells the set from others."""
-    if look == _SUMMARY:
-        data_audit.draw(questions, figures, found)
-    elif look == _PASSAGES:
+def _draw_tab(tab: str, questions: QuestionSet, figures: Audit, parts: Split, key: str) -> None:
+    """Draw a tab about a set, which `key` identifies."""
+    if tab == "summary":
+        data_audit.draw(questions, figures, parts)
+    elif tab == "passages":
         data_audit.draw_passages(questions, key)
     else:
         data_audit.draw_figures(questions, figures)
         if questions.questions:
-            data_audit.draw_split(questions, found)
+            data_audit.draw_split(questions, parts)
         data_audit.draw_downloads(questions)
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """How questions are to be made, and where a language model is asked."""
+class _Settings:
+    """How questions are generated, and where a language model runs."""
 
     by: Maker
-    most: int = 0
+    most: int
     per_passage: int = 1
     model: str = ""
     prompt: str = ""
     address: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
 
-    def options(self, most: int = 0) -> MakerOptions:
-        """Return the options, of `most` passages at most where told. Raises `QuestionsError`."""
+    def options(self, most: int | None = None) -> MakerOptions:
+        """Return the options, limited to `most` passages if given. Raises `QuestionsError`."""
         return MakerOptions(
             by=self.by,
-            most=min(most or self.most, self.most),
+            most=self.most if most is None else min(most, self.most),
             per_passage=self.per_passage,
             model=self.model,
             prompt=self.prompt,
@@ -163,7 +151,7 @@ class Chosen:
         )
 
 
-def draw_made(data: StoredSet, questions: QuestionSet) -> None:
+def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:
     if not questions.made:
         return
     with st.container(border=True):
@@ -177,29 +165,28 @@ def draw_made(data: StoredSet, questions: QuestionSet) -> None:
 
 
 @st.fragment
-def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
+def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
     st.caption(word("made.about"))
-    chosen = _pick(len(questions.passages), articles)
-    by_model = chosen.by is Maker.MODEL
+    settings = _pick(len(questions.passages), articles)
+    by_model = settings.by is Maker.MODEL
     with st.container(horizontal=True, vertical_alignment="center"):
         make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
-        preview = st.button(
-            word("made.try_five" if by_model else "made.preview"), icon=":material/visibility:", key="made_preview"
-        )
+        label = word("made.try_five" if by_model else "made.preview")
+        is_preview = st.button(label, icon=":material/visibility:", key="made_preview")
         make_kept = by_model and st.button(word("made.make_kept"), icon=":material/inventory_2:", key="made_make_kept")
     place = st.empty()
     if st.session_state.pop(_STOPPED, False):
         place.info(word("made.stopped"), icon=":material/info:")
     try:
-        if preview:
-            _draw_preview(_made(questions, chosen, place, most=_PREVIEWED))
+        if is_preview:
+            _draw_preview(_generate(questions, settings, place, most=_PREVIEWED))
         elif make or make_kept:
-            name = word("made.name", data=set_name(data.name), by=maker_name(chosen.options().made))
-            found = _made(questions, chosen, place, calls=not make_kept, name=name)
-            kept = keep(found.question_set, source=data.name)
-            st.session_state[f"{_UNANSWERED}_{kept.key}"] = (found.left, found.unanswered)
-            use_set(kept.key)
-            st.toast(word("made.done", name=plain(kept.name)), icon=":material/check_circle:")
+            name = word("made.name", data=set_name(data.name), by=maker_name(settings.options().made))
+            generated = _generate(questions, settings, place, calls=not make_kept, name=name)
+            stored = keep(generated.question_set, source=data.name)
+            st.session_state[f"{_UNANSWERED}_{stored.key}"] = (generated.left, generated.unanswered)
+            use_set(stored.key)
+            st.toast(word("made.done", name=plain(stored.name)), icon=":material/check_circle:")
             st.rerun()
     except (EndpointError, LimitError, QuestionsError) as error:
         place.error(plain(failure_text(error)), icon=":material/error:")
@@ -207,92 +194,79 @@ def draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             st.caption(word("made.kept_words"))
 
 
-def _pick(passages: int, articles: int) -> Chosen:
-    chosen = st.segmented_control(
-        word("made.how"),
-        list(Maker),
-        default=Maker.SENTENCE,
-        required=True,
-        format_func=lambda one: word(f"made.by_{one}"),
-        key=f"made_by_{language()}",
-    )
-    by = Maker(chosen or Maker.SENTENCE)
+def _pick(passages: int, articles: int) -> _Settings:
+    look: dict[str, Any] = {"format_func": lambda by: word(f"made.by_{by}"), "key": f"made_by_{language()}"}
+    selected = st.segmented_control(word("made.how"), [*Maker], default=Maker.SENTENCE, required=True, **look)
+    by = Maker(selected or Maker.SENTENCE)
     st.markdown(word(f"made.about_{by}"))
     left, right, _ = st.columns([1, 1, 2])
     unit, count = ("most_titles", articles) if by is Maker.TITLE else ("most", passages)
     with left:
-        most = _number(unit, max(1, count), min(max(1, count), _USUAL))
+        most = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
     if by is Maker.TITLE:
-        return Chosen(by, most)
+        return _Settings(by, most)
     with right:
         per_passage = _number("per_passage", 20, 1)
-    return _with_model(most, per_passage) if by is Maker.MODEL else Chosen(by, most, per_passage)
+    if by is not Maker.MODEL:
+        return _Settings(by, most, per_passage)
+    places = st.columns([2, 1, 1])
+    with_address = may_be_given()
+    address = _text(places[0], "address", placeholder="http://localhost:8000/v1") if with_address else ""
+    model = _text(places[1], "model", value=os.environ.get(MODEL, "")).strip()
+    key = _text(places[2], "secret", type="password", autocomplete="off") if with_address else ""
+    look = {"value": prompts()[language()]["instruction"].strip(), "height": 180, "key": f"made_prompt_{language()}"}
+    prompt = st.text_area(**label_and_help("made.prompt"), **look)
+    return _Settings(by, most, per_passage, model, prompt, address, key)
 
 
-def _with_model(most: int, per_passage: int) -> Chosen:
-    address, model, key = st.columns([2, 1, 1])
-    usual = prompts()[language()]["instruction"].strip()
-    return Chosen(
-        Maker.MODEL,
-        most,
-        per_passage,
-        address=_text(address, "address", placeholder="http://localhost:8000/v1") if may_be_given() else "",
-        model=_text(model, "model", value=os.environ.get(MODEL, "")).strip(),
-        key=_text(key, "secret", type="password", autocomplete="off") if may_be_given() else "",
-        prompt=st.text_area(
-            word("made.prompt"), usual, key=f"made_prompt_{language()}", help=word("made.prompt_help"), height=180
-        ),
-    )
-
-
-def _number(name: str, most: int, usual: int) -> int:
-    return int(
-        st.number_input(word(f"made.{name}"), 1, most, usual, key=f"made_{name}_{most}", help=word(f"made.{name}_help"))
-    )
+def _number(name: str, most: int, default: int) -> int:
+    look = {"min_value": 1, "max_value": most, "value": default, "key": f"made_{name}_{most}"}
+    return int(st.number_input(**label_and_help(f"made.{name}"), **look))
 
 
 def _text(place: DeltaGenerator, name: str, **look: str) -> str:
-    return str(
-        place.text_input(word(f"made.{name}"), key=f"made_{name}", help=word(f"made.{name}_help"), **look)  # type: ignore[call-overload]
-    )
+    return str(place.text_input(**label_and_help(f"made.{name}"), key=f"made_{name}", **look))
 
 
-def _made(
-    questions: QuestionSet, chosen: Chosen, place: DeltaGenerator, *, most: int = 0, calls: bool = True, name: str = ""
+def _generate(
+    questions: QuestionSet,
+    settings: _Settings,
+    place: DeltaGenerator,
+    *,
+    most: int | None = None,
+    calls: bool = True,
+    name: str = "",
 ) -> MadeQuestions:
-    """Make questions under a bar that can be stopped. Raises `QuestionsError`, `EndpointError`."""
-    options, told = chosen.options(most), 0.0
-    endpoint = Endpoint.of(chosen.address, chosen.key) if calls and chosen.by is Maker.MODEL else None
+    """Generate questions under a bar that can be stopped. Raises `QuestionsError`, `EndpointError`."""
+    options, last_drawn = settings.options(most), 0.0
+    endpoint = Endpoint.of(settings.address, settings.key) if calls and settings.by is Maker.MODEL else None
 
     def follow(done: int, total: int) -> None:
-        """Draw the bar a few times a second; whoever presses a button ends the work there."""
-        nonlocal told
-        if time.monotonic() - told >= _SECONDS_BETWEEN_WORDS:
-            told = time.monotonic()
+        """Draw the bar a few times a second; a click on a button stops the work there."""
+        nonlocal last_drawn
+        if time.monotonic() - last_drawn >= _SECONDS_BETWEEN_WORDS:
+            last_drawn = time.monotonic()
             bar.progress(done / max(1, total), word("made.working", done=f"{done:,}", total=f"{total:,}"))
 
     with place.container():
         bar = st.progress(0.0, word("made.working", done="0", total=f"{options.most:,}"))
-        st.button(word("made.stop"), on_click=_stop, icon=":material/stop:", key="made_stop")
-    found = make_questions(questions, options, endpoint, name=name, on_progress=follow)
+        stop = partial(st.session_state.update, {_STOPPED: True})
+        st.button(word("made.stop"), on_click=stop, icon=":material/stop:", key="made_stop")
+    generated = make_questions(questions, options, endpoint, name=name, on_progress=follow)
     place.empty()
-    return found
+    return generated
 
 
-def _stop() -> None:
-    st.session_state[_STOPPED] = True
-
-
-def _draw_preview(found: MadeQuestions) -> None:
+def _draw_preview(generated: MadeQuestions) -> None:
     """Draw the questions over the beginnings of their passages, as training reads them."""
-    trained = as_trained(found.question_set)
-    for question in found.question_set.questions[:_PREVIEWED]:
+    trained = as_trained(generated.question_set)
+    for question in generated.question_set.questions[:_PREVIEWED]:
         passage = trained.passages[trained.row_of_passage[question.relevant[0]]]
         title = f"{passage.title} · " if passage.title else ""
         rest = "…" if len(passage.text) > _SHOWN_CHARACTERS else ""
         st.markdown(f"**{plain(question.text)}**")
         st.caption(f"→ {plain(title + passage.text[:_SHOWN_CHARACTERS] + rest)}")
-    _draw_unanswered(found.question_set, found.unanswered)
+    _draw_unanswered(generated.question_set, generated.unanswered)
 
 
 def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -> None:

@@ -1,8 +1,7 @@
-"""Sentence pairs: get a set, see what was understood of it and what it is like, and keep it; its counts, labels or
-scores, lengths, shared sentences, parts and rows."""
+"""Sentence pairs: get a set, preview and store it; its counts, labels or scores, lengths, shared sentences, parts and
+rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,22 +41,30 @@ _SENTENCE = "sentence"
 
 
 def draw(used: StoredSet) -> None:
-    """Draw what the page shows of them; `used` is the question set in use."""
+    """Draw the page's part about pairs; `used` is the question set in use."""
     shown = preview.current()
-    chosen = chosen_pairs()
-    if chosen is not None and shown is None and preview.kept_now() == chosen.key:
-        show_top(f"kept {chosen.key}")
-        st.success(word("pairs_page.kept_now", name=plain(pairs_name(chosen.name))), icon=":material/check_circle:")
-        _draw_next(chosen)
-    _draw_ways(used)
-    if shown is None:
-        draw_pairs(chosen.key if chosen is not None else "")
-        if chosen is not None:
-            _draw_stored(chosen)
-    else:
+    selected = chosen_pairs()
+    is_new = selected is not None and preview.stored_last() == selected.key
+    if selected is not None and shown is None and is_new:
+        show_top(f"kept {selected.key}")
+        st.success(word("pairs_page.kept_now", name=plain(pairs_name(selected.name))), icon=":material/check_circle:")
+        _draw_next(selected)
+    _draw_upload()
+    _draw_others(used, is_open=shown is None)
+    if shown is not None:
         preview.draw(shown)
-        if (found := shown.read or (shown.before.read if shown.before else None)) is not None:
-            _draw_audit(found.pairs, found.rows, found.audit)
+        if (read := shown.read or (shown.before.read if shown.before else None)) is not None:
+            _draw_audit(read.pairs, read.rows, read.audit)
+        return
+    draw_pairs(selected.key if selected is not None else "")
+    if selected is not None:
+        st.header(word("pairs_page.shown", name=plain(pairs_name(selected.name))), anchor=False)
+        if not is_new:
+            _draw_next(selected)
+        with errors_told():
+            with st.spinner(word("data_page.auditing"), show_time=True):
+                pairs, rows, figures = pair_set(selected.key), parts_of(selected.key), pair_audit(selected.key)
+            _draw_audit(pairs, rows, figures)
 
 
 def _draw_next(kept: StoredPairs) -> None:
@@ -66,20 +73,10 @@ def _draw_next(kept: StoredPairs) -> None:
         way_to("train", word("pairs_page.to_train"), train=SENTENCES, pairs=kept.key)
 
 
-def _draw_stored(kept: StoredPairs) -> None:
-    st.header(word("pairs_page.shown", name=plain(pairs_name(kept.name))), anchor=False)
-    if preview.kept_now() != kept.key:
-        _draw_next(kept)
-    with errors_told():
-        with st.spinner(word("data_page.auditing"), show_time=True):
-            pairs, rows, figures = pair_set(kept.key), parts_of(kept.key), pair_audit(kept.key)
-        _draw_audit(pairs, rows, figures)
-
-
-def _draw_ways(used: StoredSet) -> None:
-    _draw_upload()
-    looked_at = preview.current() is not None  # another key makes it another one, which is closed
-    with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=f"pairs_others_{looked_at}"):
+def _draw_others(used: StoredSet, *, is_open: bool) -> None:
+    """Draw the samples, public sets and sentences to take; folded again once a preview is shown."""
+    key = f"pairs_others_{not is_open}"  # another key makes it another expander
+    with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=key):
         sample, public = st.columns(2, border=True)
         with sample:
             st.markdown(f"**{word('pairs_page.sample')}**")
@@ -93,8 +90,8 @@ def _draw_ways(used: StoredSet) -> None:
             st.markdown(f"**{word('pairs_page.public')}**")
             names = {entry.id: pairs_name(entry.title) for entry in _PUBLIC}
             look: dict[str, Any] = {"key": "public_pairs", "label_visibility": "collapsed"}
-            chosen = st.selectbox(word("pairs_page.public"), [*names], format_func=names.__getitem__, **look)
-            entry = PAIR_CATALOG[chosen or _PUBLIC[0].id]
+            name = st.selectbox(word("pairs_page.public"), [*names], format_func=names.__getitem__, **look)
+            entry = PAIR_CATALOG[name or _PUBLIC[0].id]
             size = word("pairs_page.download_size", size=f"{entry.size / MEGABYTE:.1f}")
             licence = word("data_page.licence", licence=entry.licence)
             st.caption(f"{word(f'pair_set_about.{entry.id}')}  \n{size}  \n{licence}")
@@ -106,9 +103,8 @@ def _draw_ways(used: StoredSet) -> None:
 def _draw_upload() -> None:
     key = f"upload_pairs_{preview.upload_round()}"
     translate_field(key, is_large=preview.current() is None)
-    files = st.file_uploader(
-        word("data_page.upload"), accept_multiple_files=True, key=key, help=word("pairs_page.upload_help")
-    )
+    help_text = word("pairs_page.upload_help")
+    files = st.file_uploader(word("data_page.upload"), accept_multiple_files=True, key=key, help=help_text)
     st.caption(word("pairs_page.upload_about"))
     if files:
         contents = tuple((file.getvalue(), file.name) for file in files)
@@ -117,13 +113,12 @@ def _draw_upload() -> None:
 
 
 def _draw_sentences(used: StoredSet) -> None:
-    """Offer the sentences of the passages in use, and not its questions: they are there to be measured with."""
+    """Offer the sentences of the passages in use, not of its questions, which are for evaluation."""
     with st.container(border=True):
-        about, press = st.columns([3, 1], vertical_alignment="center")
+        about, place = st.columns([3, 1], vertical_alignment="center")
         about.caption(word("pairs_page.sentences_about", name=plain(set_name(used.name))))
-        if not press.button(
-            word("pairs_page.sentences"), key="take_sentences", icon=":material/notes:", width="stretch"
-        ):
+        look: dict[str, Any] = {"icon": ":material/notes:", "width": "stretch"}
+        if not place.button(word("pairs_page.sentences"), key="take_sentences", **look):
             return
     with errors_told():
         with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
@@ -135,15 +130,15 @@ def _draw_sentences(used: StoredSet) -> None:
 
 
 def _look(entry: PairEntry) -> None:
-    found, bar = Preview(entry.id, entry.title), st.empty()
+    bar = st.empty()
     with errors_told():
         try:
-            found = replace(found, files=tuple(obtain_files(entry, following(bar.progress))))
+            files = tuple(obtain_files(entry, following(bar.progress)))
         except DataError as error:
-            preview.show(replace(found, error=error))
+            preview.show(Preview(entry.id, entry.title, error=error))
             st.rerun()
         bar.empty()
-        preview.look_at(found, entry.options)
+        preview.look_at(Preview(entry.id, entry.title, files=files), entry.options)
 
 
 def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
@@ -205,12 +200,12 @@ def _draw_labels(figures: PairAudit) -> None:
 
 def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
     drawn = [part for part in PARTS if part not in figures.published and figures.part_counts[part]]
-    told = []
+    texts = []
     if figures.published:
-        told.append(word("pairs_page.published", parts=_named(figures.published)))
+        texts.append(word("pairs_page.published", parts=_named(figures.published)))
     if drawn:
-        told.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
-    st.markdown(" ".join(told))
+        texts.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
+    st.markdown(" ".join(texts))
     counts = figures.part_counts
     table = pd.DataFrame({"part": [word(f"part.{part}") for part in counts], "rows": [*counts.values()]})
     table["share"] = table["rows"] / max(1, figures.row_count)
@@ -230,25 +225,12 @@ def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit
 
 
 def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
-    found = {parts: leak for parts, leak in figures.leaks.items() if leak.sentences}
+    leaks = {parts: leak for parts, leak in figures.leaks.items() if leak.sentences}
     st.markdown(f"**{word('pairs_page.leaks')}**")
-    if not found:
+    if not leaks:
         st.success(word("pairs_page.no_leak"), icon=":material/check_circle:")
         return
     st.markdown(word("pairs_page.leaks_about"))
-    table = pd.DataFrame(
-        [
-            {
-                "first": word(f"part.{first}"),
-                "second": word(f"part.{second}"),
-                "sentences": leak.sentences,
-                "rows": len(leak.rows),
-                "share": len(leak.rows) / max(1, figures.part_counts[second]),
-                "repeated": leak.repeated,
-            }
-            for (first, second), leak in found.items()
-        ]
-    )
     columns = {
         "first": tables.text("pairs_page.leak_first"),
         "second": tables.text("pairs_page.leak_second"),
@@ -257,8 +239,13 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
         "share": tables.number("pairs_page.leak_share", "percent"),
         "repeated": tables.number("pairs_page.leak_repeated", "localized"),
     }
-    st.dataframe(table, hide_index=True, column_config=columns)
-    for (first, second), leak in found.items():
+    rows = []
+    for (first, second), leak in leaks.items():
+        share = len(leak.rows) / max(1, figures.part_counts[second])
+        names = (word(f"part.{first}"), word(f"part.{second}"))
+        rows.append((*names, leak.sentences, len(leak.rows), share, leak.repeated))
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+    for (first, second), leak in leaks.items():
         names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}
         with st.expander(word("pairs_page.see_leak", count=f"{len(leak.rows):,}", **names)):
             _draw_table(pairs, {second: leak.rows}, leak.rows)
@@ -287,12 +274,12 @@ def _table(pairs: PairSet, rows: dict[Part, np.ndarray], shown: np.ndarray) -> p
     part_of_row = np.full(len(pairs), "", dtype=object)
     for part in PARTS:
         part_of_row[rows.get(part, [])] = part.value
-    found = pairs.at(shown)
-    table = pd.DataFrame({name: list(texts) for name, texts in zip(_names(pairs), found.texts, strict=True)})
+    selected = pairs.at(shown)
+    table = pd.DataFrame({name: list(texts) for name, texts in zip(_names(pairs), selected.texts, strict=True)})
     if pairs.kind is PairKind.SCORED:
-        table["score"] = found.values
+        table["score"] = selected.values
     if pairs.kind is PairKind.LABELLED:
-        table["label"] = [Label(value).name.lower() for value in found.values]
+        table["label"] = [Label(value).name.lower() for value in selected.values]
     return table.assign(part=part_of_row[shown])
 
 

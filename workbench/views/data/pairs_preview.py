@@ -1,9 +1,10 @@
-"""The files of sentence pairs that a person is looking at: read anew with every choice, kept where wanted, and drawn
-with what was understood of them and what is wrong with them."""
+"""The preview of files with sentence pairs: read again with every choice, drawn with what was understood and what is
+wrong, and stored on request."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -19,7 +20,7 @@ from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit
 from mrc_workbench.data.pairs.store import LEAST_ROWS, PairFileReading, PairOptions, keep, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
-from mrc_workbench.workbench.views.data.preview import LookedAt, encodings_if_guessed
+from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_if_guessed
 from mrc_workbench.workbench.views.data.reading import (
     draw_first,
     draw_name,
@@ -31,7 +32,8 @@ from mrc_workbench.workbench.views.data.reading import (
 from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.data.ways import choose_pairs
 from mrc_workbench.workbench.views.names import pairs_name
-from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, plain, problem_text, word
+from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
 
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}
@@ -57,9 +59,9 @@ class Read:
 
 @dataclass(frozen=True)
 class Preview:
-    """Files looked at. `read` is None where `error` says why they cannot be used; `before` is what was shown then.
+    """Files under preview. `read` is None if `error` says why they cannot be used; `before` was shown before them.
 
-    `columns` and what can be chosen are those of the first file; of several the others are read by the same names.
+    `columns` and the available ones are those of the first file; several files are read by the same names.
     """
 
     source: str
@@ -82,7 +84,7 @@ class Preview:
 
     @property
     def kind(self) -> PairKind | None:
-        """What the rows are read as; None where that could not be told."""
+        """What the rows are read as; None if unknown."""
         return self.read.pairs.kind if self.read else self.options.kind
 
 
@@ -128,9 +130,9 @@ def preview_of_sentences(sentences: Iterable[str], *, source: str, title: str) -
     return Preview(source, title, read=Read.of(pairs))
 
 
-_FILES = LookedAt(Preview, "pairs_preview", "pairs_kept_now", "pairs_upload_round")
-current, kept_now, forget = _FILES.current, _FILES.kept_now, _FILES.put_aside
-empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
+_STATE = PreviewState(Preview, "pairs_")
+current, stored_last, forget = _STATE.current, _STATE.stored_last, _STATE.forget
+empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
 
 
 def show(preview: Preview) -> None:
@@ -141,7 +143,7 @@ def show(preview: Preview) -> None:
         before = shown if shown.read else shown.before
     if before is not None and preview.files and before.files == preview.files:
         before = None  # the same files, read otherwise
-    _FILES.show(replace(preview, number=number, before=before))
+    _STATE.show(replace(preview, number=number, before=before))
 
 
 def drop() -> None:
@@ -188,7 +190,7 @@ def _read_in(encoding: str | None, shown: Preview) -> None:
 
 
 def _draw_choices(shown: Preview) -> None:
-    """Let a person say what was not understood: the files are then read again."""
+    """Draw how the files are read; a change reads them again."""
     st.caption(word("pairs_page.choices"))
     places = chain.from_iterable(st.columns(3) for _ in count())
     kind = _pick_kind(next(places), shown)
@@ -214,16 +216,10 @@ def _draw_choices(shown: Preview) -> None:
 
 def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
     kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
-    chosen = place.selectbox(
-        word("pairs_page.kind"),
-        [*kinds],
-        index=None if shown.kind is None else [*kinds].index(shown.kind),
-        format_func=kinds.__getitem__,
-        placeholder=word("pairs_page.kind_unknown"),
-        help=word("pairs_page.kind_help"),
-        key=f"pairs_kind_{shown.number}",
-    )
-    return chosen or shown.kind
+    look: dict[str, Any] = {"options": [*kinds], "format_func": kinds.__getitem__, "key": f"pairs_kind_{shown.number}"}
+    look |= {"index": None if shown.kind is None else [*kinds].index(shown.kind)}
+    kind = place.selectbox(**label_and_help("pairs_page.kind"), placeholder=word("pairs_page.kind_unknown"), **look)
+    return kind or shown.kind
 
 
 def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
@@ -231,17 +227,14 @@ def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
 
 
 def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
-    """Return the ends of the scale where a person changed them."""
+    """Return the ends of the scale if the user changed them."""
     given = shown.read.pairs.scale if shown.read else shown.options.scale
     if shown.kind is not PairKind.SCORED or given is None:
         return None
+    help_text = word("pairs_page.scale_help")
     low, high = (
         next(places).number_input(
-            word(f"pairs_page.scale_{end}"),
-            value=value,
-            format="%g",
-            help=word("pairs_page.scale_help"),
-            key=f"pairs_{end}_{shown.number}",
+            word(f"pairs_page.scale_{end}"), value=value, format="%g", help=help_text, key=f"pairs_{end}_{shown.number}"
         )
         for end, value in zip(("low", "high"), given, strict=True)
     )
@@ -252,17 +245,16 @@ def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | Non
 
 
 def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part | None, ...]:
-    """Return what each file was published for where a person changed it; a column that tells it goes before."""
+    """Return the published part of each file if the user changed it; a column of parts takes precedence."""
     files = () if shown.read is None or shown.columns.part else shown.read.files
     names: dict[Part | None, str] = {None: word("pairs_page.no_part"), **{part: word(f"part.{part}") for part in PARTS}}
+    look: dict[str, Any] = {"options": [*names], "format_func": names.__getitem__}
     parts = tuple(
         next(places).selectbox(
-            word("pairs_page.part_of", file=plain(file.name)),
-            [*names],
+            **label_and_help("pairs_page.part_of", file=plain(file.name)),
             index=[*names].index(file.part),
-            format_func=names.__getitem__,
-            help=word("pairs_page.part_of_help"),
             key=f"pairs_part_{number}_{shown.number}",
+            **look,
         )
         for number, file in enumerate(files)
     )
@@ -270,11 +262,11 @@ def _pick_parts(places: Iterator[DeltaGenerator], shown: Preview) -> tuple[Part 
 
 
 def _draw_read(shown: Preview, found: Read) -> None:
-    told = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
-    understood = word("pairs_page.counts", **told)
+    counts = {"kind": word(f"pair_kind.{found.pairs.kind}"), "rows": f"{len(found.pairs):,}"}
+    understood = word("pairs_page.counts", **counts)
     if found.files:
         given = f"{sum(file.row_count for file in found.files):,}"
-        understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **told)}"
+        understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **counts)}"
     is_clean = not any(file.problems for file in found.files)
     draw_status(understood, left_out_words(found.files), _notes(found), is_clean=is_clean)
     lines = []
@@ -287,28 +279,23 @@ def _draw_read(shown: Preview, found: Read) -> None:
         st.caption("  \n".join(lines))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         name = draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
-        kept = st.button(
-            word("pairs_page.keep"),
-            type="primary",
-            icon=":material/check:",
-            help=word("pairs_page.keep_help"),
-            key="keep_pairs",
-        )
+        look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "keep_pairs"}
+        is_stored = st.button(**label_and_help("pairs_page.keep"), **look)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
             forget()
             st.rerun()
-    if kept:
+    if is_stored:
         with errors_told():
             with st.spinner(word("data_page.keeping")):
                 stored = keep(replace(found.pairs, name=name), source=shown.source)
-                _FILES.note_kept(stored.key)
+                _STATE.note_stored(stored.key)
                 choose_pairs(stored.key)
             st.rerun()
     draw_problems(found.files, shown.name)
 
 
 def _notes(found: Read) -> list[str]:
-    """What is to be known before the set is kept, as Markdown; the audit below tells it in full."""
+    """Return notes on the set as Markdown; the audit below has the details."""
     figures = found.audit
     counts = {
         "repeated": len(figures.repeated),
@@ -316,5 +303,5 @@ def _notes(found: Read) -> list[str]:
         "equal": figures.equal_count,
         "leaked": len(figures.leaks[Part.TRAIN, Part.TEST].rows),
     }
-    told = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
-    return [f"{word('pairs_page.look_below')} {' · '.join(told)}"] if told else []
+    notes = [f"{word(f'pairs_page.{name}')} {count:,}" for name, count in counts.items() if count]
+    return [f"{word('pairs_page.look_below')} {' · '.join(notes)}"] if notes else []

@@ -1,5 +1,5 @@
-"""Files under preview: what was read of them, and the choices of the user. They live in the session until the set is
-used or the preview is closed."""
+"""Files under preview: what was read of them, and the user's choices. They stay in the session until the set is used or
+the preview is closed."""
 
 import hashlib
 from collections.abc import Sequence
@@ -39,18 +39,22 @@ _INCOMPLETE = (
 
 @dataclass(frozen=True)
 class Read:
-    """What became of a file that could be read."""
+    """What was read of files, with its audit and split."""
 
     reading: Reading
     audit: Audit
     split: Split
 
+    @classmethod
+    def of(cls, reading: Reading) -> "Read":
+        return cls(reading, audit(reading.question_set), split(reading.question_set))
+
 
 @dataclass(frozen=True)
 class Preview:
-    """A file looked at, or several of a collection. `read` is None where `error` says why they cannot be used.
+    """A file under preview, or several of a collection. `read` is None if `error` says why they cannot be used.
 
-    `beside` are files dropped before, which neither these nor they complete: a later file may complete all of them.
+    `beside` are files dropped before that these do not complete: a later file may complete all of them.
     """
 
     name: str
@@ -77,9 +81,9 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Repo
     replaces another one: files of one dataset that are complete alone are dropped together.
     """
     old = [file for file in _reusable(shown) if file not in new]
-    if shown is None or not old:
-        return preview_of(new, progress=progress)
     alone = preview_of(new, progress=progress)
+    if shown is None or not old:
+        return alone
     if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
         return alone
     together = preview_of([*old, *new], progress=progress)
@@ -94,9 +98,8 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Repo
 
 def _is_complete(preview: Preview) -> bool:
     """Whether files alone are passages and questions whose relevant passages are known."""
-    return preview.read is not None and any(
-        question.relevant for question in preview.read.reading.question_set.questions
-    )
+    questions = preview.read.reading.question_set.questions if preview.read else ()
+    return any(question.relevant for question in questions)
 
 
 def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
@@ -116,16 +119,12 @@ def _reusable(shown: Preview | None) -> list[GivenFile]:
     files = [*shown.beside, *shown.files]
     problems = [shown.error.problem, *shown.error.file_problems] if shown.error is not None else []
     problems += shown.read.reading.gaps if shown.read is not None else []
-    failed = {problem.details["file"] for problem in problems if "file" in problem.details and _is_fault(problem)}
+    unresolved = (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)  # other files may resolve them
+    failed = {one.details["file"] for one in problems if "file" in one.details and one.code not in unresolved}
     if shown.error is not None and shown.error.problem.code not in _INCOMPLETE and not failed:
         return list(shown.beside)
     names = with_distinct_names([File(Content(b""), name) for _, name in files])
     return [file for file, named in zip(files, names, strict=True) if shortened(named.name, 80) not in failed]
-
-
-def _is_fault(problem: Problem) -> bool:
-    """Whether a problem of a file is its own, not that other files are missing."""
-    return problem.code not in (*_INCOMPLETE, ProblemCode.ONLY_IDS, ProblemCode.NO_KNOWN_COLUMN)
 
 
 def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
@@ -141,11 +140,8 @@ def _leaves_files_aside(found: Read) -> bool:
     reading = found.reading
     codes = {gap.code for gap in reading.gaps}
     has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
-    return ProblemCode.LEFT_ASIDE in codes or has_lone_questions or bool(_unread_files(reading))
-
-
-def _unread_files(reading: Reading) -> set[str]:
-    return {str(gap.details["file"]) for gap in reading.gaps if "file" in gap.details}
+    has_unread_file = any("file" in gap.details for gap in reading.gaps)
+    return ProblemCode.LEFT_ASIDE in codes or has_lone_questions or has_unread_file
 
 
 def preview_of(
@@ -185,7 +181,7 @@ def read_again(preview: Preview, columns: Columns | None, progress: Report | Non
         first_rows=reading.first_rows,
         candidates=(),
         encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, reading.problems),
-        read=_looked_at(reading),
+        read=Read.of(reading),
         error=None,
     )
 
@@ -204,67 +200,59 @@ def without_answers(preview: Preview) -> Preview:
     reading = preview.read.reading
     questions = tuple(replace(question, answers=()) for question in reading.question_set.questions)
     question_set = replace(reading.question_set, questions=questions)
-    return replace(preview, read=_looked_at(replace(reading, question_set=question_set)))
+    return replace(preview, read=Read.of(replace(reading, question_set=question_set)))
 
 
-def _looked_at(reading: Reading) -> Read:
-    return Read(reading, audit(reading.question_set), split(reading.question_set))
+class PreviewState(Generic[P]):
+    """The session's preview of one kind, its upload field, and the set that was stored last."""
 
-
-class LookedAt(Generic[P]):
-    """What a session looks at and has not kept: previews of one kind, under the names of this session's state."""
-
-    def __init__(self, kind: type[P], shown: str, kept: str, emptied: str) -> None:
-        self._kind, self._shown, self._kept, self._emptied = kind, shown, kept, emptied
+    def __init__(self, kind: type[P], prefix: str = "") -> None:
+        self._kind = kind
+        self._shown, self._stored, self._round = f"{prefix}preview", f"{prefix}kept_now", f"{prefix}upload_round"
 
     def current(self) -> P | None:
-        found = st.session_state.get(self._shown)
-        return found if isinstance(found, self._kind) else None
+        shown = st.session_state.get(self._shown)
+        return shown if isinstance(shown, self._kind) else None
 
     def show(self, preview: P) -> None:
         st.session_state[self._shown] = preview
-        st.session_state.pop(self._kept, None)
+        st.session_state.pop(self._stored, None)
 
-    def put_aside(self) -> None:
-        """Forget the preview; the field it was uploaded in stays, with the file that may be on its way into it."""
+    def forget(self) -> None:
+        """Forget the preview; the upload field stays, with a file that may be on its way."""
         st.session_state.pop(self._shown, None)
 
     def empty_field(self) -> None:
-        """Let the field of files be empty when it is drawn next, so that what comes then is another set."""
-        st.session_state[self._emptied] = self.upload_round() + 1
+        """Empty the upload field when it is drawn next, so that the next file is another set."""
+        st.session_state[self._round] = self.upload_round() + 1
 
     def upload_round(self) -> int:
-        """Return a number that changes when the field of files is to be emptied."""
-        return int(st.session_state.get(self._emptied, 0))
+        return int(st.session_state.get(self._round, 0))
 
-    def note_kept(self, key: str) -> None:
-        """Forget the preview, whose set was kept under this key."""
-        self.put_aside()
-        st.session_state[self._kept] = key
+    def note_stored(self, key: str) -> None:
+        self.forget()
+        st.session_state[self._stored] = key
 
-    def kept_now(self) -> str:
-        """Return the key of the set that was kept last, empty once something else is looked at."""
-        return str(st.session_state.get(self._kept, ""))
+    def stored_last(self) -> str:
+        """Return the key of the set that was stored last, empty once another preview is shown."""
+        return str(st.session_state.get(self._stored, ""))
 
 
-_FILES = LookedAt(Preview, "preview", "kept_now", "upload_round")  # of the session
-current, show, put_aside, kept_now = _FILES.current, _FILES.show, _FILES.put_aside, _FILES.kept_now
-empty_field, upload_round = _FILES.empty_field, _FILES.upload_round
+_STATE = PreviewState(Preview)
+current, show, stored_last = _STATE.current, _STATE.show, _STATE.stored_last
+empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
 
 
 def drop() -> None:
     """Forget the preview, and empty the field it was uploaded in."""
-    put_aside()
-    _FILES.empty_field()
+    _STATE.forget()
+    empty_field()
 
 
 def use(preview: Preview, read: Read, name: str = "") -> None:
-    """Store the set of a preview, under a name where one is given, and make it the one of every page.
-
-    Raises `LimitError` and `OSError`.
-    """
+    """Store the set of a preview, under a name if given, and use it everywhere. Raises `LimitError` and `OSError`."""
     question_set = read.reading.question_set
-    kept = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
-    use_set(kept.key)
+    stored = keep(replace(question_set, name=display_name(name) or question_set.name), source=preview.source)
+    use_set(stored.key)
     drop()
-    _FILES.note_kept(kept.key)
+    _STATE.note_stored(stored.key)

@@ -1,9 +1,10 @@
-"""What was understood of a file and what is wrong with it, the button that puts it to use, and its columns; and what
-sentence pairs are told of in the same way: status, columns, first rows, and the rows that cannot be used."""
+"""The preview of files with questions: what was understood, what is wrong, the button that uses the set, its columns;
+and what the preview of sentence pairs shares: status, columns, first rows, and rows that cannot be used."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -13,8 +14,8 @@ from mrc_workbench.data.collection import LONGEST_NAME, display_name
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.rows import FileReading
 from mrc_workbench.data.formats.tables import column_names
-from mrc_workbench.data.pairs.store import PairFileReading
-from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.pairs.reading import PairFileReading
+from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.store import CATALOG
 from mrc_workbench.workbench.views.data import preview, report
@@ -23,16 +24,8 @@ from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_
 from mrc_workbench.workbench.views.data.ways import reading_progress
 from mrc_workbench.workbench.views.names import set_name
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.words import (
-    catalog,
-    errors_told,
-    failure_text,
-    language,
-    plain,
-    problem_text,
-    reason_text,
-    word,
-)
+from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text, reason_text
+from mrc_workbench.workbench.views.ui.words import catalog, label_and_help, language, plain, word
 
 _ROLES = tuple(role.name for role in fields(Columns))
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
@@ -50,15 +43,18 @@ def draw(shown: Preview) -> None:
             _columns(shown)  # before the buttons: whoever changes a column and at once uses the set has it read anew
         with top:
             if shown.error is not None:
-                st.error(_refusal(shown.error), icon=":material/error:")
+                reasons = [failure_text(shown.error), *map(problem_text, shown.error.file_problems)]
+                listed = "\n".join(f"- {plain(reason)}" for reason in reasons)
+                st.error(listed if len(reasons) > 1 else plain(reasons[0]), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
                 _choices(shown)
             if shown.read is not None:
-                warnings = [*left_out_words([shown.read.reading]), *_gaps(shown.read.reading, grave=True)]
+                reading = shown.read.reading
+                warnings = [*left_out_words([reading]), *_gaps(reading, grave=True)]
                 if labels := shown.read.audit.labels:
-                    warnings.append(word("data_page.labels", labels=", ".join(plain(label) for label in labels)))
+                    warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
                 understood, notes = _understood(shown, shown.read), _notes(shown.read)
-                draw_status(understood, warnings, notes, is_clean=not shown.read.reading.problems)
+                draw_status(understood, warnings, notes, is_clean=not reading.problems)
             _buttons(shown)
             if shown.read is not None:
                 used = shown.encoding or shown.read.reading.encoding
@@ -67,14 +63,8 @@ def draw(shown: Preview) -> None:
                 draw_problems([shown.read.reading], shown.title)
 
 
-def _refusal(error: DataError) -> str:
-    """Why files cannot be used, as Markdown: a list if there are several, each with its reason."""
-    reasons = [plain(failure_text(error)), *(plain(problem_text(problem)) for problem in error.file_problems)]
-    return "\n".join(f"- {reason}" for reason in reasons) if len(reasons) > 1 else reasons[0]
-
-
 def _understood(shown: Preview, found: Read) -> str:
-    """What was read, as Markdown; of a known set its licence too."""
+    """Return what was read as Markdown; of a catalog set with its licence."""
     reading, figures = found.reading, found.audit
     if reading.layout is not None:
         return _understood_collection(found)
@@ -87,31 +77,33 @@ def _understood(shown: Preview, found: Read) -> str:
     if figures.article_count:
         parts.append(word("data_page.articles", articles=f"{figures.article_count:,}"))
     form = " · ".join(filter(None, (word(f"format.{reading.format.value}"), reading.encoding)))
-    told = f"**{word('data_page.understood')}** {', '.join(parts)} · {form}"
+    text = f"**{word('data_page.understood')}** {', '.join(parts)} · {form}"
     entry = CATALOG.get(shown.source)
-    return f"{told} · {word('data_page.licence', licence=entry.licence)}" if entry else told
+    return f"{text} · {word('data_page.licence', licence=entry.licence)}" if entry else text
 
 
 def _understood_collection(found: Read) -> str:
     reading, figures = found.reading, found.audit
+    questions = reading.question_set.questions
     counts = {
         "given_files": {"files": len({file.name for file in reading.files}), "passages": figures.passage_count},
         "questions": {"questions": figures.question_count},
         "judgements": {"judgements": reading.judgement_count},
         "articles": {"articles": figures.article_count},
+        "graded": {"questions": sum(bool(question.grades) for question in questions)},
+        "grouped": {"questions": sum(bool(question.groups) for question in questions)},
     }
-    told = {part: {name: f"{count:,}" for name, count in held.items()} for part, held in counts.items()}
-    parts = [word(f"data_page.{part}", **told[part]) for part, held in counts.items() if all(held.values())]
-    graded = [question for question in reading.question_set.questions if question.grades]
-    grouped = [question for question in reading.question_set.questions if question.groups]
-    parts += [word("data_page.graded", questions=f"{len(graded):,}")] if graded else []
-    parts += [word("data_page.grouped", questions=f"{len(grouped):,}")] if grouped else []
+    parts = [
+        word(f"data_page.{part}", **{name: f"{count:,}" for name, count in values.items()})
+        for part, values in counts.items()
+        if all(values.values())
+    ]
     layout = word("data_page.layout", layout=word(f"layout.{reading.layout}"))
     return f"**{word('data_page.understood')}** {layout} · {', '.join(parts)}"
 
 
 def _gaps(reading: Reading, *, grave: bool) -> list[str]:
-    """What the files of a collection lack of each other, as Markdown; questions without a judgement are no fault."""
+    """Return what is missing between the files of a collection; unjudged questions are not `grave`."""
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
@@ -119,9 +111,9 @@ def _choices(shown: Preview) -> None:
     """Draw the readings and encodings to choose from; the files are read again as the user chooses."""
     key = shown.sha256[:16]
     readings = [asdict(columns) for columns in shown.candidates]
-    selected = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
-    if selected is not None:
-        _read_again(replace(shown, number=shown.number + 1), Columns(**selected))
+    roles = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
+    if roles is not None:
+        _read_again(replace(shown, number=shown.number + 1), Columns(**roles))
     _read_in(pick_encoding(shown.encodings, shown.encoding, f"encoding_{key}"), shown)
 
 
@@ -142,24 +134,24 @@ def _columns(shown: Preview) -> None:
     given = asdict(shown.columns)
     first = [role for role in _ROLES if role in _FIRST_ROLES or given[role] is not None]
     more = [role for role in _ROLES if role not in first]
-    chosen = _pick_columns(first, shown)
-    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in chosen.items()})
+    columns = _pick_columns(first, shown)
+    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in columns.items()})
     if more:
         with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.sha256[:16]}"):
-            chosen |= _pick_columns(more, shown)
-    if chosen != given:
-        _read_again(shown, Columns(**chosen))
+            columns |= _pick_columns(more, shown)
+    if columns != given:
+        _read_again(shown, Columns(**columns))
 
 
 def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]:
     """Draw the fields for the columns of some roles, a few in a row."""
     given = asdict(shown.columns)
-    chosen: dict[str, str | None] = {}
+    columns: dict[str, str | None] = {}
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
         for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            chosen[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
-    return chosen
+            columns[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
+    return columns
 
 
 def _key(role: str, shown: Preview) -> str:
@@ -167,7 +159,7 @@ def _key(role: str, shown: Preview) -> str:
 
 
 def _notes(found: Read) -> list[str]:
-    """What else is to be known before the set is used, as Markdown; the audit below tells it in full."""
+    """Return further notes on the set as Markdown; the audit below has the details."""
     figures, gaps = found.audit, found.reading.gaps
     unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
@@ -176,12 +168,12 @@ def _notes(found: Read) -> list[str]:
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }
     doubtful = " · ".join(f"{word(f'data_page.{name}')} {count:,}" for name, count in counts.items() if count)
-    told = _gaps(found.reading, grave=False)
-    told += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
+    notes = _gaps(found.reading, grave=False)
+    notes += [f"{word('data_page.look_below')} {doubtful}"] if doubtful else []
     if figures.question_count:
-        return told
+        return notes
     has_columns = bool(found.reading.available_columns)  # to choose the column of questions from
-    return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *told]
+    return [word("data_page.passages_only" if has_columns else "data_page.passages_only_without_columns"), *notes]
 
 
 def _buttons(shown: Preview) -> None:
@@ -192,16 +184,16 @@ def _buttons(shown: Preview) -> None:
             preview.show(preview.without_answers(shown))
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = draw_name(shown.title, set_name(shown.title), shown.sha256[:16]) if shown.read is not None else ""
-        if shown.read is not None and st.button(
-            word("data_page.use"), type="primary", icon=":material/check:", help=word("data_page.use_help"), key="use"
-        ):
-            with errors_told():
-                with st.spinner(word("data_page.keeping")):
-                    preview.use(shown, shown.read, name)
-                st.rerun()
-        if shown.read is not None and shown.read.audit.labels:
-            st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
+        if shown.read is not None:
+            name = draw_name(shown.title, set_name(shown.title), shown.sha256[:16])
+            look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "use"}
+            if st.button(**label_and_help("data_page.use"), **look):
+                with errors_told():
+                    with st.spinner(word("data_page.keeping")):
+                        preview.use(shown, shown.read, name)
+                    st.rerun()
+            if shown.read.audit.labels:
+                st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
             preview.drop()
             st.rerun()
@@ -210,49 +202,39 @@ def _buttons(shown: Preview) -> None:
 def draw_name(stored: str, called: str, key: str) -> str:
     """Draw the field for the name of a set under preview; return the name to store it under.
 
-    `called` is what the page calls a set whose name is `stored`: as long as nobody changes it, that name stays.
+    `called` is the display name of a set whose name is `stored`, which stays unless the user changes the field.
     """
-    entered = st.text_input(
-        word("data_page.name"),
-        called,
-        max_chars=LONGEST_NAME,
-        help=word("data_page.name_help"),
-        key=f"set_name_{key}",
-        width=320,
-    )
+    look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"set_name_{key}", "width": 320}
+    entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
     name = display_name(entered or "")
     return stored if name == called else name or stored
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
-    """Draw one box of Markdown, as grave as the gravest it tells; `is_clean`: of the reading nothing is to tell."""
+    """Draw one box of Markdown with the icon of its gravest point; `is_clean`: the reading has no problems."""
     points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
-    told = "\n".join([understood, "", *(f"- {point}" for point in points)])
+    text = "\n".join([understood, "", *(f"- {point}" for point in points)])
     if warnings:
-        st.warning(told, icon=":material/warning:")
+        st.warning(text, icon=":material/warning:")
     elif notes or not is_clean:
-        st.info(told, icon=":material/info:")
+        st.info(text, icon=":material/info:")
     else:
-        st.success(told, icon=":material/check_circle:")
+        st.success(text, icon=":material/check_circle:")
 
 
 def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
-    """Draw the field for the column of a role, and return what is chosen; None where there is to be none."""
+    """Draw the field for the column of a role; returns the selected column, None for none."""
     options = [None, *available]
-    return place.selectbox(
-        word(f"column.{role}"),
-        options,
-        index=options.index(given) if given in options else 0,
-        format_func=lambda name: word("column.none") if name is None else name,
-        help=word(f"column.{role}_help"),
-        key=key,
-    )
+    index = options.index(given) if given in options else 0
+    look: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
+    column: str | None = place.selectbox(**label_and_help(f"column.{role}"), options=options, index=index, **look)
+    return column
 
 
 def draw_first(
     first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
 ) -> None:
-    """Draw what is in the columns: first those that are `chosen`, by role, named by their role too."""
+    """Draw the first rows; the columns `chosen` for a role come first, titled with it."""
     if not first_rows:
         return
     roles = {name: role for role, name in chosen.items() if name is not None}
@@ -264,21 +246,20 @@ def draw_first(
 
 
 def left_out_words(readings: Sequence[FileReading]) -> list[str]:
-    """Return, as Markdown, how many rows of which file were left out; one of several is named."""
-    found = []
+    """Return, as Markdown, how many rows of which file were left out; one of several files is named."""
+    texts = []
     for reading in readings:
         if any(problem.leaves_out_row for problem in reading.problems):
-            told = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
-            if isinstance(reading, PairFileReading) and len(readings) > 1:
-                told = f"{plain(reading.name)}: {told}"
-            found.append(told)
-    return found
+            text = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
+            is_one_of_several = isinstance(reading, PairFileReading) and len(readings) > 1
+            texts.append(f"{plain(reading.name)}: {text}" if is_one_of_several else text)
+    return texts
 
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows of a set of this title that were left out or mended; one of several files is named.
+    """Draw the rows that were left out or repaired; one of several files is named.
 
-    Notices about whole files of a question set stand in its report.
+    Notices about whole files of a question set are in its report.
     """
     for place, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
@@ -295,11 +276,9 @@ def _draw_problems(reading: FileReading, title: str) -> None:
         with st.expander(word("data_page.see_left_out")):
             if len(left_out) > _SHOWN_ROWS:
                 st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-            st.dataframe(
-                _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts),
-                hide_index=True,
-                column_config={texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")},
-            )
+            wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
+            first = _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts)
+            st.dataframe(first, hide_index=True, column_config=wide)
             if len(left_out) < reading.left_out:
                 st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
             tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
@@ -311,7 +290,7 @@ def _draw_problems(reading: FileReading, title: str) -> None:
 
 
 def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
-    """The table with the reader's English problems in the person's words; there is one problem a row."""
+    """Return the table with the reader's problems, one a row, in the user's language."""
     words = [reason_text(problem, texts) for problem in problems[: len(table)]]
     table = table.assign(problem=words)
     table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])

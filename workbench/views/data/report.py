@@ -15,8 +15,9 @@ from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.workbench.views.data.preview import Read
 from mrc_workbench.workbench.views.names import few_text, split_text
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import plain, problem_text, word
+from mrc_workbench.workbench.views.ui.headings import draw_heading
+from mrc_workbench.workbench.views.ui.problems import problem_text
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
 
 _ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 _MOST_READINGS = 5  # with a preview each; the others can be chosen by column
@@ -46,11 +47,12 @@ def pick_reading(
     selected = None
     for number, roles in enumerate(readings[:_MOST_READINGS]):
         columns = {role: name for role, name in roles.items() if name is not None}
+        labels = {role: word(f"column.{role_key(role)}") for role in columns}
+        titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # two roles may have one column
+        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
         with st.container(border=True):
-            st.markdown(
-                " · ".join(f"{word(f'column.{role_key(role)}')} ← {plain(name)}" for role, name in columns.items())
-            )
-            st.dataframe(_table(columns, first_rows), hide_index=True)
+            st.markdown(" · ".join(f"{labels[role]} ← {plain(name)}" for role, name in columns.items()))
+            st.dataframe(pd.DataFrame(rows, columns=[*titles.values()]), hide_index=True)
             searches_answers = answers is not None and columns.get("context") == answers
             label = "search_answers" if searches_answers else "read_so"
             if st.button(word(f"data_page.{label}"), icon=":material/check:", key=f"{key}_{number}"):
@@ -58,13 +60,6 @@ def pick_reading(
     if len(readings) > _MOST_READINGS:
         st.caption(word("data_page.more_readings", count=f"{len(readings) - _MOST_READINGS:,}"))
     return selected
-
-
-def _table(columns: Mapping[str, str], first_rows: Sequence[Cells]) -> pd.DataFrame:
-    """The first rows, a column for each role; two roles may have one column."""
-    titles = {role: f"{word(f'column.{role_key(role)}')} ({name})" for role, name in columns.items()}
-    rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
-    return pd.DataFrame(rows, columns=[*titles.values()])
 
 
 def pick_other_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
@@ -81,18 +76,12 @@ def pick_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -
         return None
     samples = {encoding.name: encoding.sample for encoding in encodings}
     names = [*samples]
-    selected = st.selectbox(
-        word("data_page.encoding"),
-        names,
-        index=names.index(used) if used in names else 0,
-        help=word("data_page.encoding_help"),
-        key=f"{key}_name",
-    )
+    index = names.index(used) if used in names else 0
+    selected = st.selectbox(**label_and_help("data_page.encoding"), options=names, index=index, key=f"{key}_name")
     st.caption(word("data_page.encoding_sample"))
     st.code(samples[selected], language=None, wrap_lines=True)
-    if st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key):
-        return selected
-    return None
+    is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)
+    return selected if is_clicked else None
 
 
 def draw(found: Read) -> None:
@@ -100,7 +89,10 @@ def draw(found: Read) -> None:
     _draw_columns(found.reading)
     _draw_files(found.reading.files)
     _draw_split(found)
-    _draw_notices(found.reading)
+    # notices about whole files, such as merged passages; problems of rows have their own lists
+    if notices := [problem for problem in found.reading.problems if problem.row is None]:
+        draw_heading(word("data_page.notices"))
+        st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
 
 
 def _draw_columns(reading: Reading) -> None:
@@ -108,14 +100,12 @@ def _draw_columns(reading: Reading) -> None:
     for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
         if name is not None:
             roles.setdefault(name, []).append(word(f"column.{role_key(role)}"))
+    uses = {"used": reading.used_columns, "metadata": reading.metadata_columns, "unused": reading.unused_columns}
     lines = []
-    for use, names in (
-        ("used", reading.used_columns),
-        ("metadata", reading.metadata_columns),
-        ("unused", reading.unused_columns),
-    ):
+    for use, names in uses.items():
         if names:
-            listed = [_with_roles(name, roles.get(name, [])) for name in names[:_SHOWN_COLUMNS]]
+            listed = [f"{plain(name)} ({', '.join(roles[name])})" if name in roles else plain(name) for name in names]
+            del listed[_SHOWN_COLUMNS:]
             if len(names) > _SHOWN_COLUMNS:
                 listed.append(word("data_page.more_columns", count=f"{len(names) - _SHOWN_COLUMNS:,}"))
             lines.append(f"- **{word(f'data_page.columns_{use}')}**: {', '.join(listed)}")
@@ -124,25 +114,24 @@ def _draw_columns(reading: Reading) -> None:
         st.markdown("\n".join(lines))
 
 
-def _with_roles(name: str, roles: Sequence[str]) -> str:
-    return f"{plain(name)} ({', '.join(roles)})" if roles else plain(name)
-
-
 def _draw_files(files: Sequence[CollectionFile]) -> None:
     if not files:
         return
-    files = sorted(files, key=lambda file: _natural_order(file.name))
+    # as people sort names: file 2 before file 10
+    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}
+    files = sorted(files, key=lambda file: [(int(number or -1), text) for text, number in parts[file.name]])
     draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
-    table = pd.DataFrame(
-        {
-            "file": [file.name for file in files[:_SHOWN_FILES]],
-            "role": [word(f"role.{file.role}") for file in files[:_SHOWN_FILES]],
-            "format": [word(f"format.{file.format}") for file in files[:_SHOWN_FILES]],
-            "encoding": [file.encoding for file in files[:_SHOWN_FILES]],
-            "rows": [file.row_count for file in files[:_SHOWN_FILES]],
-            "left_out": [file.left_out for file in files[:_SHOWN_FILES]],
-        }
-    )
+    rows = [
+        (
+            file.name,
+            word(f"role.{file.role}"),
+            file.row_count,
+            file.left_out,
+            word(f"format.{file.format}"),
+            file.encoding,
+        )
+        for file in files[:_SHOWN_FILES]
+    ]
     columns = {
         "file": tables.text("data_page.file"),
         "role": tables.text("data_page.file_role"),
@@ -151,10 +140,10 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
         "format": tables.text("data_page.file_format"),
         "encoding": tables.text("data_page.file_encoding"),
     }
-    if not table["encoding"].any():
-        del columns["encoding"]
-    if not table["left_out"].any():
-        del columns["left_out"]
+    table = pd.DataFrame(rows, columns=[*columns])
+    for optional in ("encoding", "left_out"):
+        if not table[optional].any():
+            del columns[optional]
     if len(files) > _SHOWN_FILES:
         st.caption(word("data_page.first_rows", shown=f"{_SHOWN_FILES:,}"))
     tables.draw(table, columns)
@@ -164,11 +153,6 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
             for file in with_rows:
                 st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
                 st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
-
-
-def _natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a key that sorts names as people do: file 2 before file 10."""
-    return [(int(number or -1), text) for text, number in re.findall(r"(\D*)(\d*)", name.casefold())]
 
 
 def _draw_split(found: Read) -> None:
@@ -183,11 +167,3 @@ def _draw_split(found: Read) -> None:
     parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
     if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
         st.markdown(f":material/warning: {' '.join(few)}")
-
-
-def _draw_notices(reading: Reading) -> None:
-    """Draw what is to be known of whole files, such as merged passages; problems of rows have lists of their own."""
-    notices = [problem for problem in reading.problems if problem.row is None]
-    if notices:
-        draw_heading(word("data_page.notices"))
-        st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))

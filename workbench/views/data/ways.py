@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -21,7 +22,7 @@ from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, pair_set, question_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui.problems import draw_damaged, draw_remove, errors_told
 from mrc_workbench.workbench.views.ui.state import remember, remembered
-from mrc_workbench.workbench.views.ui.words import duration, language, moment, plain, word
+from mrc_workbench.workbench.views.ui.words import duration, label_and_help, language, moment, plain, word
 from mrc_workbench.workbench.views.uploads import translate_field
 
 MEGABYTE = 10**6  # bytes
@@ -31,7 +32,7 @@ _PAIRS = "pairs"  # in the address: those to look at
 
 
 def draw() -> None:
-    """Draw the field for a file and, while none is looked at, the sets that are known; each ends in a preview."""
+    """Draw the upload field and, without a preview, the sample and the download; each ends in a preview."""
     _upload(is_large=preview.current() is None)
     if preview.current() is not None:
         return
@@ -39,18 +40,19 @@ def draw() -> None:
     size = f"{korquad.size / MEGABYTE:.1f}"
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(word("data_page.no_file"), width="content")
-        is_sample = _button(CATALOG[SAMPLE], word("data_page.sample"), word("data_page.sample_about"), "visibility")
-        title = word("data_page.korquad_download", size=size)
-        is_korquad = _button(korquad, title, word("data_page.korquad_about"), "download")
+        sample = word("data_page.sample")
+        is_sample = _button(CATALOG[SAMPLE], sample, word("data_page.sample_about"), ":material/visibility:")
+        download = word("data_page.korquad_download", size=size)
+        is_korquad = _button(korquad, download, word("data_page.korquad_about"), ":material/download:")
     if is_sample:
-        _look(CATALOG[SAMPLE], word("data_page.sample"))
+        _look(CATALOG[SAMPLE], sample)
     if is_korquad:
         _look(korquad, korquad.title)
 
 
 def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
-    explained = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
-    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=f":material/{icon}:", help=explained)
+    help_text = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
+    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=icon, help=help_text)
 
 
 def _look(entry: CatalogEntry, title: str) -> None:
@@ -71,15 +73,15 @@ def _upload(*, is_large: bool) -> None:
     is_folder = bool(st.session_state.get(_FOLDER)) and is_large
     key = f"upload_{preview.upload_round()}{'_folder' if is_folder else ''}"
     translate_field(key, is_large=is_large, is_folder=is_folder)
-    limit = f"{st.get_option('server.maxUploadSize'):,}"
-    files = st.file_uploader(
-        word("data_page.upload"),
-        accept_multiple_files="directory" if is_folder else True,
-        key=key,
-        help=word("data_page.upload_help", megabytes=limit),
-    )
+    words = label_and_help("data_page.upload", megabytes=f"{st.get_option('server.maxUploadSize'):,}")
+    files = st.file_uploader(**words, accept_multiple_files="directory" if is_folder else True, key=key)
     if is_large:
-        _formats()
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(word("data_page.formats"), width="content")
+            st.toggle(**label_and_help("data_page.folder"), key=_FOLDER)
+            file = {"data": sample_csv(language()), "file_name": word("data_page.sample_csv_name"), "mime": "text/csv"}
+            look: dict[str, Any] = {"type": "tertiary", "icon": ":material/download:", "on_click": "ignore"}
+            st.download_button(**label_and_help("data_page.sample_csv"), **file, key="sample_csv", **look)
     if files:
         new = [(file.getvalue(), file.name) for file in files]
         preview.empty_field()  # the files are held by the preview
@@ -100,23 +102,6 @@ def reading_progress() -> Iterator[Report]:
     with st.spinner(word("data_page.reading"), show_time=True):
         yield report
     bar.empty()
-
-
-def _formats() -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.caption(word("data_page.formats"), width="content")
-        st.toggle(word("data_page.folder"), key=_FOLDER, help=word("data_page.folder_help"))
-        st.download_button(
-            word("data_page.sample_csv"),
-            sample_csv(language()),
-            word("data_page.sample_csv_name"),
-            "text/csv",
-            key="sample_csv",
-            type="tertiary",
-            icon=":material/download:",
-            help=word("data_page.sample_csv_help"),
-            on_click="ignore",
-        )
 
 
 def sample_csv(language: str) -> bytes:
@@ -174,20 +159,16 @@ def draw_pairs(shown: str) -> None:
 
 @contextmanager
 def _row(
-    kept: KeptSet,
-    called: str,
-    told: str,
-    rename: Callable[[str, str], None],
-    remove: Callable[[str], None] | None,
+    kept: KeptSet, called: str, counts: str, rename: Callable[[str, str], None], remove: Callable[[str], None] | None
 ) -> Iterator[None]:
-    """Draw a set: its name, what is `told` of it, what the block draws to choose it, and what changes or removes it."""
+    """Draw a set: its name, its counts, what the block draws to select it, and what renames or removes it."""
     with st.container(border=True):
-        name, counts, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
+        name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{plain(called)}**", width="content")
             if kept.shared:
                 st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
-        counts.text(told)
+        about.text(counts)
         created.text(moment(kept.created))
         with buttons.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
             yield
@@ -199,11 +180,9 @@ def _row(
 
 
 def _draw_rename(key: str, called: str, rename: Callable[[str, str], None]) -> None:
-    """Draw the button that gives a stored set another name; only what it is called changes."""
     with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{key}"):
-        entered = st.text_input(
-            word("data_page.name"), called, max_chars=LONGEST_NAME, help=word("data_page.name_help"), key=f"name_{key}"
-        )
+        look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"name_{key}"}
+        entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
         name = display_name(entered or "")
         if st.button(word("data_page.rename_yes"), type="primary", disabled=not name, key=f"rename_yes_{key}"):
             with errors_told():

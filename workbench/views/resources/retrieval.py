@@ -1,14 +1,14 @@
-"""Cached functions: comparisons, opened once for all sessions, and the retrievers of Search that stay loaded; user
-dictionaries and words cut wrongly, and what a single score is made of, by models that stay loaded."""
+"""Cached functions: comparisons, opened once for all sessions, and the loaded retrievers of Search; user dictionaries
+and wrongly cut words; and explanations of single scores by loaded models."""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -74,7 +74,7 @@ _listener: ContextVar[Callable[[float], None] | None] = ContextVar("_listener", 
 
 
 def open_comparison(key: str, folder: Path) -> OpenComparison | None:
-    """Open the finished comparison in a folder; None where it cannot be read, or is not of the stored set `key`."""
+    """Open the finished comparison in a folder; None if it cannot be read, or is not of the stored set `key`."""
     return _opened(key, str(folder), (folder / "scores.json").stat().st_mtime)
 
 
@@ -95,13 +95,18 @@ def analyzers_of(key: str) -> tuple[Analyzer, ...]:
 
 @cached(max_entries=4)
 def materials(key: str, experiment: str) -> Materials:
-    """Return what the experiment's retrievers are made from, and these as `made`: they tell the one `listening`."""
-    return materials_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=_tell)
+    """Return the experiment's retrievers and what they are built from; they report to the listener of `listening`."""
+
+    def report_progress(fraction: float) -> None:
+        if listener := _listener.get():
+            listener(fraction)
+
+    return materials_of(Experiment.model_validate_json(experiment), question_set(key), on_progress=report_progress)
 
 
 @contextmanager
 def listening(listener: Callable[[float], None]) -> Iterator[None]:
-    """Have the retrievers that are built meanwhile, by this session, tell how far they are, 0 to 1."""
+    """Report the progress (0 to 1) of the retrievers that this session builds meanwhile."""
     token = _listener.set(listener)
     try:
         yield
@@ -109,14 +114,9 @@ def listening(listener: Callable[[float], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def _tell(share: float) -> None:
-    if listener := _listener.get():
-        listener(share)
-
-
 @cached(max_entries=512)
 def findings(key: str, experiment: str, name: str, question: str) -> Findings:
-    """Return what one retriever of the experiment finds. Raises what making or building it raised."""
+    """Return the results of one retriever of the experiment. Raises what building it raised."""
     return ask(materials(key, experiment).part(name), question)
 
 
@@ -135,16 +135,15 @@ def marked_passages(key: str, question: str, rows: tuple[int, ...]) -> list[tupl
     return list(zip(found[::2], found[1::2], strict=True))
 
 
-@dataclass(frozen=True)
-class CutWords:
-    """Words that may be cut wrongly, and the texts of the questions asked, which the rows of the words are of."""
+class CutWords(NamedTuple):
+    """Words that may be cut wrongly, and the texts of the questions that their rows refer to."""
 
     words: tuple[CutWord, ...]
     questions: tuple[str, ...]
 
 
 def dictionary_of(reference: str) -> Dictionary | None:
-    """Return the dictionary that a retriever names, None where it names none. Raises `DictionaryError`."""
+    """Return the dictionary that a retriever names, None if none. Raises `DictionaryError`."""
     if not reference:
         return None
     kept = next((one for one in stored() if one.reference == reference), None)

@@ -1,21 +1,20 @@
-"""What pages keep in memory, each workspace's apart: nobody is given what was read, or made, for somebody else. And the
-sets of questions and of sentence pairs: read, audited and split once for all sessions."""
+"""The cache of the pages, with separate entries for each workspace; and the sets of questions and of sentence pairs,
+which are read, audited and split once for all sessions."""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import update_wrapper, wraps
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import streamlit as st
 
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.records import PairAudit, PairSet, audit_pairs, split_pairs
+from mrc_workbench.data.pairs.records import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
-from mrc_workbench.data.problems import Problem
 from mrc_workbench.data.questions.audit import Audit, audit, passages_with
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.records import QuestionSet
@@ -33,7 +32,7 @@ from mrc_workbench.data.store import (
 )
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.analysis.slices import SetLanguages, set_languages
+from mrc_workbench.retrieval.analysis.languages import set_languages
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -47,9 +46,9 @@ SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one
 
 
 class Cached(Generic[P, R]):
-    """A function whose results are kept as `st.cache_resource` does, with the workspace as a part of every key.
+    """A function cached as by `st.cache_resource`, with the workspace as a part of every key.
 
-    So is what `content` tells of the first argument, where that is only a name: it may come to mean something else.
+    `content` adds to the key what the first argument refers to, if that is only a name.
     """
 
     def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
@@ -67,24 +66,20 @@ class Cached(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what is kept, or make it. Raises what making it raises, and keeps nothing then."""
+        """Return the cached result, or compute it. Raises, and caches nothing, if the function raises."""
         found: R = self._kept((str(workspace()), self._content(*args[:1])), *args, **kwargs)
         return found
 
     def clear(self, *args: Any) -> None:
-        """Forget what was made of these arguments in this workspace; without any, everything of every workspace."""
+        """Forget the result for these arguments in this workspace; without any, all results of all workspaces."""
         self._kept.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
 
 
 def cached(
     content: Callable[[Any], object] = lambda *_: None, **options: Any
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
-    """Decorate a function as `st.cache_resource` with these options does, for each workspace and `content` apart."""
-
-    def decorate(function: Callable[P, R]) -> Cached[P, R]:
-        return Cached(function, content, options)
-
-    return decorate
+    """Decorate a function as `st.cache_resource` with these options does, apart for each workspace and `content`."""
+    return lambda function: Cached(function, content, options)
 
 
 def content_of(reference: str) -> str:
@@ -110,10 +105,9 @@ def _opened(read: Callable[[Path], Any], folder: str, finished: float) -> Any:
 
 @cached(max_entries=48)
 def place_of(of: tuple[Any, ...]) -> list[Any]:
-    """Return the place for what is made of this, at first empty.
+    """Return the list, at first empty, that stores what is computed for a key.
 
-    What is drawn inside a cached function is drawn again whenever it is called: what tells of its progress is made
-    outside.
+    Elements drawn inside a cached function are drawn again on every call: whatever shows progress is computed outside.
     """
     del of  # only a key
     return []
@@ -129,9 +123,8 @@ def _keep_sample() -> StoredSet:
     return keep(read_entry(CATALOG[SAMPLE]).question_set, source=SAMPLE)
 
 
-@cached(max_entries=4)
-def question_set(key: str) -> QuestionSet:
-    return load(key)
+question_set = cached(max_entries=4)(load)
+pair_set = cached(max_entries=4)(pair_store.load)
 
 
 @cached(max_entries=8)
@@ -144,34 +137,20 @@ def split_of(key: str, options: SplitOptions) -> Split:
     return split(question_set(key), options)
 
 
-@cached(max_entries=16, hash_funcs={QuestionSet: lambda one: one.fingerprint})
-def passages_found(questions: QuestionSet, wanted: str) -> np.ndarray:
-    """Return the rows of the passages that hold what is wanted, in a set that may not be stored."""
-    return passages_with(questions, wanted)
+# of sets that may not be stored: their keys are contents
+_BY_CONTENT: dict[Any, Callable[[Any], Any]] = {
+    QuestionSet: lambda questions: questions.fingerprint,
+    Split: lambda parts: b"|".join(rows.tobytes() for rows in parts.rows.values()),
+}
+passages_found = cached(max_entries=16, hash_funcs=_BY_CONTENT)(passages_with)
+content_notes_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(content_notes)
+languages_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(set_languages)
 
 
-def _content_of(parts: Split) -> bytes:
-    return b"|".join(rows.tobytes() for rows in parts.rows.values())
-
-
-@cached(max_entries=8, hash_funcs={QuestionSet: lambda one: one.fingerprint, Split: _content_of})
-def content_notes_of(questions: QuestionSet, parts: Split) -> tuple[Problem, ...]:
-    """Return the notes about the texts of a set, which may not be stored."""
-    return content_notes(questions, parts)
-
-
-@cached(max_entries=8, hash_funcs={QuestionSet: lambda one: one.fingerprint})
-def languages_of(questions: QuestionSet) -> SetLanguages:
-    """Return the languages of a set, which may not be stored."""
-    return set_languages(questions)
-
-
-@dataclass(frozen=True)
-class MissingSet:
+class MissingSet(NamedTuple):
     """A question set that the address or the session names and the workspace does not hold.
 
-    `name` is what it was called, as this session or a finished comparison knows it: then it was deleted. It is empty
-    where nothing here knows the set.
+    `name` is known if this session or a finished comparison used the set, which was then deleted; else it is empty.
     """
 
     key: str
@@ -179,7 +158,7 @@ class MissingSet:
 
 
 def missing_set() -> MissingSet | None:
-    """Return the question set that is named and not there; None where it is there, or none is named."""
+    """Return the named question set if it is missing; None if it is there, or none is named."""
     key = st.query_params.get("data") or st.session_state.get("data")
     if not key or any(kept.key == key for kept in stored_sets()):
         return None
@@ -191,7 +170,7 @@ def missing_set() -> MissingSet | None:
 def chosen_set() -> StoredSet:
     """Return the question set in use: the one in the address, else the session's, else the last used, else the newest.
 
-    Where the named one is not there, report it, offer the others and stop: nothing else is opened in its place.
+    If the named one is missing, report it, offer the others and stop.
     """
     require_set()
     sets = {kept.key: kept for kept in stored_sets()}
@@ -202,22 +181,21 @@ def chosen_set() -> StoredSet:
 
 
 def require_set() -> None:
-    """Report a named question set that is not there, offer the others, and stop drawing the page."""
-    if missing := missing_set():
-        _report_missing(missing)
-        st.stop()
-
-
-def _report_missing(missing: MissingSet) -> None:
+    """Report a named question set that is missing, offer the others, and stop drawing the page."""
+    missing = missing_set()
+    if missing is None:
+        return
     if missing.name:
-        st.error(word("missing_set.deleted", name=plain(missing.name)), icon=":material/folder_off:")
+        text = word("missing_set.deleted", name=plain(missing.name))
     else:
-        st.error(word("missing_set.unknown", key=plain(missing.key[:_LONGEST_KEY])), icon=":material/folder_off:")
+        text = word("missing_set.unknown", key=plain(missing.key[:_LONGEST_KEY]))
+    st.error(text, icon=":material/folder_off:")
     st.markdown(word("missing_set.choose"))
     for kept in stored_sets():
         name = word("data_page.sample") if kept.name == CATALOG[SAMPLE].title else kept.name
         look: dict[str, Any] = {"icon": ":material/folder_open:", "key": f"open_set_{kept.key}"}
         st.button(plain(name), on_click=use_set, args=(kept.key,), **look)
+    st.stop()
 
 
 def use_set(key: str) -> None:
@@ -233,21 +211,15 @@ def use_set(key: str) -> None:
 
 
 def stored_pairs() -> list[StoredPairs]:
-    """Return the sets of the workspace, newest first; the samples are put there on the first visit."""
-    if not (found := pair_store.stored()):
+    """Return the sets of the workspace, newest first; the samples are stored on the first visit."""
+    if not pair_store.stored():
         _keep_samples()
-        found = pair_store.stored()
-    return found
+    return pair_store.stored()
 
 
 @cached(validate=lambda kept: set(kept) <= {known.key for known in pair_store.stored()})
 def _keep_samples() -> tuple[str, ...]:
     return tuple(pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name).key for name in SAMPLES)
-
-
-@cached(max_entries=4)
-def pair_set(key: str) -> PairSet:
-    return pair_store.load(key)
 
 
 @cached(max_entries=8)

@@ -1,11 +1,11 @@
 """The ways to an ablation: around the form, by a file, or around a finished language model; and what judges it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -29,11 +29,11 @@ from mrc_workbench.training.text_options import LanguageObjective, LanguageOptio
 from mrc_workbench.workbench.views.names import pair_set_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets
 from mrc_workbench.workbench.views.train.ablation_result import draw_experiment_file
-from mrc_workbench.workbench.views.train.ended import close_dialog, setting_words, value_words
+from mrc_workbench.workbench.views.train.cards import close_dialog, setting_words, value_words
 from mrc_workbench.workbench.views.train.fields import entered_value
 from mrc_workbench.workbench.views.train.start import begin, pressed_once
 from mrc_workbench.workbench.views.ui.state import offer, relabel
-from mrc_workbench.workbench.views.ui.words import failure_text, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word, word_or
 from mrc_workbench.workbench.views.uploads import translate_field
 
 _NONE = ""
@@ -53,8 +53,8 @@ _LARGEST_FILE = 1  # MB
 
 def draw_ablation(plan: Plan | None) -> None:
     """Draw the two ways to an ablation, around a training that was planned; None where it cannot be."""
-    key, icon = "train_ablation_open", ":material/experiment:"
-    with st.expander(word("ablation.title"), icon=icon, key=key, on_change="rerun") as fold:
+    look: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_ablation_open"}
+    with st.expander(word("ablation.title"), on_change="rerun", **look) as fold:
         if not fold.open:
             return
         st.markdown(word("ablation.about"))
@@ -93,13 +93,8 @@ def _draw_chosen(plan: Plan) -> None:
             if chosen := _pick(name, values, getattr(plan.options, name)):
                 vary[name] = [one for one in values if one in chosen]
     judges = _pick_judges("train_ablation", (plan.data, chosen_set().key))
-    untrained = st.checkbox(
-        word("ablation.with_untrained"),
-        value=True,
-        key="train_ablation_untrained",
-        help=word("ablation.with_untrained_help"),
-        persist_state="session",
-    )
+    look: dict[str, Any] = {"key": "train_ablation_untrained", "persist_state": "session"}
+    untrained = st.checkbox(**label_and_help("ablation.with_untrained"), value=True, **look)
     experiment = _experiment_around(plan, judges, vary, untrained=untrained)
     _draw_start(experiment, plan.name, "train_ablation")
 
@@ -124,13 +119,8 @@ def _pick(name: str, values: list[Any], reference: Any) -> list[Any]:
 def _draw_file() -> None:
     st.markdown(word("ablation.by_file"))
     translate_field("upload_ablation", megabytes=_LARGEST_FILE)
-    file = st.file_uploader(
-        word("ablation.experiment_file"),
-        type="toml",
-        key="upload_ablation",
-        max_upload_size=_LARGEST_FILE,
-        label_visibility="collapsed",
-    )
+    look: dict[str, Any] = {"max_upload_size": _LARGEST_FILE, "label_visibility": "collapsed"}
+    file = st.file_uploader(word("ablation.experiment_file"), type="toml", key="upload_ablation", **look)
     if not isinstance(file, UploadedFile):
         return
     try:
@@ -148,13 +138,12 @@ def _draw_file() -> None:
 
 
 def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
-    models = len(experiment.changes) - experiment.untrained
-    tuned = len(experiment.changes) if experiment.questions else 0
-    enough = len(experiment.changes) > 1
-    st.caption(word("ablation.makes" if enough else "ablation.nothing_varied", models=models, tuned=tuned))
+    count = len(experiment.changes)
+    counts = {"models": count - experiment.untrained, "tuned": count if experiment.questions else 0}
+    st.caption(word("ablation.makes" if count > 1 else "ablation.nothing_varied", **counts))
     with st.container(horizontal=True, horizontal_alignment="right"):
         draw_experiment_file(experiment, "experiment.toml", f"{key}_download")
-        pressed = pressed_once(word("ablation.start"), f"{key}_start", disabled=not enough)
+        pressed = pressed_once(word("ablation.start"), f"{key}_start", disabled=count < 2)
     if pressed:
         _start(experiment, name, st.container())
 
@@ -163,32 +152,27 @@ def draw_does_it_help(run: Run) -> None:
     plan = run.plan()
     st.markdown(word("ablation.helps_about", name=plain(plan.name)))
     judges = _pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
-    nothing = not (judges.questions or judges.sentences)
-    pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=nothing)
+    has_judge = bool(judges.questions or judges.sentences)
+    pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=not has_judge)
     told = st.container()
-    if nothing:
+    if not has_judge:
         told.caption(word("ablation.no_judges"))
-    if pressed and _is_as_it_was(plan):
-        close_dialog()  # starting draws the page anew
-        _start(_experiment_around(plan, judges), plan.name, told)
-
-
-def _is_as_it_was(plan: Plan) -> bool:
-    """Whether the text is what was learned from: else the model would be trained again."""
+    if not pressed:
+        return
     try:
-        text = recipe_of(plan.kind).family.find(plan.data)
+        fingerprint = recipe_of(plan.kind).family.find(plan.data).fingerprint
     except Failure as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
-        return False
-    if text.fingerprint != plan.fingerprint:
+        return
+    if fingerprint != plan.fingerprint:  # the model would be trained again
         st.error(word("ablation.text_changed"), icon=":material/error:")
-        return False
-    return True
+        return
+    close_dialog()  # starting draws the page anew
+    _start(_experiment_around(plan, judges), plan.name, told)
 
 
-@dataclass(frozen=True)
-class _Judges:
-    """The keys of a question set and of scored pairs, empty: none; and for how long is fine-tuned on the questions."""
+class _Judges(NamedTuple):
+    """The keys of a question set and of scored pairs, empty: none; and the epochs of fine-tuning on the questions."""
 
     questions: str
     sentences: str
@@ -202,27 +186,16 @@ def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
     usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
-        label, help_text = word("ablation.questions_from"), word("ablation.questions_from_help")
-        asked = _choice(f"{name}_questions", label, help_text, questions, usual)
+        question_set = _choose_set(name, "questions", questions, usual)
     with middle:
-        offer(f"{name}_epochs", _EPOCHS)
-        epochs = st.number_input(
-            word("ablation.epochs"),
-            min_value=0.01,
-            max_value=100.0,
-            step=1.0,
-            format="%g",
-            value=None,
-            placeholder=f"{_EPOCHS:g}",
-            key=f"{name}_epochs",
-            help=word("ablation.epochs_help"),
-            disabled=not asked,
-            persist_state="session",
-        )
+        key = f"{name}_epochs"
+        offer(key, _EPOCHS)
+        look: dict[str, Any] = {"min_value": 0.01, "max_value": 100.0, "step": 1.0, "format": "%g", "value": None}
+        look |= {"placeholder": f"{_EPOCHS:g}", "key": key, "persist_state": "session"}
+        epochs = st.number_input(**label_and_help("ablation.epochs"), disabled=not question_set, **look)
     with right:
-        label, help_text = word("ablation.pairs_from"), word("ablation.pairs_from_help")
-        scored = _choice(f"{name}_pairs", label, help_text, pairs, _NONE)
-    return _Judges(asked, scored, float(epochs or _EPOCHS))
+        scored_pairs = _choose_set(name, "pairs", pairs, _NONE)
+    return _Judges(question_set, scored_pairs, float(epochs or _EPOCHS))
 
 
 def _experiment_around(
@@ -259,11 +232,13 @@ def _start(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> N
         told.error(plain(failure_text(error)), icon=":material/error:")
 
 
-def _choice(key: str, label: str, help_text: str, names: Mapping[str, str], usual: str) -> str:
-    offer(key, usual)
-    if st.session_state[key] not in {*names, _NONE}:  # such as a set that was removed
-        st.session_state[key] = usual
+def _choose_set(prefix: str, kind: str, names: Mapping[str, str], default: str) -> str:
+    """Draw the choice among sets by key, or none of them; returns the key."""
+    key = f"{prefix}_{kind}"
+    names = {**names, _NONE: word("ablation.none")}
+    offer(key, default)
+    if st.session_state[key] not in names:  # such as a set that was removed
+        st.session_state[key] = default
     relabel(key)
-    shown = {**names, _NONE: word("ablation.none")}
-    format_func = shown.__getitem__
-    return st.selectbox(label, list(shown), format_func=format_func, key=key, help=help_text, persist_state="session")
+    look: dict[str, Any] = {"format_func": names.__getitem__, "key": key, "persist_state": "session"}
+    return str(st.selectbox(**label_and_help(f"ablation.{kind}_from"), options=[*names], **look))

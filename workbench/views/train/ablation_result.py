@@ -1,4 +1,4 @@
-"""An ablation, at work or ended: what came of it in words, as a picture and as a table, its trainings under it."""
+"""A running or ended ablation: its conclusions, chart and table, with its trainings below."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from mrc_workbench.workbench.views.choices import choices_for, model_place
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.train.ended import draw_parts, setting_words
+from mrc_workbench.workbench.views.train.cards import draw_parts, setting_words
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import language, plain, signed, tell_training_failure, word
@@ -30,23 +30,32 @@ _DECIDING = ("ndcg@10", "spearman", "spearman_before")  # the first that there i
 _OTHERS = "°"  # marks figures of other hidden tokens
 
 
-def draw_ablation(ablation: Ablation) -> None:
-    if ablation.done and (table := ablation.table):
-        for told in _conclusions(table, varied=is_varied(ablation.plan())):
-            st.markdown(told)
-    _draw_known(ablation)
-
-
-def draw_ablation_so_far(ablation: Ablation) -> None:
-    st.caption(word("ablation.goes_on"))
-    _draw_known(ablation)
+def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
+    plan, table = ablation.plan(), ablation.table
+    varied = is_varied(plan)
+    if is_running:
+        st.caption(word("ablation.goes_on"))
+    elif ablation.done and table:
+        for conclusion in _conclusions(table, varied=varied):
+            st.markdown(conclusion)
+    variants = table.variants if table else []
+    if table and table.measures:
+        _draw_table(table, ablation.id, varied=varied)
+    for variant in variants:
+        if variant.code:
+            st.markdown(word("ablation.failed", name=plain(_variant_name(variant, varied=varied))))
+            tell_training_failure(variant.code, variant.message, plan.options.base)
+    # those made for it, and earlier ones that it reused
+    names = [name for variant in variants for name in (variant.model, variant.tuned)]
+    reused = [run for name in names if name and (run := find_run(name))]
+    parts = list(dict.fromkeys([*reused, *ablation.parts()]))
+    draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), _part_name)
 
 
 def draw_ablation_buttons(ablation: Ablation) -> None:
     table, experiment = ablation.table, experiment_of(ablation.plan())
     if ablation.done and table:
-        tuned = [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]
-        if tuned:
+        if tuned := [run for one in table.variants if one.tuned and (run := find_run(one.tuned))]:
             _draw_way_to_compare(ablation, tuned)
         tables.draw_csv("ablation.csv", lambda: as_written(table), f"{ablation.id}.csv", f"csv_{ablation.id}")
     if experiment:
@@ -60,14 +69,9 @@ def draw_experiment_file(experiment: AblationExperiment, file_name: str, key: st
 def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
     fingerprint = tuned[0].plan().fingerprint
     data = next((kept for kept in stored() if kept.fingerprint == fingerprint), None)
-    pressed = st.button(
-        word("ablation.compare"),
-        key=f"compare_{ablation.id}",
-        icon=":material/leaderboard:",
-        disabled=data is None,
-        help=word("ablation.compare_help" if data else "train.use_no_data"),
-    )
-    if pressed and data:
+    help_text = word("ablation.compare_help" if data else "train.use_no_data")
+    look: dict[str, Any] = {"icon": ":material/leaderboard:", "help": help_text, "disabled": data is None}
+    if st.button(word("ablation.compare"), key=f"compare_{ablation.id}", **look) and data:
         use_set(data.key)
         models = {model_place(run) for run in tuned}
         specs = choices_for(data).specs.values()
@@ -76,7 +80,7 @@ def _draw_way_to_compare(ablation: Ablation, tuned: list[Run]) -> None:
 
 
 def as_written(table: Table) -> pd.DataFrame:
-    """Return the table as figures: one row a variant, shares from 0 to 1, differences to the reference."""
+    """Return a row for each variant: scores from 0 to 1 and differences to the reference."""
     rows: list[dict[str, Any]] = []
     for one in table.variants:
         row: dict[str, Any] = {"variant": one.number, "same_hidden_tokens": one.alike, "failed": one.code}
@@ -99,7 +103,7 @@ def _difference(variant: Variant, measure: str) -> Difference | None:
 
 
 def _variant_name(variant: Variant, *, varied: bool) -> str:
-    """What a variant is called: not Markdown. Where nothing is `varied`, two are with and without training."""
+    """Return the name of a variant, not as Markdown; if nothing is `varied`, the two are with and without training."""
     if variant.number == UNTRAINED:
         return word("ablation.untrained")
     if variant.number == REFERENCE:
@@ -112,7 +116,7 @@ def _measure_words(name: str, about: str = "measure") -> str:
 
 
 def _in_units(name: str, value: float) -> float:
-    """A figure as it is shown: a hundredfold, but for perplexity."""
+    """Return a figure as it is shown: times 100, except for perplexity."""
     return value if name == _PERPLEXITY else 100 * value
 
 
@@ -125,23 +129,23 @@ def _is_comparable(variant: Variant, measure: str) -> bool:
 
 
 def _conclusions(table: Table, *, varied: bool) -> list[str]:
-    """Which variant is best, and what the training itself is worth, each as far as it was asked: Markdown."""
+    """Return, as Markdown, the best variant and the gain of the training, each if it was evaluated."""
     measure = next((name for name in _DECIDING if name in table.measures), None)
     known = {one.number: one for one in table.variants}
     if measure is None or REFERENCE not in known or not (reference := _figure(known[REFERENCE], measure)):
         return [word("ablation.nothing_judges")]
     measured = [(one, figure) for one in table.variants if (figure := _figure(one, measure))]
     rivals = [(one, figure) for one, figure in measured if one.number != UNTRAINED]
-    told = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
+    conclusions = [_best_words(rivals, reference, measure)] if varied and len(rivals) > 1 else []
     base = known.get(UNTRAINED)
     if base and (tested := _difference(base, measure)):
-        # how far the reference is above the base: the difference is known the other way round
-        turned = Difference(-tested.value, -tested.high, -tested.low, tested.p)
-        key = "helped" if turned.low > 0 else "harmed" if turned.high < 0 else "unsure"
+        # how far the reference is above the base: the stored difference is the reverse
+        gain = Difference(-tested.value, -tested.high, -tested.low, tested.p)
+        key = "helped" if gain.low > 0 else "harmed" if gain.high < 0 else "unsure"
         figures = {"figure": reference.value, "without": (base.figures or {})[measure].value}
-        shown = {name: _figure_words(measure, value) for name, value in figures.items()}
-        told.append(word(f"ablation.{key}", measure=_measure_words(measure), **shown, **_points(turned)))
-    return told
+        texts = {name: _figure_words(measure, value) for name, value in figures.items()}
+        conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **_points(gain)))
+    return conclusions
 
 
 def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, measure: str) -> str:
@@ -158,41 +162,17 @@ def _points(difference: Difference) -> dict[str, str]:
     return {"points": signed(difference.value), "low": signed(difference.low), "high": signed(difference.high)}
 
 
-def _draw_known(ablation: Ablation) -> None:
-    plan, table = ablation.plan(), ablation.table
-    if table:
-        varied = is_varied(plan)
-        if table.measures:
-            _draw_table(table, ablation.id, varied=varied)
-        for one in table.variants:
-            if one.code:
-                st.markdown(word("ablation.failed", name=plain(_variant_name(one, varied=varied))))
-                tell_training_failure(one.code, one.message, plan.options.base)
-    # those made for it, and those of before that it took as they were
-    named = [name for one in table.variants for name in (one.model, one.tuned)] if table else []
-    taken = [run for name in named if name and (run := find_run(name))]
-    parts = list(dict.fromkeys([*taken, *ablation.parts()]))
-    draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), _part_name)
-
-
 def _part_name(run: Run) -> str:
     plan = run.plan()
-    is_of_base = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
-    return f"{word('ablation.untrained') if is_of_base else run_name(plan)} · {kind_name(plan.kind)}"
+    is_untrained = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
+    return f"{word('ablation.untrained') if is_untrained else run_name(plan)} · {kind_name(plan.kind)}"
 
 
 def _draw_table(table: Table, key: str, *, varied: bool) -> None:
     measures = table.measures
-    chosen = st.pills(
-        word("ablation.measure"),
-        measures,
-        default=measures[-1],
-        format_func=_measure_words,
-        key=f"ablation_measure_{key}_{len(measures)}",  # more of them are known at the end
-        required=True,
-        label_visibility="collapsed",
-    )
-    measure = str(chosen or measures[-1])
+    key = f"ablation_measure_{key}_{len(measures)}"  # more of them are known at the end
+    look: dict[str, Any] = {"format_func": _measure_words, "required": True, "label_visibility": "collapsed"}
+    measure = str(st.pills(word("ablation.measure"), measures, default=measures[-1], key=key, **look) or measures[-1])
     figures = [
         {
             "variant": _variant_name(one, varied=varied),
@@ -231,7 +211,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
 
 
 def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
-    """Underneath, figures stay numbers, so that columns sort by them."""
+    """Draw the table; the cells stay numbers below their texts, so columns sort."""
     rows: list[dict[str, Any]] = []
     for one in table.variants:
         apart = _difference(one, measure)
@@ -243,12 +223,16 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     best = {name: _best_number(table, name) for name in table.measures}
     for place, one in enumerate(table.variants):
         for name in table.measures:
-            style = tables.write(style, place, name, _cell(one, name))
+            cell = ""
+            if figure := _figure(one, name):
+                value, low, high = (_figure_words(name, end) for end in figure)
+                cell = f"{value} [{low}–{high}]{'' if _is_comparable(one, name) else f' {_OTHERS}'}"
+            style = tables.write(style, place, name, cell)
             if one.number == best[name]:
                 style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], [name]])
         apart = _difference(one, measure)
-        told = f"{signed(apart.value)} [{signed(apart.low)}, {signed(apart.high)}]" if apart else ""
-        style = tables.write(style, place, "difference", told)
+        text = "{points} [{low}, {high}]".format(**_points(apart)) if apart else ""
+        style = tables.write(style, place, "difference", text)
     measured = {
         name: st.column_config.NumberColumn(_measure_words(name), help=_measure_words(name, "help"), width=155)
         for name in (measure, *table.measures)
@@ -260,15 +244,8 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     tables.draw(style, columns | measured, placeholder="–")
 
 
-def _cell(one: Variant, name: str) -> str:
-    if not (figure := _figure(one, name)):
-        return ""
-    value, low, high = (_figure_words(name, end) for end in figure)
-    return f"{value} [{low}–{high}]{'' if _is_comparable(one, name) else ' ' + _OTHERS}"
-
-
 def _best_number(table: Table, name: str) -> int:
-    """The number of the variant that is best by a measure, among those that are comparable."""
+    """Return the number of the variant that is best by a measure, among the comparable ones."""
     comparable = [one for one in table.variants if _is_comparable(one, name)]
     known = {one.number: figure.value for one in comparable if (figure := _figure(one, name))}
     sign = -1 if name == _PERPLEXITY else 1

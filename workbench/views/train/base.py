@@ -3,7 +3,7 @@ which options matter for kind, base and objective."""
 
 from collections.abc import Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import chain
@@ -46,9 +46,8 @@ from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_l
 from mrc_workbench.workbench.views.texts import Learned
 from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remember, remembered
-from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import known, label_and_help, plain, word, word_or
 
-_POLL_SECONDS = 0.5
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
@@ -152,28 +151,19 @@ def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
     choices = base_choices(kind)
     left, right = st.columns(2, vertical_alignment="bottom")
+    choices += [reference for reference in _typed() if reference not in choices]
+    look: dict[str, Any] = {"format_func": partial(model_label, kind=kind), "help": word("train.base_help")}
     with left:
         reference = choose(
-            st.selectbox,
-            "base",
-            word("train.base_pick"),
-            [*choices, *(one for one in _typed() if one not in choices)],
-            usual_base(kind),
-            format_func=partial(model_label, kind=kind),
-            help=word("train.base_help"),
-            accept_new_options=True,
+            st.selectbox, "base", word("train.base_pick"), choices, usual_base(kind), accept_new_options=True, **look
         ).strip()
-    base = Base(reference, _runs(kind).get(reference))
-    base = replace(base, usable=_about(kind, reference, right))
+    base = Base(reference, _runs(kind).get(reference), usable=_draw_availability(kind, reference, right))
     if base.run is None:
-        right.caption(_preset_words(suited_to(kind, base)))
+        options = suited_to(kind, base)
+        objective = word_or(f"objective.{options.objective}", str(options.objective))
+        values = {"epochs": f"{options.epochs:g}", "batch": f"{options.batch_size:,}"}
+        right.caption(word("train.preset", objective=objective, **values))
     return base
-
-
-def _preset_words(options: TrainingOptions) -> str:
-    """The settings that suit a base: objective, epochs and batch size."""
-    objective = word_or(f"objective.{options.objective}", str(options.objective))
-    return word("train.preset", objective=objective, epochs=f"{options.epochs:g}", batch=f"{options.batch_size:,}")
 
 
 def base_choices(kind: str) -> list[str]:
@@ -200,14 +190,14 @@ def _runs(kind: str) -> dict[str, Run]:
 
 
 def _typed() -> list[str]:
-    """A hub id or a folder that was typed, or stands in the address; what is known by name is offered where it fits."""
+    """Return the hub ids and folders that were typed or stand in the address."""
     given = (st.session_state.get("kept_base"), st.query_params.get("base"))
     typed = [one for one in given if one and one.strip() and one != STARTER and not one.startswith(PREFIX)]
     return list(dict.fromkeys(one for one in typed if find_model_run(one) is None))
 
 
-def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
-    """Say in `place` where the model is, or below why it cannot be had; returns whether it may be there."""
+def _draw_availability(kind: str, reference: str, place: DeltaGenerator) -> bool:
+    """Draw in `place` where the model is, or below why it cannot be had; returns whether it can be used."""
     try:
         source = find_model(reference)
         recipe_of(kind).options.check_base(source)
@@ -239,7 +229,7 @@ def _about(kind: str, reference: str, place: DeltaGenerator) -> bool:
     return True
 
 
-@st.fragment(run_every=_POLL_SECONDS)
+@st.fragment(run_every=0.5)
 def _wait_for_the_hub(hub_id: str) -> None:
     if hub_answer(hub_id).done():
         st.rerun()
@@ -258,14 +248,9 @@ def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
             if not (starter or base.startswith(PREFIX)):  # another one of the hub
                 continue
             label = word("train.use_starter") if starter else word("train.use_installed", model=base_name(base, kind))
-            st.button(
-                label,
-                on_click=remember,
-                args=("base", base),
-                icon=":material/bolt:" if starter else ":material/check:",
-                type="primary" if number == 0 else "secondary",
-                key=f"train_use_{base}",
-            )
+            icon = ":material/bolt:" if starter else ":material/check:"
+            look: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}
+            st.button(label, on_click=remember, args=("base", base), icon=icon, **look)
         _check_again(hub_id)
 
 
@@ -275,14 +260,14 @@ def _check_again(hub_id: str) -> None:
         st.rerun()
 
 
-def _hub_words(found: HubRevision) -> str:
-    if found.downloaded:
-        name = "hub_here" if found.online else "hub_here_offline"
-        return f":material/check_circle: {word(f'train.{name}')}"
-    megabytes = (found.size or 0) / 1e6
+def _hub_words(revision: HubRevision) -> str:
+    if revision.downloaded:
+        return f":material/check_circle: {word('train.hub_here' if revision.online else 'train.hub_here_offline')}"
+    if not revision.size:
+        return f":material/cloud_download: {word('train.hub_download_unknown')}"
+    megabytes = revision.size / 1e6
     size = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
-    told = word("train.hub_download", size=size) if megabytes else word("train.hub_download_unknown")
-    return f":material/cloud_download: {told}"
+    return f":material/cloud_download: {word('train.hub_download', size=size)}"
 
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
@@ -292,27 +277,19 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
         st.info(word("train.no_objective"), icon=":material/info:")
         st.stop()
     options = base.run.plan().options if base.run else suited_to(kind, base)
-    fitting = (
-        options.objective.value,
-        SentenceObjective.SIMCSE_SUPERVISED.value,
-    )  # what suits the base, or else the data
-    usual = next((one for one in fitting if one in choices), choices[0])
+    suited = (options.objective.value, SentenceObjective.SIMCSE_SUPERVISED.value)  # to the base, or else to the data
+    default = next((objective for objective in suited if objective in choices), choices[0])
     if st.session_state.get(key) not in choices:
-        st.session_state[key] = remembered("objective", usual, choices)
-    offer(key, usual)
+        st.session_state[key] = remembered("objective", default, choices)
+    offer(key, default)
     relabel(key)
     left, right = st.columns(2, vertical_alignment="bottom")
-    chosen = left.selectbox(
-        word("train.objective"),
-        choices,
-        format_func=lambda choice: word_or(f"objective.{choice}", choice),
-        key=key,
-        help=word("train.objective_help"),
-        persist_state="session",
-    )
-    remember("objective", chosen)
-    right.caption(word_or(f"objective_does.{chosen}", ""))
-    return chosen
+    labels = {choice: word_or(f"objective.{choice}", choice) for choice in choices}
+    look: dict[str, Any] = {"format_func": labels.__getitem__, "key": key, "persist_state": "session"}
+    selected = str(left.selectbox(**label_and_help("train.objective"), options=choices, **look))
+    remember("objective", selected)
+    right.caption(word_or(f"objective_does.{selected}", ""))
+    return selected
 
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
@@ -342,7 +319,7 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
-    if (name in NEGATIVES_SOURCE or name in NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
+    if name in (*NEGATIVES_SOURCE, *NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
         return False
     if _is_overruled(name, values):
         return False

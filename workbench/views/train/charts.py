@@ -1,8 +1,8 @@
-"""The charts of one training, or of several beside each other, each with its table; and the dialog of what is known of
-one: its curves, what was asked, what it was made of, and its log.
-"""
+"""The charts of one training, or of several beside each other, each with its table; and the dialog with the details of
+one: its curves, settings, provenance and log."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from math import ceil
@@ -21,8 +21,7 @@ from mrc_workbench.workbench.views.names import base_name, run_name, set_name
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
 from mrc_workbench.workbench.views.ui.job import draw_log
-from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import known, moment, word, word_or
+from mrc_workbench.workbench.views.ui.words import known, label_and_help, moment, word, word_or
 
 _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the space: no share of anything
 _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
@@ -44,28 +43,21 @@ def measure_name(name: str) -> str:
 
 
 def best_by(run: Run, plan: Plan) -> str:
-    """Return the measure that picks the checkpoint, or the usual one of the kind where it is picked by the loss."""
+    """Return the measure that selects the checkpoint, or the kind's default if the loss selects it."""
     settled = run.provenance().get("settled", {}).get("best_by", plan.options.best_by.value)
     return str(settled) if settled in measure_names(plan.kind) else recipe_of(plan.kind).measure
 
 
 def pick_measure(key: str, kind: str, first: str) -> str:
-    """Draw the choice of the measure to look at; `first` is chosen before anybody does."""
+    """Draw the choice of the displayed measure, by default `first`."""
     names = measure_names(kind)
-    chosen = st.segmented_control(
-        word("train.measure_shown"),
-        list(names),
-        default=first,
-        format_func=names.__getitem__,
-        key=key,
-        required=True,
-        label_visibility="collapsed",
-    )
-    return str(chosen or first)
+    look: dict[str, Any] = {"format_func": names.__getitem__, "required": True, "label_visibility": "collapsed"}
+    measure = st.segmented_control(word("train.measure_shown"), list(names), default=first, key=key, **look)
+    return str(measure or first)
 
 
 def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
-    """Draw a figure of one training; of validation and of training questions where it is known of both."""
+    """Draw a figure of one training, on validation and training questions if both are known."""
     own, other = ("validation", "training") if name in MEASURES else ("training", "validation")
     lines, colours = {word(f"train.line_{own}"): found.points[name]}, [colour]
     if found.beside[name]:
@@ -85,13 +77,19 @@ def draw_figure(
     bm25: float | None = None,
     kept: tuple[int, float] | None = None,
 ) -> None:
-    """Draw a figure against the step, one line a training, with its heading and its table.
+    """Draw a figure by step, one line a training, with its heading and its table.
 
-    `name` is as in `training.results.curves`; the table goes on to `last_step`, or to where the longest line ends.
-    `kept` is the point of the step whose model was kept.
+    `name` is as in `training.runs.curves`; the axis goes to `last_step`, or to the end of the longest line. `kept` is
+    the point of the step whose model was kept.
     """
-    heading, help_text = _heading(name)
-    draw_heading(heading, help=help_text)
+    if name in MEASURES:
+        of_pairs = name in PAIRS.curves
+        heading = word("train.measured_pairs" if of_pairs else "train.measured", measure=measure_name(name))
+        how = "measured_pairs" if of_pairs else "measured_passages" if name in READERS.curves else "measured"
+        help_text = f"{word('help.' + name.partition('@')[0])} {word(f'train.{how}_help')}"
+        draw_heading(heading, help=help_text)
+    else:
+        draw_heading(word(f"train.{name}"), help=word(f"train.{name}_help"))
     rows = [(label, step, value) for label, points in lines.items() for step, value in points]
     if not rows:
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
@@ -100,16 +98,6 @@ def draw_figure(
     last = max(last_step, int(table["step"].max()))
     draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=kept)
     _numbers(name, table, list(lines), bm25)
-
-
-def _heading(name: str) -> tuple[str, str]:
-    """What stands over a figure, and what explains it."""
-    if name not in MEASURES:
-        return word(f"train.{name}"), word(f"train.{name}_help")
-    of_pairs, of_passages = name in PAIRS.curves, name in READERS.curves
-    heading = word("train.measured_pairs" if of_pairs else "train.measured", measure=measure_name(name))
-    how = "measured_pairs_help" if of_pairs else "measured_passages_help" if of_passages else "measured_help"
-    return heading, f"{word('help.' + name.partition('@')[0])} {word(f'train.{how}')}"
 
 
 def _chart(
@@ -123,6 +111,7 @@ def _chart(
     kept: tuple[int, float] | None,
 ) -> alt.LayerChart:
     chart = _lines(name, table, runs, colours, last_step)
+    rows = findings.courses(table, "run", "step", "value", _NUMBERS.get(name, ".1%"))
     if kept is not None:
         point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
@@ -130,12 +119,9 @@ def _chart(
         chart += ring + base.mark_text(dy=-18, fontWeight="bold", color=colours[0]).encode(text="text:N")
     if bm25 is not None:
         base = alt.Chart(pd.DataFrame({"value": [bm25], "text": [f"BM25 {bm25:.1%}"]})).encode(y="value:Q")
-        label = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold").encode(
-            text="text:N", x=alt.value("width")
-        )
-        chart += base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2) + label
-    rows = findings.courses(table, "run", "step", "value", _NUMBERS.get(name, ".1%"))
-    if bm25 is not None:
+        text = base.mark_text(align="right", dx=-4, dy=-8, color=_BM25, fontWeight="bold")
+        line = base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2)
+        chart += line + text.encode(text="text:N", x=alt.value("width"))
         rows.append(word("chart.row", name="BM25", value=f"{bm25:.1%}"))
     return chart.properties(description=findings.describe(_short(name), rows))
 
@@ -222,7 +208,7 @@ def _draw_provenance(run: Run) -> None:
 
 
 def _split(facts: dict[str, Any]) -> dict[str, Any]:
-    """A split's seed is called otherwise than that of the training."""
+    """Rename the split's seed, which is another one than that of the training."""
     return {"split_seed" if name == "seed" else name: value for name, value in facts.items()}
 
 
@@ -235,23 +221,29 @@ def _fact(name: str) -> str:
 
 
 def _table(rows: list[tuple[str, Any]], heading: str) -> None:
-    def written(value: Any) -> str:
+    def as_text(value: Any) -> str:
         if isinstance(value, float):
             return f"{value:g}"
         return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
     columns = [heading, word("train.row_value")]
-    st.dataframe(pd.DataFrame([(name, written(value)) for name, value in rows], columns=columns), hide_index=True)
+    st.dataframe(pd.DataFrame([(name, as_text(value)) for name, value in rows], columns=columns), hide_index=True)
 
 
 def _draw_curves(run: Run, plan: Plan) -> None:
-    labels = _labels(plan.kind)
+    # the names of all runs of the kind, no two alike
+    plans = {one: own for one in all_runs() if (own := one.plan()).kind == plan.kind}
+    names_of_plans = Counter(map(run_name, plans.values()))
+    labels = {one: run_name(own) for one, own in plans.items()}
+    for one, name in labels.items():
+        if names_of_plans[name] > 1:
+            labels[one] = f"{name} · {moment(plans[one].created)} · {one.id[-4:]}"
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         beside = _pick_others(run, labels)
     with right:
         measure = pick_measure(f"details_measure_{run.id}", plan.kind, best_by(run, plan))
-    if any(_asked(one.plan()) != _asked(plan) for one in beside):
+    if any(_evaluated_on(plans[one]) != _evaluated_on(plan) for one in beside):
         st.warning(word("train.other_questions"), icon=":material/warning:")
     shown = [run, *beside]
     names = ("loss", measure, "learning_rate", "grad_norm")
@@ -276,30 +268,13 @@ def _draw_curves(run: Run, plan: Plan) -> None:
 
 def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
     others = {one.id: one for one in labels if one != run and one.progress()}
-    chosen = st.multiselect(
-        word("train.beside"),
-        list(others),
-        format_func=lambda run_id: labels[others[run_id]],
-        max_selections=5,
-        placeholder=word("train.beside_placeholder") if others else word("train.beside_none"),
-        help=word("train.beside_help"),
-        disabled=not others,
-        key=f"beside_{run.id}",
-    )
-    return [others[run_id] for run_id in chosen]
+    look: dict[str, Any] = {"format_func": lambda run_id: labels[others[run_id]], "disabled": not others}
+    look |= {"placeholder": word("train.beside_placeholder") if others else word("train.beside_none")}
+    words = label_and_help("train.beside")
+    selected = st.multiselect(**words, options=list(others), max_selections=5, key=f"beside_{run.id}", **look)
+    return [others[run_id] for run_id in selected]
 
 
-def _labels(kind: str) -> dict[Run, str]:
-    """The names of all runs of the kind, no two alike."""
-    plans = {run: plan for run in all_runs() if (plan := run.plan()).kind == kind}
-    names = {run: run_name(plan) for run, plan in plans.items()}
-    often = list(names.values())
-    return {
-        run: name if often.count(name) == 1 else f"{name} · {moment(plans[run].created)} · {run.id[-4:]}"
-        for run, name in names.items()
-    }
-
-
-def _asked(plan: Plan) -> tuple[Any, ...]:
-    """What decides which questions were measured."""
+def _evaluated_on(plan: Plan) -> tuple[Any, ...]:
+    """Return what decides which questions a training is evaluated on."""
     return plan.fingerprint, plan.split, plan.options.evaluation_limit

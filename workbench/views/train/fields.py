@@ -4,7 +4,6 @@ fields are drawn, what was entered, and where a problem is told."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -41,7 +40,7 @@ from mrc_workbench.workbench.views.train.base import (
     suited_to,
 )
 from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, take_back
-from mrc_workbench.workbench.views.ui.words import word, word_or
+from mrc_workbench.workbench.views.ui.words import label_and_help, word, word_or
 
 _MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
 _ITSELF = ""  # a guide that is not named is the base
@@ -76,23 +75,21 @@ def draw_field(field: Field) -> Any:
         return str(st.selectbox(**words, options=list(sets), format_func=sets.__getitem__))
     if isinstance(start, StrEnum):
         relabel(field.key)
-        return str(st.selectbox(**words, options=_choices(field), format_func=partial(_choice_words, field)))
+        labels = {choice: word_or(f"choice.{field.name}_{choice}", choice) for choice in _choices(field)}
+        if isinstance(start, BestBy):
+            labels = {choice: Measure.parse(choice).long for choice in labels}
+        return str(st.selectbox(**words, options=[*labels], format_func=labels.__getitem__))
     if isinstance(start, bool):
         return st.checkbox(**words)
     if isinstance(start, str):
         return st.text_input(**words, max_chars=200)
-    made, step = type(start), _STEPS.get(field.name, 0.05)
-    if field.name in _SMALL:
-        step = float(f"{start / 2:.0e}")
-    return st.number_input(
-        **words,
-        value=None,  # what it is offered with stands in the session; an emptied field falls back to it
-        placeholder=_shown(start),
-        min_value=None if field.low is None else made(field.low),
-        max_value=None if field.high is None else made(field.high),
-        step=1 if made is int else step,
-        format=None if made is int else "%g",
-    )
+    number = type(start)
+    step = float(f"{start / 2:.0e}") if field.name in _SMALL else _STEPS.get(field.name, 0.05)
+    look: dict[str, Any] = {"step": 1, "format": None} if number is int else {"step": step, "format": "%g"}
+    look |= {"min_value": None if field.low is None else number(field.low)}
+    look |= {"max_value": None if field.high is None else number(field.high)}
+    # what it is offered with stands in the session; an emptied field falls back to it
+    return st.number_input(**words, value=None, placeholder=_shown(start), **look)
 
 
 def hold_field(field: Field) -> Any:
@@ -128,24 +125,13 @@ def _draw_model(field: Field, words: dict[str, Any]) -> str:
     """Draw the choice of a model; returns its reference, empty where none is chosen: a teacher may be left open."""
     relabel(field.key)
     models = _models(field)
-    labels = distinct_labels(models, lambda one: word("train.guide_itself") if one == _ITSELF else model_label(one))
-    chosen = st.selectbox(
-        **words,
-        options=models,
-        index=None if field.name == "teacher" else 0,
-        format_func=labels.__getitem__,
-        placeholder=word("train.pick_model"),
-    )
-    if chosen != OTHER:  # which is in no list: a hub id or a folder
-        return chosen or ""
-    return st.text_input(
-        word("train.other"),
-        key=f"{field.key}_other",
-        max_chars=1000,
-        placeholder=word("train.other_example"),
-        help=word("train.other_help"),
-        persist_state="session",
-    ).strip()
+    labels = distinct_labels(models, lambda model: model_label(model) if model else word("train.guide_itself"))
+    look: dict[str, Any] = {"format_func": labels.__getitem__, "placeholder": word("train.pick_model")}
+    selected = st.selectbox(**words, options=models, index=None if field.name == "teacher" else 0, **look)
+    if selected != OTHER:  # which is in no list: a hub id or a folder
+        return selected or ""
+    look = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
+    return st.text_input(**label_and_help("train.other"), max_chars=1000, **look).strip()
 
 
 def _hold_model(field: Field) -> str:
@@ -183,12 +169,6 @@ def _choices(field: Field) -> list[str]:
     return [choice.value for choice in type(field.start) if not isinstance(choice, Report) or _installed(choice)]
 
 
-def _choice_words(field: Field, choice: str) -> str:
-    if isinstance(field.start, BestBy):
-        return Measure.parse(choice).long
-    return word_or(f"choice.{field.name}_{choice}", choice)
-
-
 def _installed(report: Report) -> bool:
     return report is Report.NONE or find_spec(report.value) is not None
 
@@ -220,14 +200,13 @@ class OptionFields:
         self._row(FIRST, columns)
 
     def draw_needed(self) -> None:
-        """Draw what the objective cannot do without."""
         if names := self._of(NEEDED):
             self._row(names, st.columns(2))
 
     def draw_negatives(self) -> DeltaGenerator | None:
-        """Draw how hard negatives are found; returns the place to show them, None where they are folded or not taken.
+        """Draw the options of hard negatives; returns the container to show them in, None if folded or unused.
 
-        What is folded away is not drawn before it is opened: it counts as it was entered.
+        Options that are folded away are not drawn and count as they were entered.
         """
         if not self._of(NEGATIVES_SOURCE):
             return None
@@ -257,10 +236,8 @@ class OptionFields:
 
     def split(self) -> tuple[float, float, int]:
         """Return what was entered for the split: validation share, test share, seed."""
-        validation, test, seed = (
-            self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT
-        )
-        return float(validation), float(test), int(seed)
+        values = {name: self._start[name] if self._entered[name] is None else self._entered[name] for name in _SPLIT}
+        return float(values["validation"]), float(values["test"]), int(values["split_seed"])
 
     def is_strict_on(self, fingerprint: str) -> bool:
         """Whether the base was trained on a strict split of these data: another one would mix its test questions."""
@@ -270,9 +247,12 @@ class OptionFields:
     def models(self) -> dict[str, str]:
         return {name: self._entered[name] for name in _MODELS if self._entered.get(name)}
 
-    def tell(self, name: str, problem: str) -> None:
+    def report(self, name: str, problem: str) -> None:
+        """Draw a problem beside its field, and by the button where the field may be folded away."""
         if name in self._places:
             self._places[name].error(problem)
+        if name not in NEEDED:
+            st.error(f"**{word_or(f'option.{name}', name)}**: {problem}", icon=":material/error:")
 
     def key(self, name: str) -> str:
         """Return the key of a field: the same for every base and objective, so that what was entered stays."""

@@ -1,8 +1,8 @@
-"""Train: fine-tune a model of any kind, watch it, and keep what came of it.
+"""The Train page: fine-tune a model of any kind.
 
-What ranks or reads passages learns from the question set in use, an encoder of sentences from pairs picked here, and a
-language model from its passages or from a text. What is entered into the form is checked at once, and nothing of it is
-lost; searches for settings and earlier trainings fill it in.
+Rankers and readers learn from the question set in use, sentence encoders from pairs selected here, and language models
+from the set's passages or from a text. The form is checked at once and loses no entry; searches for settings and
+earlier trainings fill it in.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -20,8 +20,8 @@ from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, opened
 from mrc_workbench.models.hub import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.multistage import FEWEST
-from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparisons, origin_of
-from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
+from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.training.options.common import OptionError, TrainingOptions
 from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
@@ -31,41 +31,22 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.leading import best_by, leading_measure
 from mrc_workbench.workbench.views.names import kind_name, pair_set_name, retriever_name
 from mrc_workbench.workbench.views.navigation import open_page
-from mrc_workbench.workbench.views.resources.sets import (
-    chosen_set,
-    pair_set,
-    parts_of,
-    question_set,
-    split_of,
-    stored_pairs,
-)
+from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.splits import draw_few_of, draw_split
 from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
+from mrc_workbench.workbench.views.train import start
 from mrc_workbench.workbench.views.train.ablation import draw_ablation, draw_does_it_help
-from mrc_workbench.workbench.views.train.base import NEEDED, Base, pick_base, pick_objective
-from mrc_workbench.workbench.views.train.ended import draw_stopped, latest_stopped
+from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective
+from mrc_workbench.workbench.views.train.cards import draw_stopped, latest_stopped
 from mrc_workbench.workbench.views.train.fields import OptionFields, entered_value, field_key
 from mrc_workbench.workbench.views.train.runs import draw_at_work, draw_queue, draw_runs
-from mrc_workbench.workbench.views.train.start import (
-    asked_of,
-    draw_ask_button,
-    draw_estimate,
-    draw_known_time,
-    draw_negatives,
-    draw_several,
-    draw_start_button,
-    estimate_by_itself,
-    trainings_started,
-)
 from mrc_workbench.workbench.views.ui.state import choose, offer, remember, remembered, show_top
 from mrc_workbench.workbench.views.ui.words import language, particle, plain, word, word_or
-
-_FIRST_KINDS = (BI_ENCODER, CROSS_ENCODER)
 
 
 def draw() -> None:
     QUEUE.keep_going()  # the machine may have been switched off while runs waited
-    data = chosen_set()
+    data = sets.chosen_set()
     st.title(word("train.title"))
     at_work = QUEUE.at_work()
     if at_work:
@@ -99,8 +80,8 @@ def draw_untrained(data: StoredSet) -> None:
     """Draw the best score that is reached without any training: what a training has to beat."""
     if data.questions - data.made >= FEWEST:
         best = _without_training(data.fingerprint)
-        said = word("train.untrained", **best) if best else word("train.untrained_unknown")
-        st.caption(f":material/bolt: {said}")
+        text = word("train.untrained", **best) if best else word("train.untrained_unknown")
+        st.caption(f":material/bolt: {text}")
 
 
 def _without_training(fingerprint: str) -> dict[str, str]:
@@ -108,37 +89,24 @@ def _without_training(fingerprint: str) -> dict[str, str]:
 
     The questions are those of the last comparison. Test questions are left out: nothing is decided by those.
     """
-    best: tuple[float, StoredComparison, str, Measure] | None = None
+    best: tuple[str, Measure, float] | None = None
+    questions: tuple[Part, int, int] | None = None
     for stored in kept_comparisons():
-        if stored.data_fingerprint != fingerprint or stored.part is Part.TEST:
+        evaluated = (stored.part, stored.relevant_from, stored.questions)
+        if stored.data_fingerprint != fingerprint or stored.part is Part.TEST or questions not in (None, evaluated):
             continue
-        if best and not _is_comparable(stored, best[1]):
-            continue
-        found = _best_untrained(stored)
-        if found is None:
-            continue
-        name, measure, mean = found
-        if best is None or (measure == best[3] and mean > best[0]):
-            best = (mean, stored, name, measure)
-    if best is None:
+        untrained = _untrained_names(origin_of(stored.folder).get("experiment", {}).get("retriever", ()))
+        figures = {name: values for name, values in stored.figures.items() if name in untrained}
+        rival = best_by(leading_measure(stored.ks), figures)
+        if rival and (best is None or (rival[1] == best[1] and rival[2] > best[2])):
+            best = rival
+            questions = evaluated
+    if best is None or questions is None:
         return {}
-    mean, stored, name, measure = best
+    name, measure, mean = best
     score = f"{100 * mean:.1f}"
-    about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{stored.questions:,}"}
+    about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{questions[2]:,}"}
     return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
-
-
-def _is_comparable(a: StoredComparison, b: StoredComparison) -> bool:
-    """Return whether two comparisons of a dataset asked the same questions."""
-    return (a.part, a.relevant_from, a.questions) == (b.part, b.relevant_from, b.questions)
-
-
-def _best_untrained(stored: StoredComparison) -> tuple[str, Measure, float] | None:
-    """Return the best untrained retriever of a comparison, the metric and its mean; None if it has none."""
-    asked = origin_of(stored.folder).get("experiment", {}).get("retriever", ())
-    untrained = _untrained_names(asked)
-    figures = {name: values for name, values in stored.figures.items() if name in untrained}
-    return best_by(leading_measure(stored.ks), figures)
 
 
 def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
@@ -153,55 +121,37 @@ def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _pick_kind() -> str:
-    """Draw the kinds that most come for, and the others behind a button; one of these stands beside once chosen."""
-    chosen = remembered("train", BI_ENCODER, list(RECIPES))
-    shown = list(dict.fromkeys([*_FIRST_KINDS, chosen]))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        kind = choose(
-            st.pills,  # they wrap
-            "train",
-            word("train.kind"),
-            shown,
-            BI_ENCODER,
-            format_func=kind_name,
-            required=True,
-            label_visibility="collapsed",
-            width="content",
-        )
-        key = "train_more_kinds_open"
-        with st.popover(word("train.more_kinds"), type="tertiary", key=key, on_change="rerun") as others:
-            if others.open:
-                _draw_kinds([kind for kind in RECIPES if kind not in shown], key)
-    return kind
+    """Draw the usual kinds and the selected one, and the others behind a button; returns the selected kind."""
+    popover_key = "train_more_kinds_open"
 
-
-def _draw_kinds(kinds: list[str], key: str) -> None:
-    def take(kind: str) -> None:
+    def select(kind: str) -> None:
         remember("train", kind)
-        st.session_state[key] = False
+        st.session_state[popover_key] = False
 
-    for kind in kinds:
-        st.button(kind_name(kind), key=f"train_kind_{kind}", on_click=take, args=(kind,), width="stretch")
-        st.caption(word_or(f"train.about_{kind}", recipe_of(kind).does))
+    selected = remembered("train", BI_ENCODER, list(RECIPES))
+    first = list(dict.fromkeys([BI_ENCODER, CROSS_ENCODER, selected]))
+    look: dict[str, Any] = {"required": True, "label_visibility": "collapsed", "width": "content"}
+    with st.container(horizontal=True, vertical_alignment="center"):
+        # pills wrap
+        kind = choose(st.pills, "train", word("train.kind"), first, BI_ENCODER, format_func=kind_name, **look)
+        with st.popover(word("train.more_kinds"), type="tertiary", key=popover_key, on_change="rerun") as popover:
+            for other in (other for other in RECIPES if popover.open and other not in first):
+                button: dict[str, Any] = {"key": f"train_kind_{other}", "on_click": select, "args": (other,)}
+                st.button(kind_name(other), width="stretch", **button)
+                st.caption(word_or(f"train.about_{other}", recipe_of(other).does))
+    return kind
 
 
 def pick_pairs() -> StoredPairs:
     """Draw the choice of a set; it lies in the address, and the Embeddings page has the same."""
-    sets = {kept.key: kept for kept in stored_pairs()}
+    stored = {pairs.key: pairs for pairs in sets.stored_pairs()}
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        key = choose(
-            st.selectbox,
-            "pairs",
-            word("train.pairs"),
-            list(sets),
-            next(iter(sets)),
-            format_func=lambda key: pair_set_name(sets[key]),
-            help=word("train.pairs_help"),
-        )
-    counts = {part.value: f"{len(rows):,}" for part, rows in parts_of(key).items()}
-    right.caption(word("train.pairs_about", kind=word(f"pair_kind.{sets[key].kind.value}"), **counts))
-    return sets[key]
+        look: dict[str, Any] = {"format_func": lambda key: pair_set_name(stored[key]), "help": word("train.pairs_help")}
+        key = choose(st.selectbox, "pairs", word("train.pairs"), list(stored), next(iter(stored)), **look)
+    counts = {part.value: f"{len(rows):,}" for part, rows in sets.parts_of(key).items()}
+    right.caption(word("train.pairs_about", kind=word(f"pair_kind.{stored[key].kind.value}"), **counts))
+    return stored[key]
 
 
 def _draw_training(kind: str, data: Learned | StoredPairs) -> None:
@@ -225,58 +175,48 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             name_column, *columns = st.columns(4)
             with name_column:
                 # a new name is offered after every start; until then what was typed stays
-                key, usual_name = f"train_{kind}_name_{trainings_started()}", _free_name(kind)
+                key, usual_name = f"train_{kind}_name_{start.trainings_started()}", _free_name(kind)
                 offer(key, usual_name)
                 name = st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
             form.draw_first(columns)
         form.draw_needed()
         with st.container(key="settings_more"):
             form.draw_more()
-            found = form.draw_negatives()
+            negatives = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
         told = st.container()  # below the buttons: they must not move while they are pressed
         with told:
             entered = _planned(form, data, kind, name.strip() or usual_name)
             if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
-                parts = split_of(data.key, entered.split)
+                parts = sets.split_of(data.key, entered.split)
                 draw_split(parts)
                 draw_few_of(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
         plan = entered if base.usable else None
-        estimate = asked_of(plan, RehearsalTask.ESTIMATE)
+        estimate = start.asked_of(plan, RehearsalTask.ESTIMATE)
         with buttons:
-            _draw_way_back(form)
+            if changed := form.changed:  # they may be folded away
+                names = ", ".join(word_or(f"option.{name}", name) for name in changed)
+                look: dict[str, Any] = {"icon": ":material/undo:", "type": "tertiary", "key": "train_take_back"}
+                st.button(word("train.take_back", count=len(changed)), on_click=form.take_back, help=names, **look)
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
-            draw_known_time(plan)
-            draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
-            draw_start_button(plan, told)
+            start.draw_known_time(plan)
+            start.draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
+            start.draw_start_button(plan, told)
         with told:
-            estimate_by_itself(estimate, form)
-            draw_estimate(estimate, form)
-    if found is not None:
-        with found:
-            draw_negatives(asked_of(plan, RehearsalTask.NEGATIVES))
+            start.estimate_by_itself(estimate, form)
+            start.draw_estimate(estimate, form)
+    if negatives is not None:
+        with negatives:
+            start.draw_negatives(start.asked_of(plan, RehearsalTask.NEGATIVES))
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
     elif kind in ranking_kinds():
-        draw_several(kind, plan, base)
-
-
-def _draw_way_back(form: OptionFields) -> None:
-    """Say how many settings differ from their defaults, which may be folded away, and offer to take them back."""
-    if changed := form.changed:
-        st.button(
-            word("train.take_back", count=len(changed)),
-            on_click=form.take_back,
-            icon=":material/undo:",
-            type="tertiary",
-            help=", ".join(word_or(f"option.{name}", name) for name in changed),
-            key="train_take_back",
-        )
+        start.draw_several(kind, plan, base)
 
 
 def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: str) -> Plan | None:
-    """Return the plan of what was entered, or tell beside its field what does not fit."""
+    """Return the plan of what was entered; None if it does not fit, which is reported beside the field."""
     try:
         split = replace(SplitOptions(*form.split()), strict=form.is_strict_on(data.fingerprint))
         options = recipe_of(kind).options(**form.options())
@@ -287,10 +227,10 @@ def _planned(form: OptionFields, data: Learned | StoredPairs, kind: str, name: s
             except ModelError as error:
                 raise OptionError(field, error.code, str(error)) from error
     except OptionError as error:
-        _tell(form, error.option, word_or(f"option_problem.{error.code}", str(error)))
+        form.report(error.option, word_or(f"option_problem.{error.code}", str(error)))
         return None
     except ValueError:  # all that is left are the shares of the split
-        _tell(form, "validation", word("option_problem.validation"))
+        form.report("validation", word("option_problem.validation"))
         return None
     return new_plan(kind, name, learned, split, options)
 
@@ -301,27 +241,20 @@ def _checked(
     """Reference, name and fingerprint of what a training learns from. Raises `OptionError` where it cannot."""
     family = recipe_of(kind).family
     if kind == LANGUAGE_MODEL and not isinstance(data, StoredPairs):  # its documents are split by their hashes
-        corpus = opened(data) if isinstance(data, StoredText) else PassageCorpus(question_set(data.key))
+        corpus = opened(data) if isinstance(data, StoredText) else PassageCorpus(sets.question_set(data.key))
         family.check(corpus, options)
         return reference_of(data), data.name, corpus.fingerprint
     if isinstance(data, StoredSet):
-        family.check(question_set(data.key), options)
-        rows = split_of(data.key, split).rows
+        family.check(sets.question_set(data.key), options)
+        rows = sets.split_of(data.key, split).rows
     else:
-        pairs = pair_set(data.key)
+        pairs = sets.pair_set(data.key)
         family.check(pairs, options)
         rows = split_pairs(pairs, split)
     judged = bool(len(rows[Part.VALIDATION])) or bool(getattr(options, "judged_on", ""))
     if len(rows[Part.TRAIN]) < 2 or not judged:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
     return data.key, data.name, data.fingerprint
-
-
-def _tell(form: OptionFields, name: str, text: str) -> None:
-    """Tell a problem beside its field, and by the button where the field may be folded away."""
-    form.tell(name, text)
-    if name not in NEEDED:
-        st.error(f"**{word_or(f'option.{name}', name)}**: {text}", icon=":material/error:")
 
 
 def _free_name(kind: str) -> str:

@@ -1,10 +1,10 @@
-"""The trainings of the Train page, at work, in line and ended, with what can be done with each and with its model:
-compared with its base, as a file, or sent to a model hub.
-"""
+"""The running, queued and ended trainings of the Train page, with what can be done with each and with its model:
+compared with its base, downloaded, or pushed to a model hub."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import streamlit as st
 
@@ -26,41 +26,15 @@ from mrc_workbench.workbench.views.choices import Choices, choices_for, free_nam
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.train.ablation_result import (
-    draw_ablation,
-    draw_ablation_buttons,
-    draw_ablation_so_far,
-)
-from mrc_workbench.workbench.views.train.charts import (
-    best_by,
-    draw_details,
-    draw_run_figure,
-    measure_name,
-    pick_measure,
-)
-from mrc_workbench.workbench.views.train.ended import (
-    Use,
-    close_dialog,
-    draw_dialog,
-    draw_head,
-    draw_making,
-    draw_resume,
-    draw_search,
-    draw_search_so_far,
-    draw_use_best,
-    has_ended,
-    made_of,
-    open_dialog,
-    tell_failure,
-)
+from mrc_workbench.workbench.views.train import ablation_result, cards, charts
+from mrc_workbench.workbench.views.train.cards import draw_button
 from mrc_workbench.workbench.views.train.scores import draw_scores
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
+from mrc_workbench.workbench.views.ui.problems import attempt, draw_damaged
 from mrc_workbench.workbench.views.ui.words import (
-    attempt,
-    draw_damaged,
     duration,
-    free_name,
     known,
+    label_and_help,
     language,
     moment,
     plain,
@@ -68,8 +42,6 @@ from mrc_workbench.workbench.views.ui.words import (
     word,
 )
 
-_POLL_SECONDS = 1.5  # for the one at work
-_POLL_QUEUE = timedelta(seconds=2)
 _SHOWN_FIRST = 5
 _TILES = 4  # in a row
 _LOADED_OTHERWISE = {READER: "train.load_reader", LANGUAGE_MODEL: "train.load_language"}
@@ -79,26 +51,26 @@ def draw_at_work(run: Run) -> None:
     plan = run.plan()
     with st.container(border=True):
         st.markdown(f"**{plain(run_name(plan))}** · {kind_name(plan.kind)} · {plain(set_name(plan.data_name))}")
-        follow(run, partial(phase_words, run), partial(_draw_progress, run, plan), every=_POLL_SECONDS)
+        follow(run, partial(phase_words, run), partial(_draw_progress, run, plan), every=1.5)
 
 
 def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
     if isinstance(run, Search):
-        draw_search_so_far(run)
+        cards.draw_search(run)
         return
     if isinstance(run, Ablation):
-        draw_ablation_so_far(run)
+        ablation_result.draw_ablation(run, is_running=True)
         return
     found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
-    usual = best_by(run, plan)
-    _draw_figures(run, plan, status, found, usual)
+    best_by = charts.best_by(run, plan)
+    _draw_figures(run, plan, status, found, best_by)
     if any(found.points[name] for name in ("loss", *MEASURES)):
-        measure = pick_measure(f"measure_{run.id}", plan.kind, usual)
+        measure = charts.pick_measure(f"measure_{run.id}", plan.kind, best_by)
         for names in (("loss", measure), ("learning_rate", "grad_norm")):
-            drawn = [name for name in names if found.points[name]]
-            for column, name in zip(st.columns(2), drawn, strict=False):
+            names_of_row = [name for name in names if found.points[name]]
+            for column, name in zip(st.columns(2), names_of_row, strict=False):
                 with column:
-                    draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
+                    charts.draw_run_figure(name, found, recipe_of(plan.kind).colour, last_step=status.total_steps)
     with st.expander(word("train.tab_log"), icon=":material/terminal:"):
         draw_log(run, 15)
 
@@ -119,12 +91,13 @@ def _draw_figures(run: Run, plan: Plan, status: Status, found: Curves, measure: 
         "grad_norm": lambda norm: f"{norm:.3f}",
     }
     figures |= {name: form(found.points[name][-1][1]) for name, form in forms.items() if found.points[name]}
-    tiles = [(word(f"train.{name}"), value, word(f"train.{name}_help")) for name, value in figures.items()]
+    tiles = [{**label_and_help(f"train.{name}"), "value": value} for name, value in figures.items()]
     if points := found.points[measure]:
-        tiles.append((measure_name(measure), f"{points[-1][1]:.2%}", word("train.best_by_help")))
+        about = {"label": charts.measure_name(measure), "help": word("train.best_by_help")}
+        tiles.append({**about, "value": f"{points[-1][1]:.2%}"})
     for first in range(0, len(tiles), _TILES):
-        for column, (label, value, help_text) in zip(st.columns(_TILES), tiles[first : first + _TILES], strict=False):
-            column.metric(label, value, help=help_text)
+        for column, tile in zip(st.columns(_TILES), tiles[first : first + _TILES], strict=False):
+            column.metric(**tile)
 
 
 def _seconds_left(run: Run, plan: Plan, status: Status) -> float | None:
@@ -139,14 +112,11 @@ def _seconds_left(run: Run, plan: Plan, status: Status) -> float | None:
 
 
 def draw_queue() -> None:
-    """Draw the queue, if anything waits; draws the page anew once another training is at work or in line.
-
-    It looks even while nothing waits: another person, or a command, may start a training.
-    """
+    """Draw the queue, if any; it polls even while empty: another user, or a command, may start a training."""
     _follow_queue((QUEUE.at_work(), QUEUE.queued()))
 
 
-@st.fragment(run_every=_POLL_QUEUE)
+@st.fragment(run_every=2.0)
 def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
     at_work, waiting = QUEUE.at_work(), QUEUE.queued()
     if (at_work, waiting) != seen:
@@ -166,31 +136,26 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
 
 
 def _draw_waiting(place: int, run: Run) -> None:
-    plan, status = run.plan(), run.status()
-    since = datetime.fromtimestamp(status.queued, UTC).isoformat()
-    about = [*made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
+    plan = run.plan()
+    since = datetime.fromtimestamp(run.status().queued, UTC).isoformat()
+    about = [*cards.made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
             st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
             st.caption(" · ".join(about))
-        if st.button(
-            word("train.take_out"),
-            key=f"take_out_{run.id}",
-            icon=":material/playlist_remove:",
-            help=word("train.take_out_help"),
-        ):
+        if draw_button("take_out", run, ":material/playlist_remove:", word("train.take_out_help")):
             run.stop()
             st.rerun()
-        if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
-            open_dialog("delete", run)
+        if draw_button("delete", run, ":material/delete:"):
+            cards.open_dialog("delete", run)
             st.rerun()
 
 
 def draw_runs(
     runs: list[Run],
     another_round: Callable[[Run], None],
-    use_settings: Use,
+    use_settings: cards.Use,
     does_it_help: Callable[[Run], None],
     *,
     at_work: bool = False,
@@ -202,7 +167,7 @@ def draw_runs(
     trainings of a search or an ablation stand folded under it.
     """
     st.subheader(word("train.list"))
-    ended = [(run, status) for run in runs if has_ended(status := run.status())]
+    ended = [(run, status) for run in runs if cards.has_ended(status := run.status())]
     if not ended:
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
@@ -215,67 +180,60 @@ def draw_runs(
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
     draw_damaged([*damaged], lambda name: damaged[name].delete())
-    draw_dialog({"details": draw_details, "delete": _ask_to_delete, "push": _draw_push, "helps": does_it_help})
+    dialogs = {"details": charts.draw_details, "delete": _ask_to_delete, "push": _draw_push, "helps": does_it_help}
+    cards.draw_dialog(dialogs)
 
 
-def _draw(run: Run, status: Status, use: Use, another_round: Callable[[Run], None]) -> None:
+def _draw(run: Run, status: Status, use: cards.Use, another_round: Callable[[Run], None]) -> None:
     plan, done = run.plan(), status.state is State.DONE
-    draw_head(plan, status)
+    cards.draw_head(plan, status)
     if isinstance(run, Search):
-        draw_search(run, use)
+        cards.draw_search(run, use)
     elif isinstance(run, Ablation):
-        draw_ablation(run)
+        ablation_result.draw_ablation(run)
     elif done:
         draw_scores(run, plan, run.scores())
-    tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
+    cards.tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
     with st.container(horizontal=True):
         if isinstance(run, Ablation):
-            draw_ablation_buttons(run)
+            ablation_result.draw_ablation_buttons(run)
         elif done and not isinstance(run, Search):
             _draw_ways_on(run, plan, another_round)
         if not done:
-            draw_resume(run)
-            draw_use_best(run)
-        if not isinstance(run, CompositeRun) and _button("details", run, ":material/info:"):
-            open_dialog("details", run)
-        if _button("delete", run, ":material/delete:"):
-            open_dialog("delete", run)
+            cards.draw_resume(run)
+            cards.draw_use_best(run)
+        if not isinstance(run, CompositeRun):
+            cards.draw_dialog_button("details", run)
+        cards.draw_dialog_button("delete", run)
     if not done and not isinstance(run, CompositeRun):
-        draw_making(run)
-
-
-def _button(name: str, run: Run, icon: str, *, disabled: bool = False, help_text: str | None = None) -> bool:
-    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, disabled=disabled, help=help_text)
+        cards.draw_making(run)
 
 
 def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) -> None:
     data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
     if plan.kind == READER:
-        if _button("use_reader", run, page_called("answers").sign, help_text=word("train.use_reader_help")):
+        if draw_button("use_reader", run, page_called("answers").sign, word("train.use_reader_help")):
             open_page("answers", **({"data": data.key} if data else {}), reader=run.id, lang=language())
     elif plan.kind == LANGUAGE_MODEL:
-        if _button("use_language", run, page_called("language").sign, help_text=word("train.use_language_help")):
+        if draw_button("use_language", run, page_called("language").sign, word("train.use_language_help")):
             open_page("language", language_tab="inside", network=model_place(run), lang=language())
-        if _button("helps", run, ":material/experiment:", help_text=word("train.helps_help")):
-            open_dialog("helps", run)
+        if draw_button("helps", run, ":material/experiment:", word("train.helps_help")):
+            cards.open_dialog("helps", run)
     else:
         help_text = word("train.use_help" if data else "train.use_no_data")
-        if _button("use", run, ":material/leaderboard:", disabled=data is None, help_text=help_text) and data:
+        if draw_button("use", run, ":material/leaderboard:", help_text, disabled=data is None) and data:
             _compare_with_untrained(plan, data)
     if isinstance(plan.options, BiEncoderOptions):
-        st.button(
-            word("train.another_round"),
-            key=f"another_round_{run.id}",
-            icon=":material/model_training:",
-            help=word("train.another_round_help"),
-            on_click=another_round,
-            args=(run,),
-        )
-    starter = _of_a_starter(run)
+        icon, help_text = ":material/model_training:", word("train.another_round_help")
+        draw_button("another_round", run, icon, help_text, on_click=another_round, args=(run,))
+    try:
+        starter = is_starter(ModelSource(run.id, folder=run.model_folder))
+    except (OSError, ValueError, LookupError):  # the folder was changed by hand: whatever loads it will say so
+        starter = False
     _draw_download(run, plan, starter=starter)
     help_text = word("train.push_starter" if starter else "train.push_help")
-    if _button("push", run, ":material/cloud_upload:", disabled=starter, help_text=help_text):
-        open_dialog("push", run)
+    if draw_button("push", run, ":material/cloud_upload:", help_text, disabled=starter):
+        cards.open_dialog("push", run)
 
 
 def _ask_to_delete(run: Run) -> None:
@@ -289,16 +247,9 @@ def _ask_to_delete(run: Run) -> None:
     st.markdown(word("ablation.delete_question" if plan.ablation else key, name=plain(run_name(plan))))
     with st.container(horizontal=True):
         sure = st.button(word("train.delete_yes"), icon=":material/delete:", key="delete_yes")
-        if st.button(word("train.delete_no"), key="delete_no"):
-            close_dialog()
-            st.rerun()
-    if sure:
-        _tried("train.not_deleted", remove)
-
-
-def _tried(problem: str, action: Callable[[], None]) -> None:
-    if attempt(action, problem, errors=(OSError, ValueError)):
-        close_dialog()
+        cancelled = st.button(word("train.delete_no"), key="delete_no")
+    if cancelled or (sure and attempt(remove, "train.not_deleted", errors=(OSError, ValueError))):
+        cards.close_dialog()
         st.rerun()
 
 
@@ -330,13 +281,6 @@ def _untrained(trained: Spec, plan: Plan, choices: Choices, data: StoredSet) -> 
     return added.name
 
 
-def _of_a_starter(run: Run) -> bool:
-    try:
-        return is_starter(ModelSource(run.id, folder=run.model_folder))
-    except (OSError, ValueError, LookupError):  # somebody has been at the folder: what loads it will say so
-        return False
-
-
 def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
     recipe = recipe_of(plan.kind)
     with st.popover(word("train.download"), icon=":material/download:"):
@@ -344,16 +288,9 @@ def _draw_download(run: Run, plan: Plan, *, starter: bool) -> None:
         imports, model = (starter and recipe.loading_a_starter) or recipe.loading
         lines = f"{imports}\nmodel = {model.format(folder='path/of/the/folder')}"
         st.code(lines, language="python", wrap_lines=True)
-        st.download_button(
-            word("train.download_zip"),
-            lambda: zipped_model(run),
-            f"{run.id}.zip",
-            "application/zip",
-            key=f"download_{run.id}",
-            icon=":material/folder_zip:",
-            help=word("train.download_help"),
-            on_click="ignore",
-        )
+        file = (lambda: zipped_model(run), f"{run.id}.zip", "application/zip")
+        look: dict[str, Any] = {"icon": ":material/folder_zip:", "help": word("train.download_help")}
+        st.download_button(word("train.download_zip"), *file, key=f"download_{run.id}", on_click="ignore", **look)
 
 
 def _draw_push(run: Run) -> None:
@@ -361,24 +298,11 @@ def _draw_push(run: Run) -> None:
     token_key = f"push_token_{number}"  # another one for every attempt: the field is empty again
     outcome_key = f"pushed_{run.id}"
     with st.form(f"push_form_{run.id}", border=False):
-        repository = st.text_input(
-            word("train.push_repository"),
-            key=f"push_repository_{run.id}",
-            placeholder="name/my-model",
-            max_chars=200,
-            help=word("train.push_repository_help"),
-        )
-        token = st.text_input(
-            word("train.push_token"),
-            key=token_key,
-            type="password",
-            max_chars=500,
-            autocomplete="off",
-            help=word("train.push_token_help"),
-        )
-        private = st.toggle(
-            word("train.push_private"), value=True, key=f"push_private_{run.id}", help=word("train.push_private_help")
-        )
+        look: dict[str, Any] = {"placeholder": "name/my-model", "max_chars": 200, "key": f"push_repository_{run.id}"}
+        repository = st.text_input(**label_and_help("train.push_repository"), **look)
+        look = {"type": "password", "autocomplete": "off", "max_chars": 500, "key": token_key}
+        token = st.text_input(**label_and_help("train.push_token"), **look)
+        private = st.toggle(**label_and_help("train.push_private"), value=True, key=f"push_private_{run.id}")
         pressed = st.form_submit_button(word("train.push_now"), type="primary", icon=":material/cloud_upload:")
     if pressed:
         del st.session_state[token_key]

@@ -17,15 +17,16 @@ from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
 
 _TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
 _WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
-_ROWS = ("unigram", "before", "after", "bm25")
-_MIXED_ROWS = ("interpolated", "bm25", "before", "after")  # of a reranker: first what is used of it
 _TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
 Row = dict[str, float]
 
 
 def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
-    """Draw what changed in sentences, and the table: figures with their 95% intervals where known, the best bold."""
-    order = _MIXED_ROWS if scores.get("interpolated") else _ROWS
+    """Draw what changed in sentences, and a table of the scores with their 95% intervals if known, the best bold."""
+    if scores.get("interpolated"):
+        order = ("interpolated", "bm25", "before", "after")  # of a reranker: first the mix, as it is used
+    else:
+        order = ("unigram", "before", "after", "bm25")
     rows = {name: scores[name] for name in order if isinstance(scores.get(name), dict)}
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
@@ -45,15 +46,14 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
             st.info(word(f"advice.{found}"), icon=":material/lightbulb:")
     if "perplexity" in rows["after"]:
         known = ("unigram", "before", "after")
-        told = {name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in known}
-        st.markdown(word("train.perplexities", **told))
+        values = {name: f"{rows[name]['perplexity']:,.0f}" if name in rows else "–" for name in known}
+        st.markdown(word("train.perplexities", **values))
     if names:
         _draw_table(rows, scores, names, "train.row" if judge == "questions" else "train.row_model")
     by_question = scores.get("intervals") and asks_questions
     st.caption(_measured_on(plan, scores), help=word("train.intervals_help") if by_question else None)
-    if kept := scores.get("kept_step"):
-        steps = {"step": f"{kept:,}", "total": f"{run.status().total_steps:,}"}
-        st.caption(_kept_words(steps, scores, run, plan))
+    if scores.get("kept_step"):
+        st.caption(_kept_step_text(scores, run, plan))
     if active := scores.get("active_terms"):
         st.caption(word("train.active_terms", **{side: f"{count:,.1f}" for side, count in active.items()}))
 
@@ -95,16 +95,15 @@ def _judge(scores: dict[str, Any]) -> str:
 
 
 def _of_test(scores: dict[str, Any]) -> dict[str, Any]:
-    """What was measured on test questions; empty where nothing was."""
-    test: dict[str, Any] = scores.get("test") or {}
-    return test
+    """Return the scores on test questions, empty if there are none."""
+    return dict(scores.get("test") or {})
 
 
 def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
-    """Say what changed, whether the questions were enough to be sure of it, and what changed where it learned.
+    """Draw what changed, whether that is significant, and what changed on the training questions.
 
-    Where a model is mixed in, what BM25 gains by it comes first, as it is used, and only then what it is by itself.
-    Test questions, which chose nothing, come last.
+    Of a model that is mixed with BM25, the gain of the mix comes first and the model alone after it. Test questions,
+    which selected nothing, come last.
     """
     measure, name = names
     if {"interpolated", "bm25"} <= rows.keys():
@@ -129,15 +128,9 @@ def _draw_sentences(names: tuple[str, str], rows: dict[str, Row], scores: dict[s
 
 
 def _change(
-    what: str,
-    names: tuple[str, str],
-    before: Row,
-    after: Row,
-    *,
-    gain: dict[str, Any] | None = None,
-    questions: int | None = None,
+    what: str, names: tuple[str, str], before: Row, after: Row, *, gain: Any = None, questions: int | None = None
 ) -> str:
-    """What changed, and whether that is sure; what is said to have stayed is no difference to be sure of."""
+    """Return what changed, and whether that is significant unless it stayed the same."""
     measure, name = names
     was, now = _shown(before[measure]), _shown(after[measure])
     outcome = "same" if was == now else "up" if now > was else "down"
@@ -156,10 +149,9 @@ def _shown(share: float) -> float:
 
 
 def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, str], heading: str) -> None:
-    """Draw the table of the measures named: `rows`, on what judges a training, and those on test questions if asked.
+    """Draw a table of measures: `rows`, and those on test questions if there are any.
 
-    `heading` is the key of the words over the names of the rows. Underneath what is read, figures stay numbers, so that
-    columns sort by them.
+    `heading` is the text key over the names of the rows. The cells stay numbers below their texts, so columns sort.
     """
     test = _of_test(scores)
     tested = {_tested(name): test[name] for name in _TESTED if name in test}
@@ -196,35 +188,36 @@ def _row_name(name: str, scores: dict[str, Any]) -> str:
 
 def _measured_on(plan: Plan, scores: dict[str, Any]) -> str:
     intervals, test, judge = scores.get("intervals") or {}, _of_test(scores), _judge(scores)
+    questions = f"{scores.get('questions', 0):,}"
     if judge == "pairs":
-        told = [word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")]
+        notes = [word("train.measured_on_pairs", pairs=f"{scores['pairs']:,}")]
     elif judge == "text":
-        told = [word("train.measured_on_text", hidden=f"{scores['hidden']:,}", rows=f"{scores['rows']:,}")]
+        notes = [word("train.measured_on_text", hidden=f"{scores['hidden']:,}", rows=f"{scores['rows']:,}")]
     elif judge == "passages":
         rules = word_or(f"choice.rules_{scores['rules']}", str(scores["rules"]))
-        asked = f"{scores.get('questions', 0):,}"
-        told = [word("train.measured_on_passages", questions=asked, rules=plain(rules))]
+        notes = [word("train.measured_on_passages", questions=questions, rules=plain(rules))]
         if unanswerable := scores.get("unanswerable"):
-            told.append(word("train.measured_on_unanswerable", count=f"{unanswerable:,}"))
+            notes.append(word("train.measured_on_unanswerable", count=f"{unanswerable:,}"))
     else:
-        told = [word("train.measured_on", questions=f"{scores.get('questions', 0):,}")]
+        notes = [word("train.measured_on", questions=questions)]
     if made := sum(scores.get("made_questions", {}).values()):
-        told.append(word("train.measured_on_made", made=f"{made:,}"))
+        notes.append(word("train.measured_on_made", made=f"{made:,}"))
     if intervals:
-        told.append(word("train.intervals_of_text" if judge == "text" else "train.intervals"))
+        notes.append(word("train.intervals_of_text" if judge == "text" else "train.intervals"))
         drawn = [*(scores.get(name, {}) for name in intervals), *(test.get(name, {}) for name in _TESTED)]
         if judge != "text" and {value for row in drawn for value in row.values()} & {0, 1}:
-            told.append(word("train.intervals_at_the_end"))
+            notes.append(word("train.intervals_at_the_end"))
     if test:
-        told.append(word("train.measured_on_test", questions=f"{test['questions']:,}"))
+        notes.append(word("train.measured_on_test", questions=f"{test['questions']:,}"))
     elif plan.kind in ranking_kinds() and plan.split.test:
-        told.append(word("train.not_tested", use=word("train.use")))
+        notes.append(word("train.not_tested", use=word("train.use")))
     if plan.options.reranked:
-        told.append(word("train.measured_reranked", depth=plan.options.reranked))
-    return " ".join(told)
+        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    return " ".join(notes)
 
 
-def _kept_words(steps: dict[str, str], scores: dict[str, Any], run: Run, plan: Plan) -> str:
+def _kept_step_text(scores: dict[str, Any], run: Run, plan: Plan) -> str:
+    steps = {"step": f"{scores['kept_step']:,}", "total": f"{run.status().total_steps:,}"}
     names, judge = measure_names(plan.kind), _judge(scores)
     measure = plan.options.best_by.value if judge == "text" else best_by(run, plan)
     if scores.get("judged_by") == "loss":

@@ -1,12 +1,12 @@
-"""What can be known before a training starts, its time and memory and its hard negatives; the buttons that start it,
-and the ways to several: a search for settings, and all poolings."""
+"""Before a training starts: its estimated time and memory, and its hard negatives; and the buttons that start it, a
+search for settings, or a training with each pooling."""
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import pandas as pd
 import streamlit as st
@@ -17,27 +17,20 @@ from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.files import downloaded_commits
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.dry_run import Load
-from mrc_workbench.training.halving import changes_of
-from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask, create_search
-from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, Pooling
-from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
+from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling
+from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask, create_search
+from mrc_workbench.training.runs.runs import Plan, create_rounds, rounds_of
+from mrc_workbench.training.sweeps.halving import changes_of
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.resources.sets import split_of
 from mrc_workbench.workbench.views.train.base import Base
-from mrc_workbench.workbench.views.train.ended import setting_words
+from mrc_workbench.workbench.views.train.cards import setting_words
 from mrc_workbench.workbench.views.train.fields import OptionFields
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import follow
-from mrc_workbench.workbench.views.ui.words import (
-    attempt,
-    duration,
-    plain,
-    plain_number,
-    tell_training_failure,
-    word,
-    word_or,
-)
+from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
+from mrc_workbench.workbench.views.ui.words import duration, label_and_help, plain, plain_number, word, word_or
 
 # what a training's time does not depend on; it grows with the epochs
 _FREE = {
@@ -48,13 +41,11 @@ _FREE = {
 _ICONS = {RehearsalTask.ESTIMATE: ":material/timer:", RehearsalTask.NEGATIVES: ":material/visibility:"}
 _SHOWN_ROWS = 500
 _SHOWN_CHARACTERS = 200
-_TEXTS = ("question", "positive", "passage")
-_COMPARED = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
 _STARTED = "trainings_started"
 
 
 def draw_known_time(plan: Plan | None) -> None:
-    """Tell it by the newest training of the same kind, base, data and settings, and the epochs; else nothing."""
+    """Draw the time known from the newest training of the same kind, base, data and settings, by its epochs."""
     if plan is None:
         return
     decides = _decides(plan)
@@ -70,22 +61,16 @@ def _decides(plan: Plan) -> dict[str, Any]:
     return options | {"kind": plan.kind, "data": plan.fingerprint, "split": plan.split}
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What can be asked of the training as it is entered now."""
+class Asked(NamedTuple):
+    """A question about the training as it is entered now, and the job that answers it."""
 
     plan: Plan
-    task: RehearsalTask
-
-    @cached_property
-    def rehearsal(self) -> Rehearsal:
-        """Where its answer is, or will be."""
-        return Rehearsal.of(self.plan, self.task)
+    rehearsal: Rehearsal
 
 
 def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
-    """Return what can be asked of the plan; the process that answers for a plan since changed is ended."""
-    asked = Asked(plan, task) if plan else None
+    """Return the question about a plan; the process that answers for a plan since changed is ended."""
+    asked = Asked(plan, Rehearsal.of(plan, task)) if plan else None
     key = _asked_key(task)
     earlier: Rehearsal | None = st.session_state.get(key)
     if earlier and (asked is None or asked.rehearsal != earlier):
@@ -96,17 +81,12 @@ def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
 
 def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerator) -> None:
     """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
-    pressed = st.button(
-        word(f"train.ask_{task.value}"),
-        icon=_ICONS[task],
-        help=word(f"train.ask_{task.value}_help"),
-        disabled=asked is None or asked.rehearsal.running,
-        key=f"train_ask_{task.value}",
-    )
+    name = f"ask_{task.value}"
+    look = {"icon": _ICONS[task], "disabled": asked is None or asked.rehearsal.running, "key": f"train_{name}"}
+    pressed = st.button(**label_and_help(f"train.{name}"), **look)
     if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
         return
-    plan = asked.plan
-    if attempt(lambda: asked.rehearsal.start(plan), "train.not_started", told):
+    if attempt(lambda: asked.rehearsal.start(asked.plan), "train.not_started", told):
         st.session_state[_asked_key(task)] = asked.rehearsal
 
 
@@ -135,19 +115,12 @@ def _asked_key(task: RehearsalTask) -> str:
     return f"train_asked_{task.value}"
 
 
-def end_estimate() -> None:
-    """End the estimate that is being measured: a training that starts needs the machine."""
-    asked: Rehearsal | None = st.session_state.pop(_asked_key(RehearsalTask.ESTIMATE), None)
-    if asked and asked.running:
-        asked.end()
-
-
 def _is_answered(asked: Asked) -> bool:
     """Whether the answer is there; if not, draw how it stands."""
     if asked.rehearsal.done:
         return True
     if asked.rehearsal.running:
-        key = f"train.answering_{asked.task.value}"
+        key = f"train.answering_{asked.rehearsal.task.value}"
         follow(asked.rehearsal, lambda status: word(key, time=duration(time.time() - status.started)))
     elif asked.rehearsal.failed:
         base = base_name(asked.plan.options.base, asked.plan.kind)
@@ -156,23 +129,34 @@ def _is_answered(asked: Asked) -> bool:
 
 
 def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
-    """Draw what the training would take, and first of all what to do where it does not fit."""
+    """Draw what the training would take, after what to do if it does not fit."""
     if asked is None or not _is_answered(asked):
         return
     found = asked.rehearsal.estimate()
-    held = {"memory": found.memory, "available": found.memory_available}
-    sizes = {name: f"{number_of_bytes / 1e9:.1f}" for name, number_of_bytes in held.items()}
-    if not found.fits:
-        _tell_too_large(found, form)
-    key = "train.estimate_on_busy" if _is_busy(found) else "train.estimate_rough" if found.rough else "train.estimate"
-    alone = duration(found.seconds_alone or found.seconds)
-    st.info(
-        word(key, time=duration(found.seconds), alone=alone, steps=f"{found.steps:,}", **sizes),
-        icon=_ICONS[RehearsalTask.ESTIMATE],
-    )
-    measuring, loading = duration(found.seconds_measuring), duration(found.seconds_loading)
-    parts = {"step": plain_number(found.seconds_a_step), "measuring": measuring, "loading": loading}
-    st.caption(word("train.estimate_parts", device=plain(found.device.upper()), **parts))
+    if not found.fits and not found.instead:
+        st.error(word("train.too_large"), icon=":material/memory:")
+    elif not found.fits:
+        options = ", ".join(_option_text(name, value) for name, value in found.instead.items())
+        st.error(word("train.too_large_instead", options=options), icon=":material/memory:")
+        look: dict[str, Any] = {"icon": ":material/check:", "key": "train_use_instead"}
+        st.button(word("train.use_instead"), on_click=form.enter, args=(found.instead,), **look)
+    is_busy = Load(others=found.others, own=0.0).is_busy
+    key = "train.estimate_on_busy" if is_busy else "train.estimate_rough" if found.rough else "train.estimate"
+    values = {
+        "time": duration(found.seconds),
+        "alone": duration(found.seconds_alone or found.seconds),
+        "steps": f"{found.steps:,}",
+        "memory": f"{found.memory / 1e9:.1f}",
+        "available": f"{found.memory_available / 1e9:.1f}",
+    }
+    st.info(word(key, **values), icon=_ICONS[RehearsalTask.ESTIMATE])
+    parts = {
+        "device": plain(found.device.upper()),
+        "step": plain_number(found.seconds_a_step),
+        "measuring": duration(found.seconds_measuring),
+        "loading": duration(found.seconds_loading),
+    }
+    st.caption(word("train.estimate_parts", **parts))
     if (rounds := rounds_of(asked.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
     if found.seconds_teaching:
@@ -181,27 +165,8 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         st.caption(word("train.estimate_busy"))
 
 
-def _is_busy(found: Estimate) -> bool:
-    return Load(others=found.others, own=0.0).is_busy
-
-
-def _tell_too_large(found: Estimate, form: OptionFields) -> None:
-    if not found.instead:
-        st.error(word("train.too_large"), icon=":material/memory:")
-        return
-    wanted = ", ".join(_told(name, value) for name, value in found.instead.items())
-    st.error(word("train.too_large_instead", options=wanted), icon=":material/memory:")
-    st.button(
-        word("train.use_instead"),
-        on_click=form.enter,
-        args=(found.instead,),
-        icon=":material/check:",
-        key="train_use_instead",
-    )
-
-
-def _told(name: str, value: object) -> str:
-    """An option and its value, as the form has them; a box is ticked where only its words are told."""
+def _option_text(name: str, value: object) -> str:
+    """Return an option and its value as in the form; a ticked box is its label alone."""
     label = word(f"option.{name}")
     if isinstance(value, str):
         return f"{label}: {word_or(f'choice.{name}_{value}', value)}"
@@ -223,27 +188,23 @@ def draw_negatives(asked: Asked | None) -> None:
         return
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        tables.draw_file(
-            "train.negatives_jsonl",
-            # made when it is asked for: there may be a hundred thousand rows
-            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
-            "hard-negatives.jsonl",
-            "application/jsonl",
-            "train_negatives_jsonl",
-        )
+        # made when it is asked for: there may be a hundred thousand rows
+        lines = partial(table.to_json, orient="records", lines=True, force_ascii=False)
+        file = ("hard-negatives.jsonl", "application/jsonl", "train_negatives_jsonl")
+        tables.draw_file("train.negatives_jsonl", lines, *file)
     _browse(table)
 
 
 @st.fragment
 def _browse(table: pd.DataFrame) -> None:
-    wanted = st.text_input(
-        word("train.negatives_search"), key="train_negatives_search", type="search", max_chars=200
-    ).strip()
+    key = "train_negatives_search"
+    wanted = st.text_input(word("train.negatives_search"), key=key, type="search", max_chars=200).strip()
     found = table[table["question"].str.contains(wanted, case=False, regex=False)] if wanted else table
     shown = found.head(_SHOWN_ROWS).reset_index(drop=True)
     if len(found) > len(shown):
         st.caption(word("train.negatives_first", shown=f"{len(shown):,}", all=f"{len(found):,}"))
-    short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in _TEXTS})
+    texts = ("question", "positive", "passage")
+    short = shown.assign(**{name: shown[name].str.slice(0, _SHOWN_CHARACTERS) for name in texts})
     short["rank"] = short["rank"].where(short["rank"] > 0)  # a passage marked by hand may lie past the ranking
     columns = {  # what counts first
         "question": tables.text("train.negatives_question", width="medium"),
@@ -279,64 +240,50 @@ def trainings_started() -> int:
 def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
     """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
     busy = QUEUE.at_work() is not None or bool(QUEUE.queued())
-    pressed = pressed_once(
-        word("train.enqueue" if busy else "train.start"),
-        "train_start",
-        type="primary",
-        icon=":material/playlist_add:" if busy else ":material/play_arrow:",
-        disabled=plan is None,
-        help=word("train.enqueue_help") if busy else None,
-    )
+    label, icon = ("enqueue", "playlist_add") if busy else ("start", "play_arrow")
+    look = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if busy else None}
+    pressed = pressed_once(word(f"train.{label}"), "train_start", type="primary", disabled=plan is None, **look)
     if pressed and plan:
         _start([plan], told)
 
 
 def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
-    key, icon = "train_several_open", ":material/experiment:"
     title = word("settings.find" if base.starter or kind != BI_ENCODER else "train.several")
-    with st.expander(title, icon=icon, key=key, on_change="rerun") as fold:
+    look: dict[str, Any] = {"icon": ":material/experiment:", "key": "train_several_open"}
+    with st.expander(title, on_change="rerun", **look) as fold:
         if not fold.open:
             return
         told = st.container()
-        _draw_find(plan, told)
-        _draw_poolings(plan, base, told)
+        st.markdown(f"**{word('settings.find')}**")
+        st.markdown(word("settings.about"))
+        if plan is not None:
+            _draw_find(plan, told)
+            if not base.starter and isinstance(plan.options, BiEncoderOptions):
+                _draw_poolings(plan, plan.options, told)
 
 
-def _draw_find(plan: Plan | None, told: DeltaGenerator) -> None:
-    """Draw the way to a search: what it tries, how long it may take, and its start; `plan` is None where none fits."""
-    st.markdown(f"**{word('settings.find')}**")
-    st.markdown(word("settings.about"))
-    if plan is None:
-        return
+def _draw_find(plan: Plan, told: DeltaGenerator) -> None:
+    """Draw a search of settings: what it tries, how long it may take, and its start."""
     tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
     st.caption(word("settings.tried") + "\n\n" + tried)
     key = "train_settings_minutes"
     st.session_state.setdefault(key, 10)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        minutes = st.number_input(
-            word("settings.minutes"),
-            min_value=1,
-            max_value=600,
-            key=key,
-            help=word("settings.minutes_help"),
-            width=220,
-            persist_state="session",
-        )
+        look: dict[str, Any] = {"key": key, "width": 220, "persist_state": "session"}
+        minutes = st.number_input(**label_and_help("settings.minutes"), min_value=1, max_value=600, **look)
         pressed = pressed_once(word("settings.start", minutes=minutes), "train_find")
     if pressed and minutes:
         begin(lambda: create_search(plan, float(minutes)), told)
 
 
-def _draw_poolings(plan: Plan | None, base: Base, told: DeltaGenerator) -> None:
-    """Draw the way to train a pretrained bi-encoder with each of the poolings, all else the same."""
-    if base.starter or plan is None or not isinstance(plan.options, BiEncoderOptions):
-        return
+def _draw_poolings(plan: Plan, options: BiEncoderOptions, told: DeltaGenerator) -> None:
+    """Draw the start of a pretrained bi-encoder's trainings with each of the poolings, all else the same."""
     st.divider()
     st.markdown(f"**{word('train.poolings')}**")
     st.markdown(word("train.poolings_about"))
     if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
-        options = [(pooling, replace(plan.options, pooling=pooling)) for pooling in _COMPARED]
-        _start([replace(plan, name=f"{plan.name} · {pooling}", options=one) for pooling, one in options], told)
+        poolings = {pooling: replace(options, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)}
+        _start([replace(plan, name=f"{plan.name} · {name}", options=one) for name, one in poolings.items()], told)
 
 
 def _start(plans: list[Plan], told: DeltaGenerator) -> None:
@@ -348,11 +295,13 @@ def _start(plans: list[Plan], told: DeltaGenerator) -> None:
 
 
 def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
-    """Make so many jobs and have them begin; what went wrong is told in `told`."""
+    """Create `count` jobs and start the queue; a failure is drawn in `told`."""
 
     def start() -> None:
         QUEUE.admit(count)
-        end_estimate()
+        estimate: Rehearsal | None = st.session_state.pop(_asked_key(RehearsalTask.ESTIMATE), None)
+        if estimate and estimate.running:
+            estimate.end()  # the training needs the machine
         make()
         QUEUE.start_worker()
 

@@ -1,8 +1,8 @@
-"""What ended trainings share: a head, a dialog, the parts of a whole, what a search found; and a training that stopped
-before its end: shown at the top of the page, resumed, or used as it was at its best."""
+"""The cards of ended trainings: their head, dialog and parts, the findings of a search; and a training that stopped
+before its end: shown at the top of the page, resumed, or used with its best checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
@@ -17,7 +17,7 @@ from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, 
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
-from mrc_workbench.workbench.views.ui.words import duration, moment, plain, signed, word, word_or
+from mrc_workbench.workbench.views.ui.words import duration, label_and_help, moment, plain, signed, word, word_or
 
 Use = Callable[[Plan, Findings], None]  # fills what a search has found into the form; called as a callback
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
@@ -30,7 +30,7 @@ _BADGES = {
 
 
 def open_dialog(name: str, run: Run) -> None:
-    """Have the dialog drawn from the next time on that the page is."""
+    """Have the dialog drawn from the next run of the page on."""
     st.session_state[_OPEN] = (name, run.id)
 
 
@@ -49,6 +49,16 @@ def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
     st.dialog(title, width="large" if name == "details" else "small", on_dismiss=close_dialog)(contents[name])(run)
 
 
+def draw_button(name: str, run: Run, icon: str, help_text: str | None = None, **look: Any) -> bool:
+    """Draw a button of a run; returns whether it was clicked."""
+    return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, help=help_text, **look)
+
+
+def draw_dialog_button(name: Literal["details", "delete"], run: Run) -> None:
+    if draw_button(name, run, ":material/info:" if name == "details" else ":material/delete:"):
+        open_dialog(name, run)
+
+
 def has_ended(status: Status) -> bool:
     return status.state in _BADGES
 
@@ -58,13 +68,16 @@ def draw_head(plan: Plan, status: Status) -> None:
         st.markdown(f"**{plain(run_name(plan))}**", width="content")
         colour, icon = _BADGES[status.state]
         st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-    said = [*made_of(plan), plain(moment(plan.created))]
+    details = [*made_of(plan), plain(moment(plan.created))]
     if status.spent:
-        said.append(word("train.about_seconds", duration=duration(status.spent)))
+        details.append(word("train.about_seconds", duration=duration(status.spent)))
     if plan.is_training and status.state in RESUMABLE:
-        steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
-        said.append(word("train.came_to" if status.total_steps else "train.came_nowhere", **steps))
-    st.caption(" · ".join(said))
+        details.append(word("train.came_to" if status.total_steps else "train.came_nowhere", **_steps(status)))
+    st.caption(" · ".join(details))
+
+
+def _steps(status: Status) -> dict[str, str]:
+    return {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
 
 
 def made_of(plan: Plan) -> list[str]:
@@ -88,10 +101,10 @@ def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Ca
         return
     with st.expander(heading, icon=":material/science:"):
         for run in parts:
-            status = run.status()
             with st.container(horizontal=True, vertical_alignment="center"):
-                steps = word("train.came_to", step=f"{status.step:,}", total=f"{status.total_steps:,}")
-                st.markdown(f"**{plain(name(run))}** · {steps}", width="stretch")
+                st.markdown(
+                    f"**{plain(name(run))}** · {word('train.came_to', **_steps(run.status()))}", width="stretch"
+                )
                 # an ablation may show a training that stands elsewhere, too
                 if st.button(word("train.details"), key=f"part_{whole.id}_{run.id}", icon=":material/info:"):
                     open_dialog("details", run)
@@ -100,42 +113,29 @@ def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Ca
             draw_log(whole, 50)
 
 
-def draw_search(search: Search, use: Use) -> None:
-    found, plan = search.found, search.plan()
-    if found and search.done:
-        st.markdown(_sentence(found))
-    if found:
-        _draw_findings(plan, found)
-    if found and search.done:
-        st.button(
-            word("settings.use"),
-            on_click=use,
-            args=(plan, found),
-            icon=":material/check:",
-            help=word("settings.use_help"),
-            key=f"use_settings_{search.id}",
-        )
-    _draw_trials(search)
-
-
-def draw_search_so_far(search: Search) -> None:
-    plan = search.plan()
-    st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
-    if found := search.found:
-        _draw_findings(plan, found)
-    _draw_trials(search)
-
-
-def _draw_trials(search: Search) -> None:
+def draw_search(search: Search, use: Use | None = None) -> None:
+    """Draw what a search has found so far, and its trials; `use` fills the findings of an ended one into the form."""
+    findings, plan = search.found, search.plan()
+    if use is None:
+        st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
+    is_complete = use is not None and search.done
+    if findings and is_complete:
+        st.markdown(_sentence(findings))
+    if findings:
+        _draw_findings(plan, findings)
+    if findings and is_complete:
+        look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
+        st.button(**label_and_help("settings.use"), on_click=use, args=(plan, findings), **look)
     trials = search.parts()
     draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
 
 
 def setting_words(changes: Mapping[str, Any]) -> str:
-    said = {name: value_words(name, value) for name, value in changes.items()}
-    labels = {name: "" if name == "objective" else word_or(f"option.{name}", name) + ": " for name in said}
-    named = (labels[name] + told for name, told in said.items())  # an objective says by itself what it is
-    return ", ".join(named) or word("settings.defaults")
+    settings = []
+    for name, value in changes.items():
+        label = "" if name == "objective" else f"{word_or(f'option.{name}', name)}: "  # an objective needs no label
+        settings.append(label + value_words(name, value))
+    return ", ".join(settings) or word("settings.defaults")
 
 
 def value_words(name: str, value: Any) -> str:
@@ -179,11 +179,13 @@ def _draw_findings(plan: Plan, found: Findings) -> None:
     ]
     style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
     for place, one in enumerate(tried):
-        apart = f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]"
-        told = {"value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]", "difference": apart}
+        texts = {
+            "value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]",
+            "difference": f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]",
+        }
         if one.number == DEFAULTS:  # they differ from themselves in nothing
-            told |= {"difference": "", "p": ""}
-        for column, text in told.items():
+            texts |= {"difference": "", "p": ""}
+        for column, text in texts.items():
             style = tables.write(style, place, column, text)
         if one.number == found.chosen:
             style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
@@ -225,40 +227,30 @@ def draw_stopped(run: Run) -> None:
     plan, status = run.plan(), run.status()
     with st.container(border=True, key="stopped_training"):
         if status.state is State.STOPPED:
-            steps = {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
-            st.warning(
-                word("train.stopped_at" if status.total_steps else "train.stopped", **steps),
-                icon=":material/stop_circle:",
-            )
+            text = word("train.stopped_at" if status.total_steps else "train.stopped", **_steps(status))
+            st.warning(text, icon=":material/stop_circle:")
         draw_head(plan, status)
         tell_failure(plan, status)
         with st.container(horizontal=True):
             draw_resume(run, primary=True)
             draw_use_best(run)
-            if st.button(word("train.details"), key=f"details_{run.id}", icon=":material/info:"):
-                open_dialog("details", run)
-            if st.button(word("train.delete"), key=f"delete_{run.id}", icon=":material/delete:"):
-                open_dialog("delete", run)
+            draw_dialog_button("details", run)
+            draw_dialog_button("delete", run)
         draw_making(run)
 
 
 def draw_resume(run: Run, *, primary: bool = False) -> None:
     if isinstance(run, Search):
-        label, help_text = word("settings.resume"), word("settings.resume_help")
+        words = label_and_help("settings.resume")
     elif isinstance(run, Ablation):
-        label, help_text = word("ablation.resume"), word("ablation.resume_help")
+        words = label_and_help("ablation.resume")
     else:
-        kept = newest_checkpoint(run.folder)
-        help_text = word("train.resume_from", step=f"{step_of(kept):,}") if kept else word("train.resume_anew")
-        label = word("train.resume")
-    pressed = st.button(
-        label,
-        key=f"resume_{run.id}",
-        icon=":material/resume:",
-        help=help_text,
-        type="primary" if primary else "secondary",
-    )
-    if pressed:
+        checkpoint = newest_checkpoint(run.folder)
+        step = f"{step_of(checkpoint):,}" if checkpoint else ""
+        help_text = word("train.resume_from", step=step) if checkpoint else word("train.resume_anew")
+        words = {"label": word("train.resume"), "help": help_text}
+    look: dict[str, Any] = {"icon": ":material/resume:", "type": "primary" if primary else "secondary"}
+    if st.button(**words, key=f"resume_{run.id}", **look):
         st.toast(word("train.resumed"), icon=":material/resume:")
         if attempt(lambda: QUEUE.resume(run), "train.not_resumed", errors=(OSError, ValueError)):
             st.rerun()
@@ -270,13 +262,9 @@ def draw_use_best(run: Run) -> None:
     if checkpoint is None:
         return
     job = BestModelJob.of(run)
-    pressed = st.button(
-        word("train.use_best", step=f"{step_of(checkpoint):,}"),
-        key=f"use_best_{run.id}",
-        icon=":material/flag:",
-        help=word("train.use_best_help"),
-        disabled=job.done or job.running,
-    )
+    words = label_and_help("train.use_best", step=f"{step_of(checkpoint):,}")
+    look: dict[str, Any] = {"icon": ":material/flag:", "disabled": job.done or job.running}
+    pressed = st.button(**words, key=f"use_best_{run.id}", **look)
     if pressed and not job.running and attempt(job.start, "train.not_started"):
         st.rerun()
 
