@@ -80,11 +80,11 @@ class _Asked:
 
 
 class Batches:
-    """Questions that arrive together are searched together, in a thread: whoever waits for more is not kept waiting.
+    """Searches questions that arrive together as one batch, in a thread.
 
-    A batch is closed once it has `most` questions, or `seconds` after the one before was answered and somebody asked.
-    A request is never divided: one of more questions than that is a batch of its own. What each is answered does not
-    depend on what is asked beside it, and neither does an error.
+    A batch is closed once it has `most` questions, or `seconds` after the first request since the previous batch. A
+    request is never divided: one with more questions is a batch of its own. Neither results nor errors depend on the
+    other requests of a batch.
     """
 
     def __init__(self, searcher: Searcher, thread: Executor, *, most: int, seconds: float) -> None:
@@ -111,19 +111,17 @@ class Batches:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._seconds):
                     await self._enough.wait()
-            if batch := self._taken():
+            if batch := self._take():
                 loop = asyncio.get_running_loop()
-                for asked, found in zip(
-                    batch, await loop.run_in_executor(self._thread, self._found, batch), strict=True
-                ):
-                    if asked.answer.done():  # whoever asked has given up
+                for request, result in await loop.run_in_executor(self._thread, self._search_waiting, batch):
+                    if request.answer.done():  # the client has given up
                         continue
-                    if isinstance(found, Exception):
-                        asked.answer.set_exception(found)
+                    if isinstance(result, Exception):
+                        request.answer.set_exception(result)
                     else:
-                        asked.answer.set_result(found)
+                        request.answer.set_result(result)
 
-    def _taken(self) -> list[_Asked]:
+    def _take(self) -> list[_Asked]:
         batch: list[_Asked] = []
         held = 0
         while self._waiting and (not batch or held + len(self._waiting[0].questions) <= self._most):
@@ -139,21 +137,19 @@ class Batches:
         for event, is_set in ((self._somebody, held > 0), (self._enough, held >= self._most)):
             (event.set if is_set else event.clear)()
 
-    def _found(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
-        """Search a batch in the thread. What was given up while it waited for the thread is left out."""
+    def _search_waiting(self, batch: Sequence[_Asked]) -> list[tuple[_Asked, list[list[Hit]] | Exception]]:
+        """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
         self._began = time.monotonic()
         try:
-            waited_for = [asked for asked in batch if not asked.answer.done()]
-            found = iter(self._searched(waited_for) if waited_for else [])
-            nobody: list[list[Hit]] = []
-            return [nobody if asked not in waited_for else next(found) for asked in batch]
+            waiting = [asked for asked in batch if not asked.answer.done()]
+            return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
         finally:
             self._began = None
 
-    def _searched(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
+    def _search(self, batch: Sequence[_Asked]) -> list[list[list[Hit]] | Exception]:
         try:
             questions = [text for asked in batch for text in asked.questions]
             hits = iter(self._searcher.search(questions, max(asked.k for asked in batch)))
         except Exception as error:
-            return [error] if len(batch) == 1 else [self._searched([asked])[0] for asked in batch]
+            return [error] if len(batch) == 1 else [self._search([asked])[0] for asked in batch]
         return [[next(hits)[: asked.k] for _ in asked.questions] for asked in batch]

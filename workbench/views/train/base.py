@@ -52,38 +52,24 @@ FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away
 NEGATIVES_SOURCE = ("negatives_share", "negatives", "negatives_from", "negatives_model", "rounds")
 NEGATIVES_DRAWN = ("negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer")
-MORE = {
-    "common": ("max_length", "pooling", "temperature", "patience", "lora_rank", "recompute", "title"),
-    "learning": ("batches_of", "shared_passages", "mix_weight", "warmup", "weight_decay", "seed"),
-    "loss": (
-        *("positive_margin", "negative_margin", "triplet_margin"),
-        *("teacher_temperature", "teacher_bm25", "distillation_weight"),
-        *("question_regularizer", "passage_regularizer"),
-        *("concatenation", "scale", "dropout", "deletion", "pairs_weight"),
-    ),
-    "model": (
-        *("question_side", "dimensions", "overlap", "longest_answer", "windows"),
-        *("frozen_layers", "lora_also", "matryoshka"),
-    ),
-    "memory": (
-        *("mini_batch_size", "evaluation_batch_size", "precision"),
-        *("attention_dropout", "embedding_table"),
-    ),
-    "measuring": (
-        *("best_by", "rules", "judged_on", "depth"),
-        *("evaluation_limit", "evaluation_steps", "logging_steps", "report_to"),
-    ),
-    "saving": ("save_steps", "save_minutes", "save_limit", "kept_models"),
+_GROUPS = {
+    "common": "max_length pooling temperature patience lora_rank recompute title",
+    "learning": "batches_of shared_passages mix_weight warmup weight_decay seed",
+    "loss": "positive_margin negative_margin triplet_margin teacher_temperature teacher_bm25 distillation_weight "
+    "question_regularizer passage_regularizer concatenation scale dropout deletion pairs_weight",
+    "model": "question_side dimensions overlap longest_answer windows frozen_layers lora_also matryoshka",
+    "memory": "mini_batch_size evaluation_batch_size precision attention_dropout embedding_table",
+    "measuring": "best_by rules judged_on depth evaluation_limit evaluation_steps logging_steps report_to",
+    "saving": "save_steps save_minutes save_limit kept_models",
 }
+MORE = {group: tuple(names.split()) for group, names in _GROUPS.items()}
 # the others, such as those of an added kind, are drawn with those of the loss
 LISTED = {"base", "objective", *FIRST, *NEEDED, *NEGATIVES_SOURCE, *NEGATIVES_DRAWN, *chain(*MORE.values())}
-_NO_PART_OF_A_STARTER = {
-    *("pooling", "max_length", "windows", "frozen_layers", "lora_rank", "lora_also"),
-    *("shared_passages", "mix_weight"),
-    *("recompute", "mini_batch_size", "precision", "attention_dropout", "embedding_table"),
+_NOT_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
+_NOT_OF_A_STARTER = _NOT_OF_A_NEW_MODEL | {
+    *("pooling", "max_length", "windows", "shared_passages", "mix_weight"),
+    *("recompute", "mini_batch_size", "precision", "attention_dropout"),
 }
-_OF_LANGUAGE: set[StrEnum] = {*LanguageObjective}
-_NO_PART_OF_A_NEW_MODEL = {"frozen_layers", "lora_rank", "lora_also", "embedding_table"}
 # on what is entered there, other options depend
 DECIDING = ("negatives_share", "negatives", "negatives_from", "distillation_weight", "question_side")
 _KNOWN: set[StrEnum] = {
@@ -126,16 +112,16 @@ def _askers() -> ThreadPoolExecutor:
 
 @st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
 def hub_answer(hub_id: str) -> Future[HubRevision]:
-    """Ask the hub about a model in the background: a page looks at the answer and never waits for it.
+    """Query the hub about a model in the background; a page never waits for it.
 
-    All users share it: the hub is asked in nobody's name where people sign in.
+    All users share the answer: where users sign in, the hub is queried without a token.
     """
     return _askers().submit(for_this_user(hub_revision), hub_id)
 
 
 @dataclass(frozen=True)
 class Base:
-    """A base model chosen: what the options call it, the run it is, if any, and whether it can be used."""
+    """The selected base model: its reference in the options, its run, if any, and whether it can be used."""
 
     reference: str
     run: Run | None = None
@@ -143,7 +129,6 @@ class Base:
 
     @property
     def starter(self) -> bool:
-        """Whether it is a starter, trained or not."""
         return is_a_starter(self.reference)
 
 
@@ -293,20 +278,18 @@ def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
 
 
 def objectives(kind: str, *, starter: bool, pairs: PairKind | None = None) -> list[str]:
-    """Return the objectives that a model of the kind can be trained for, with `pairs` those that learn from such.
-
-    A starter has no tokenizer to be guided by.
-    """
+    """Return the objectives of a kind, with `pairs` those that learn from such pairs."""
     every = type(recipe_of(kind).options.suited_to().objective)
     if pairs is not None:
         return [known.value for known in every if pairs in FITTING[known]]
+    # a starter has no tokenizer for a guide
     return [known.value for known in every if not (starter and known is BiEncoderObjective.GIST)]
 
 
 def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_trained: bool = False) -> dict[str, Any]:
-    """Return what the fields of a training begin with: options that suit a base, fitted to an objective.
+    """Return the first values of the fields: options that suit a base, fitted to an objective.
 
-    Those of a finished training that is gone on with stay `as_trained`, its settings not those usual of the objective.
+    A finished training that continues keeps its settings (`as_trained`) instead of the objective's defaults.
     """
     settings = {} if as_trained else options.settings_for(objective)
     values = asdict(options) | settings | {"objective": objective}
@@ -323,19 +306,18 @@ def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
         return False
     if _is_overruled(name, values):
         return False
-    new_model = values["objective"] in _OF_LANGUAGE  # a starter of those is a transformer
-    if starter and name in (_NO_PART_OF_A_NEW_MODEL if new_model else _NO_PART_OF_A_STARTER):
+    is_new_model = values["objective"] in {*LanguageObjective}  # a starter of those is a transformer
+    if starter and name in (_NOT_OF_A_NEW_MODEL if is_new_model else _NOT_OF_A_STARTER):
         return False
-    if values["objective"] not in _KNOWN:
-        return True  # an added kind means its own by a name
-    return name not in _ONLY_FOR or values["objective"] in _ONLY_FOR[name]
+    # an objective of an added kind may use any option
+    return values["objective"] not in _KNOWN or values["objective"] in _ONLY_FOR.get(name, _KNOWN)
 
 
 def _is_overruled(name: str, values: Mapping[str, Any]) -> bool:
-    """Whether the value of another option leaves nothing for this one to change."""
-    if name == "batches_of":  # a teacher says nothing of the batch's other passages
+    """Whether the value of another option leaves this one without effect."""
+    if name == "batches_of":  # a teacher does not score the batch's other passages
         return values["objective"] in TAUGHT and bool(values["distillation_weight"] == 1)
-    if name == "question_regularizer":  # questions have their own terms, no more
+    if name == "question_regularizer":  # questions have only their own terms
         return bool(values["question_side"] == QuestionSide.IDF)
     # with hard negatives each question has passages of its own
     return name in ("shared_passages", "mix_weight") and values["negatives"] > 0

@@ -1,5 +1,5 @@
-"""The fields of a training's form: the widget that suits an option, its words and range, models it may name; which
-fields are drawn, what was entered, and where a problem is told."""
+"""The fields of a training's form: the widget of an option, its texts and range, and the models it may name; which
+fields are drawn, what was entered, and where a problem is drawn."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -96,14 +96,12 @@ def hold_field(field: Field) -> Any:
     """Offer what an option starts with, and return what is entered, of a field that may be folded away."""
     if field.name in _MODELS:
         return _hold_model(field)
-    if field.name == "judged_on":
-        offer(field.key, field.start if field.start in _judging_sets() else "")
-    elif isinstance(field.start, StrEnum):
-        offer(field.key, field.start.value)
-        if st.session_state[field.key] not in _choices(field):  # such as a package that was removed
-            st.session_state[field.key] = _choices(field)[0]
-    else:
-        offer(field.key, field.start)
+    start = entered_value(field.start)
+    if field.name == "judged_on" and start not in _judging_sets():
+        start = ""
+    offer(field.key, start)
+    if isinstance(field.start, StrEnum) and st.session_state[field.key] not in _choices(field):  # a removed package
+        st.session_state[field.key] = _choices(field)[0]
     return st.session_state[field.key]
 
 
@@ -122,7 +120,7 @@ def _shown(value: float) -> str:
 
 
 def _draw_model(field: Field, words: dict[str, Any]) -> str:
-    """Draw the choice of a model; returns its reference, empty where none is chosen: a teacher may be left open."""
+    """Draw the choice of a model; returns its reference, empty if none is selected: a teacher is optional."""
     relabel(field.key)
     models = _models(field)
     labels = distinct_labels(models, lambda model: model_label(model) if model else word("train.guide_itself"))
@@ -297,7 +295,7 @@ class OptionFields:
 
 
 def entered_value(value: Any) -> Any:
-    """Return the value of an option as its field holds it, and as an experiment file has it."""
+    """Return the value of an option as in its field and in an experiment file."""
     return value.value if isinstance(value, Enum) else value
 
 

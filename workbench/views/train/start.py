@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -188,10 +187,14 @@ def draw_negatives(asked: Asked | None) -> None:
         return
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        # made when it is asked for: there may be a hundred thousand rows
-        lines = partial(table.to_json, orient="records", lines=True, force_ascii=False)
-        file = ("hard-negatives.jsonl", "application/jsonl", "train_negatives_jsonl")
-        tables.draw_file("train.negatives_jsonl", lines, *file)
+        tables.draw_file(
+            "train.negatives_jsonl",
+            # written on request: there may be a hundred thousand rows
+            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
+            "hard-negatives.jsonl",
+            "application/jsonl",
+            "train_negatives_jsonl",
+        )
     _browse(table)
 
 
