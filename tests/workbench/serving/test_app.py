@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import product
 from typing import Any
 
 import pytest
@@ -96,9 +97,11 @@ def test_other_places_methods_contents_and_sizes_are_refused(service: TestClient
     assert service.post("/search", json={"question": ASKED}, headers={"Host": "[::1]:8700"}).status_code == 200
 
 
-def test_without_the_key_nobody_searches() -> None:
+def test_without_the_key_nobody_searches_and_probes_need_none() -> None:
     with ExitStack() as stack:
         kept = client(stack, key=KEY)
+        for path in ("/livez", "/readyz", "/healthz", "/openapi.json"):
+            assert kept.get(path, headers={"Host": "search.example"}).status_code == 200
         asked = {"json": {"question": ASKED}}
         for given in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {KEY}x"}, {"Authorization": "ké"}):
             headers = {name: text.encode("latin-1") for name, text in given.items()}
@@ -158,54 +161,26 @@ def test_more_requests_than_may_wait_are_asked_to_come_again_and_so_is_whoever_w
 # the head of a request: key, host, id
 
 
-@pytest.mark.parametrize(
-    ("given", "status"),
-    [
-        (f"Bearer {KEY}", 200),
-        (f"bearer {KEY}", 200),
-        (f"BEARER {KEY}", 200),
-        (f"Bearer   {KEY}", 200),
-        (KEY, 401),
-        (f"Basic {KEY}", 401),
-        (f"Bearer{KEY}", 401),
-        (f"Bearer {KEY} x", 401),
-        (f"Bearer Bearer {KEY}", 401),
-        (f"Token {KEY}", 401),
-        (f" {KEY}", 401),
-        ("Bearer", 401),
-        ("Bearer ", 401),
-        ("", 401),
-    ],
-)
-@pytest.mark.parametrize("path", ["/search", "/info", "/metrics"])
-def test_the_key_needs_the_bearer_scheme(given: str, status: int, path: str) -> None:
+def test_the_key_needs_the_bearer_scheme() -> None:
+    right = [f"{start}{KEY}" for start in ("Bearer ", "bearer ", "BEARER ", "Bearer   ")]
+    wrong = [f"{start}{KEY}" for start in ("", "Basic ", "Bearer", "Bearer Bearer ", "Token ", " ")]
+    statuses = dict.fromkeys(right, 200) | dict.fromkeys([*wrong, f"Bearer {KEY} x", "Bearer", "Bearer ", ""], 401)
     with ExitStack() as stack:
         service = client(stack, key=KEY)
-        headers = {"Authorization": given}
-        if path == "/search":
-            answer = service.post(path, json={"question": ASKED}, headers=headers)
-        else:
-            answer = service.get(path, headers=headers)
-        assert answer.status_code == status
+        for header, status in statuses.items():
+            headers = {"Authorization": header}
+            assert service.post("/search", json={"question": ASKED}, headers=headers).status_code == status, header
+            for path in ("/info", "/metrics"):
+                assert service.get(path, headers=headers).status_code == status, (header, path)
 
 
 GET_PATHS = ("/livez", "/readyz", "/healthz", "/info", "/metrics", "/openapi.json")
-OTHER_HOSTS = (
-    "evil.com",
-    "evil.com:8700",
-    "127.0.0.1.evil.com",
-    "localhost.evil.com",
-    "0.0.0.0",  # noqa: S104
-    "127.0.0.2",
-    "",
-    "[::2]",
-)
+OTHER_HOSTS = ("evil.com", "evil.com:8700", "127.0.0.1.evil.com", "localhost.evil.com", "127.0.0.2", "", "[::2]")
 
 
-@pytest.mark.parametrize("host", OTHER_HOSTS)
-@pytest.mark.parametrize("path", [*GET_PATHS, "/search", "/nowhere"])
-def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host: str, path: str) -> None:
-    for method in ("GET", "HEAD", "OPTIONS", "POST"):
+@pytest.mark.parametrize("host", [*OTHER_HOSTS, "0.0.0.0"])  # noqa: S104
+def test_without_a_key_no_path_answers_to_another_host(service: TestClient, host: str) -> None:
+    for path, method in product([*GET_PATHS, "/search", "/nowhere"], ("GET", "HEAD", "OPTIONS", "POST")):
         answer = service.request(method, path, headers={"Host": host})
         assert answer.status_code == 421
         assert "bm25" not in answer.text
@@ -230,28 +205,22 @@ def test_probes_may_use_head_and_options(service: TestClient) -> None:
         assert (refusal.status_code, refusal.headers["Allow"]) == (405, options.headers["Allow"])
     assert service.options("/search").headers["Allow"] == "POST, OPTIONS"
     refusal = service.get("/search")
-    assert (refusal.status_code, refusal.headers["Allow"], refusal.json()["code"]) == (
-        405,
-        "POST, OPTIONS",
-        "method_not_allowed",
-    )
+    assert (refusal.status_code, refusal.json()["code"]) == (405, "method_not_allowed")
+    assert refusal.headers["Allow"] == "POST, OPTIONS"
     assert not any(name.startswith("access-control") for name in service.options("/search").headers)
 
 
-@pytest.mark.parametrize("given", ["abc-123", "a" * 128, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"])
-def test_a_request_id_is_returned(service: TestClient, given: str) -> None:
-    for answer in (
-        service.post("/search", json={"question": ASKED}, headers={"X-Request-ID": given}),
-        service.get("/nowhere", headers={"X-Request-ID": given}),
-        service.get("/livez", headers={"X-Request-ID": given, "Host": "evil.com"}),
-    ):
-        assert answer.headers["X-Request-ID"] == given
-
-
-@pytest.mark.parametrize("given", ["", "a" * 129, "a b", "<script>", 'a"b'])
-def test_a_request_id_that_is_none_is_replaced(service: TestClient, given: str) -> None:
-    answer = service.get("/livez", headers={"X-Request-ID": given})
-    assert len(answer.headers["X-Request-ID"]) == 32
+def test_a_valid_request_id_is_returned_and_another_one_replaced(service: TestClient) -> None:
+    for request_id in ("abc-123", "a" * 128, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"):
+        headers = {"X-Request-ID": request_id}
+        for answer in (
+            service.post("/search", json={"question": ASKED}, headers=headers),
+            service.get("/nowhere", headers=headers),
+            service.get("/livez", headers={**headers, "Host": "evil.com"}),
+        ):
+            assert answer.headers["X-Request-ID"] == request_id
+    for request_id in ("", "a" * 129, "a b", "<script>", 'a"b'):
+        assert len(service.get("/livez", headers={"X-Request-ID": request_id}).headers["X-Request-ID"]) == 32
 
 
 JSON = st.recursive(

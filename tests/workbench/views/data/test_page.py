@@ -20,6 +20,7 @@ KORQUAD = "korquad-v1-dev"
 TABLE = as_csv(ROWS).encode("cp949", "replace")
 OTHER = "질문,지문\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
 UNNAMED = "칸1,칸2\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n"
+NEXT_STEPS = ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
 FAULTY = "질문,지문\n수도는?,서울은 수도이다.\n,부산은 항구이다.\n=1+1,\n강은?,한강은 서울을 지난다.\n"
 
 
@@ -61,11 +62,7 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
     assert "사용 중인 데이터셋: 한국어 샘플" in texts(app)
     assert counts(app) == ["200", "480", "20"]
     assert "use" not in keys(app)
-    next_steps = [
-        (words, f"data={stored()[0].key}")
-        for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
-    ]
-    assert ways(app) == next_steps, "once"
+    assert ways(app) == [(words, f"data={stored()[0].key}") for words in NEXT_STEPS], "once"
     assert "python -m" not in texts(app)
 
 
@@ -84,21 +81,9 @@ def test_a_table_of_cp949_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert "사용 중인 데이터셋: 내 질문" in texts(app)
     assert not keys(app) & {"use", "discard"}
     assert [message.value for message in app.success] == ["이제 모든 페이지에서 ‘내 질문’ 데이터셋을 사용합니다."]
-    steps = [
-        (words, f"data={used.key}")
-        for words in ("이 데이터셋으로 비교하기", "이 데이터셋으로 학습하기", "이 데이터셋에서 검색하기")
-    ]
-    assert ways(app) == steps, "once, below the message"
+    assert ways(app) == [(words, f"data={used.key}") for words in NEXT_STEPS], "once, below the message"
     upload(app, OTHER, "다른 것.csv")
     assert not ways(app)
-
-
-def test_what_is_chosen_about_a_set_comes_before_what_it_is_like(app: AppTest) -> None:
-    upload(app, LABELS)
-    drawn = [element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")]
-    first = next(place for place, kind in enumerate(drawn) if kind == "selectbox")
-    assert "button" in drawn[:first]
-    assert app.button[0].key == "use"
 
 
 @pytest.mark.slow
@@ -177,6 +162,9 @@ def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     assert list(table.columns) == ["행", "문제", "질문", "지문"]
     assert table["행"].tolist() == [4]
     assert table["문제"].tolist() == ["지문(지문)이 비어 있습니다. 지문을 채우거나 행을 지워 주세요."]
+    app.query_params["lang"] = "en"
+    assert "4 rows → 3 passages, 2 questions · CSV · UTF-8" in texts(run(app))
+    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The passage (지문) is empty.")
 
 
 def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) -> None:
@@ -184,19 +172,15 @@ def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) 
     assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app)
 
 
-def test_a_file_given_in_english(app: AppTest) -> None:
-    app.query_params["lang"] = "en"
-    upload(app, FAULTY)
-    assert "4 rows → 3 passages, 2 questions · CSV · UTF-8" in texts(app)
-    assert app.dataframe[0].value["problem"].tolist()[0].startswith("The passage (지문) is empty.")
-
-
 LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
 
 
 def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
     upload(app, LABELS)
-    assert "분류 값(True, False)만 있습니다" in texts(app)
+    assert "분류 값(True, False)만 있습니다" in texts(app), "also of few questions"
+    drawn = [element.type for element in app.main if element.type in ("button", "selectbox", "arrow_data_frame")]
+    assert "button" in drawn[: drawn.index("selectbox")], "buttons come before what the set is like"
+    assert app.button[0].key == "use"
     press(app, "leave_labels_out")
     assert column(app, "answers").value is None
     assert "분류 값" not in texts(app)
@@ -230,29 +214,21 @@ def test_notes_about_texts_stand_in_the_summary(lang: str, shown: str) -> None:
     assert not [info for info in app.info if info.value.startswith(shown)]
 
 
-def test_closing_the_preview_leaves_the_set_in_use(app: AppTest) -> None:
+def test_stored_sets_are_used_and_removed_except_the_one_in_use(app: AppTest) -> None:
     upload(app, TABLE)
     assert not app.file_uploader[0].value, "the preview holds the file"
     press(app, "discard")
-    assert counts(app) == ["200", "480", "20"]
-
-
-def test_the_set_in_use_cannot_be_removed_and_others_can(app: AppTest) -> None:
+    assert counts(app) == ["200", "480", "20"], "closing the preview leaves the set in use"
     upload(app, TABLE)
     press(app, "use")
     sample, mine = (next(kept for kept in stored() if kept.name == name) for name in ("Korean sample", "내 질문"))
+    press(app, f"use_{sample.key}")
+    assert counts(app) == ["200", "480", "20"]
+    press(app, f"use_{mine.key}")
     assert f"remove_yes_{mine.key}" not in keys(app)
     press(app, f"remove_yes_{sample.key}")
     assert stored() == [mine]
     assert f"remove_yes_{sample.key}" not in keys(app)
-
-
-def test_another_stored_set_is_put_to_use(app: AppTest) -> None:
-    sample = stored()[0]
-    upload(app, TABLE)
-    press(app, "use")
-    press(app, f"use_{sample.key}")
-    assert counts(app) == ["200", "480", "20"]
 
 
 def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.apart import UnusableFileError
@@ -10,9 +9,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.audit import audit
 from mrc_workbench.data.questions.read import read
-from mrc_workbench.data.split import split
 from mrc_workbench.workbench.views.data.preview import Preview, Read, preview_of
 from tests.workbench.views.data.test_page import counts
 from tests.workbench.views.driving import data_page, keys, opened, press, run, texts
@@ -24,18 +21,16 @@ FAQ = """질문,답변,상담 기록
 TABLE = "질문,지문,<b>난이도</b>,메모\n수도는?,서울은 수도이다.,상,가\n강은?,한강이다.,하,나\n"
 
 
-def page_with(preview: Preview, language: str = "ko") -> AppTest:
-    app = opened(data_page, lang=language)
+def page_with(preview: Preview) -> AppTest:
+    app = opened(data_page, lang="ko")
     app.session_state["preview"] = preview
-    app.run()
-    assert not app.exception
-    return app
+    return run(app)
 
 
 def preview_with_report(**report: object) -> Preview:
     preview = preview_of([(TABLE.encode(), "set.csv")])
     reading = replace(read(TABLE.encode(), "set.csv"), **report)
-    return replace(preview, read=Read(reading, audit(reading.question_set), split(reading.question_set)))
+    return replace(preview, read=Read.of(reading))
 
 
 def refused(candidates: tuple[Columns, ...] = (), encodings: tuple[EncodingCandidate, ...] = ()) -> Preview:
@@ -62,36 +57,38 @@ def test_files_are_listed_in_natural_order() -> None:
     assert list(table["file"]) == ["문서 1.txt", "문서 2.txt", "문서 10.txt", "문서 33.txt"]
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "Too few test questions: 1."), ("ko", "평가 질문이 1개뿐")])
-def test_a_part_with_too_few_questions_is_marked_beside_the_split(language: str, words: str) -> None:
+def in_english(app: AppTest) -> str:
+    app.query_params["lang"] = "en"
+    return texts(run(app))
+
+
+def test_a_part_with_too_few_questions_is_marked_beside_the_split() -> None:
     parts = ["test", *["train"] * 39]
     rows = "".join(f"{number}번 질문?,{number}번 지문이다.,{part}\n" for number, part in enumerate(parts))
-    preview = preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")])
-    assert words in texts(page_with(preview, language))
+    app = page_with(preview_of([(f"질문,지문,split\n{rows}".encode(), "set.csv")]))
+    assert "평가 질문이 1개뿐" in texts(app)
+    assert "Too few test questions: 1." in in_english(app)
 
 
-@pytest.mark.parametrize(("language", "words"), [("en", "Other possible columns: 2."), ("ko", "열이 2개 더 있습니다.")])
-def test_many_readings_are_shortened(language: str, words: str) -> None:
-    columns = [f"칸{number}" for number in range(7)]
-    app = page_with(refused(tuple(Columns("질문", name) for name in columns)), language)
+def test_many_readings_are_shortened() -> None:
+    app = page_with(refused(tuple(Columns("질문", f"칸{number}") for number in range(7))))
     assert len([key for key in keys(app) if key.startswith("reading_")]) == 5
-    assert words in texts(app)
+    assert "열이 2개 더 있습니다." in texts(app)
+    assert "Other possible columns: 2." in in_english(app)
 
 
-def test_report_says_what_became_of_every_column() -> None:
-    columns = {"used_columns": ("질문", "지문"), "metadata_columns": ("<b>난이도</b>",), "unused_columns": ("메모",)}
-    told = texts(page_with(preview_with_report(**columns)))
-    assert "#### 열과 키" in told
-    assert "- **사용**: 질문 (질문), 지문 (지문)" in told
-    assert "- **메타데이터로 저장**: <b>난이도</b>" in told
-    assert "- **사용하지 않음**: 메모" in told
-
-
-def test_names_of_columns_are_no_markup() -> None:
-    app = page_with(preview_with_report(unused_columns=("<b>난이도</b>", "**굵게**")))
+def test_report_lists_the_use_of_every_column_without_markup() -> None:
+    columns = {
+        "used_columns": ("질문", "지문"),
+        "metadata_columns": ("<b>난이도</b>",),
+        "unused_columns": ("**굵게**",),
+    }
+    app = page_with(preview_with_report(**columns))
     (listed,) = [one.value for one in app.markdown if "사용하지 않음" in one.value]
-    assert r"\<b\>난이도" in listed
-    assert r"\*\*굵게\*\*" in listed
+    assert "#### 열과 키" in texts(app)
+    assert "- **사용**: 질문 (질문), 지문 (지문)" in listed
+    assert r"- **메타데이터로 저장**: \<b\>난이도" in listed
+    assert r"- **사용하지 않음**: \*\*굵게\*\*" in listed
 
 
 def test_report_says_whether_the_split_is_published() -> None:
@@ -131,13 +128,14 @@ def test_two_possible_readings_are_chosen_from_with_their_first_rows() -> None:
 
 def test_answers_of_a_faq_are_searched_at_a_click() -> None:
     app = page_with(refused((Columns("질문", "답변"),)))
-    button = next(one for one in app.button if (one.key or "").startswith("reading_"))
+    in_english(app)
+    assert "Search the answers" in [one.label for one in app.button]
+    app.query_params["lang"] = "ko"
+    button = next(one for one in run(app).button if (one.key or "").startswith("reading_"))
     assert button.label == "답변을 지문으로 검색"
     press(app, str(button.key))
     assert counts(app) == ["2", "2", "–"]
     assert "use" in keys(app)
-    english = page_with(refused((Columns("질문", "답변"),)), "en")
-    assert "Search the answers" in [one.label for one in english.button]
 
 
 def test_an_encoding_is_chosen_by_its_first_line() -> None:

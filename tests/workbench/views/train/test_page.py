@@ -92,6 +92,17 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
     )
 
 
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """The stored comparisons, to be filled; the model "a-run" was trained here."""
+    comparisons: list[SimpleNamespace] = []
+    page = "mrc_workbench.workbench.views.train.page"
+    monkeypatch.setattr(f"{page}.kept_comparisons", lambda: comparisons)
+    monkeypatch.setattr(f"{page}.origin_of", lambda folder: folder)
+    monkeypatch.setattr(f"{page}.find_model_run", lambda model: model == "a-run")
+    return comparisons
+
+
 @pytest.mark.parametrize(
     ("part", "figures", "told"),
     [
@@ -103,12 +114,9 @@ def compared(fingerprint: str, part: Part, **figures: float) -> SimpleNamespace:
     ],
 )
 def test_what_a_mix_reaches_without_training_is_told(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch, part: Part, figures: dict[str, float], told: tuple[str, ...]
+    app: AppTest, stored: list[SimpleNamespace], part: Part, figures: dict[str, float], told: tuple[str, ...]
 ) -> None:
-    kept = [compared(find("sample").fingerprint, part, **figures)]
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: kept)
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.find_model_run", lambda model: model == "a-run")
+    stored.append(compared(find("sample").fingerprint, part, **figures))
     said = [one.value for one in run(app).caption]
     if not told:
         assert any(EN["train.untrained_unknown"] in one for one in said)
@@ -126,23 +134,19 @@ def test_what_a_mix_reaches_without_training_is_told(
     [(Part.ALL, ("late", "88.6")), (Part.VALIDATION, ("first", "77.0"))],  # scores on other questions do not compare
 )
 def test_the_score_to_beat_is_the_best_of_all_comparisons_of_the_same_questions(
-    app: AppTest, monkeypatch: pytest.MonkeyPatch, earlier_part: Part, told: tuple[str, str]
+    app: AppTest, stored: list[SimpleNamespace], earlier_part: Part, told: tuple[str, str]
 ) -> None:
     fingerprint = find("sample").fingerprint
-    newest = compared(fingerprint, Part.ALL, first=0.77)
-    stored = [newest, compared(fingerprint, earlier_part, late=0.886, first=0.7)]
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: stored)
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
+    stored.append(compared(fingerprint, Part.ALL, first=0.77))
+    stored.append(compared(fingerprint, earlier_part, late=0.886, first=0.7))
     words = {"name": told[0], "measure": "nDCG@10", "score": told[1], "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
 
 
-def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85)
+def test_the_score_to_beat_is_of_the_metric_chosen_on_compare(app: AppTest, stored: list[SimpleNamespace]) -> None:
+    stored.append(compared(find("sample").fingerprint, Part.ALL, first=0.8, other=0.85))
     for name, recall in (("first", 0.9), ("other", 0.88)):
-        kept.figures[name]["recall@10"] = recall
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.kept_comparisons", lambda: [kept])
-    monkeypatch.setattr("mrc_workbench.workbench.views.train.page.origin_of", lambda folder: folder)
+        stored[0].figures[name]["recall@10"] = recall
     app.session_state["kept_measure"] = "recall"
     words = {"name": "first", "measure": "Recall@10", "score": "90.0", "questions": "480"}
     assert any(EN["train.untrained"].format(**words) in one.value for one in run(app).caption)
