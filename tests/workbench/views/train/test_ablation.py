@@ -76,25 +76,16 @@ def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet)
     assert "Ablation of Language model 1" in texts(app)
 
 
-def test_nothing_varied_starts_nothing(app: AppTest) -> None:
-    run(app)
-    app.checkbox(key="train_ablation_untrained").set_value(False)
-    run(app)
-    assert EN["ablation.nothing_varied"] in texts(app)
-    assert next(one for one in app.button if str(one.key).startswith("train_ablation_start")).disabled
-
-
-def test_a_form_that_cannot_be_is_completed_first(app: AppTest) -> None:
-    run(app)
-    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
-    assert not [one for one in app.button if str(one.key).startswith("train_ablation_start")]
-
-
-def test_what_was_picked_goes_where_the_form_comes_to_it(app: AppTest) -> None:
-    run(app)
-    vary(app, "mask_share", 0.3, 0.4)
+def test_an_ablation_follows_the_form_and_starts_only_if_something_varies(app: AppTest) -> None:
+    vary(run(app), "mask_share", 0.3, 0.4)
     enter(app, LANGUAGE_MODEL, mask_share=0.3)
     assert app.multiselect(key="train_ablation_vary_mask_share").value == [0.4]
+    vary(app, "mask_share")
+    app.checkbox(key="train_ablation_untrained").set_value(False)
+    assert EN["ablation.nothing_varied"] in texts(run(app))
+    assert next(one for one in app.button if str(one.key).startswith("train_ablation_start")).disabled
+    assert EN["ablation.no_plan"] in texts(enter(app, LANGUAGE_MODEL, shown_as_random=0.9))
+    assert not [one for one in app.button if str(one.key).startswith("train_ablation_start")]
 
 
 def test_only_what_can_differ_is_offered() -> None:

@@ -110,17 +110,13 @@ def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> No
     assert drawn(app, kind) == shown(kind, base, suited.objective)
 
 
-def test_where_negatives_come_from_asks_for_a_model_only_where_one_is_used(app: AppTest) -> None:
-    with_base(app, STARTER, TRIPLET)
-    assert "negatives_model" not in drawn(app)
-    assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
-
-
-def test_a_starter_cannot_be_guided(app: AppTest) -> None:
-    with_base(app, STARTER, GIST)
-    objective = field(app, "objective")
+def test_a_starter_cannot_be_guided_and_its_negatives_ask_for_a_model_only_if_one_is_used(app: AppTest) -> None:
+    objective = field(with_base(app, STARTER, GIST), "objective")
     assert EN["objective.gist"] not in objective.options
     assert objective.value == BiEncoderObjective.MEGA_BATCH_MARGIN
+    enter(app, objective=TRIPLET.value)
+    assert "negatives_model" not in drawn(app)
+    assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

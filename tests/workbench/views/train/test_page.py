@@ -217,16 +217,13 @@ def test_stop_asks_and_then_offers_to_end_at_once(app: AppTest, running: Run) ->
     assert start_button(app).label == EN["train.start"]
 
 
-def test_a_training_in_its_first_moments_is_shown_too(app: AppTest) -> None:
-    made_run(State.RUNNING)
+def test_a_training_in_its_first_moments_is_shown_and_stops_without_a_checkpoint(app: AppTest) -> None:
+    made = made_run(State.RUNNING, phase=Phase.MINING)
     assert not run(app).dataframe
     assert not app.metric  # nothing is known yet: no tile and no chart says so
     assert EN["train.no_figure_yet"] not in texts(app)
     assert start_button(app).label == EN["train.enqueue"]
-
-
-def test_a_training_that_does_not_train_yet_stops_without_a_checkpoint(app: AppTest) -> None:
-    made_run(State.RUNNING, phase=Phase.MINING).ask_to_stop()
+    made.ask_to_stop()
     assert EN["train.stopping"] in progress_texts(run(app))
 
 

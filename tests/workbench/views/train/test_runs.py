@@ -40,7 +40,8 @@ def test_no_queue_is_drawn_where_nothing_waits(app: AppTest) -> None:
     assert not [heading for heading in run(app).subheader if "queue" in str(heading.value)]
 
 
-def test_what_waits_is_shown_in_its_order(app: AppTest, waiting: list[Run]) -> None:
+def test_queued_trainings_are_shown_in_order_and_taken_out_or_deleted(app: AppTest, waiting: list[Run]) -> None:
+    first, second, third = waiting
     run(app)
     assert EN["train.queue"].format(count=3) in [heading.value for heading in app.subheader]
     rows = [str(text.value) for text in app.markdown if str(text.value).startswith(("**1", "**2", "**3"))]
@@ -50,25 +51,17 @@ def test_what_waits_is_shown_in_its_order(app: AppTest, waiting: list[Run]) -> N
     assert "Cross-encoder · base Starter · data small" in about
     assert "1970\\-01\\-01 00\\:01" in about
     assert start_button(app).label == EN["train.enqueue"]
-
-
-def test_what_is_taken_out_is_stopped_and_can_be_resumed(app: AppTest, waiting: list[Run]) -> None:
-    first, second, third = waiting
-    click(run(app), f"take_out_{second.id}")
+    click(app, f"take_out_{second.id}")
     assert QUEUE.queued() == [first, third]
     assert second.status().state is State.STOPPED
     assert EN["train.came_nowhere"] in texts(app)
     click(app, f"resume_{second.id}")
     assert QUEUE.queued() == [first, third, second]
-
-
-def test_what_waits_can_be_deleted_after_a_question(app: AppTest, waiting: list[Run]) -> None:
-    first, second, third = waiting
-    click(run(app), f"delete_{first.id}")
+    click(app, f"delete_{first.id}")
     assert first.folder.exists()
     click(app, "delete_yes")
     assert not first.folder.exists()
-    assert QUEUE.queued() == [second, third]
+    assert QUEUE.queued() == [third, second]
 
 
 def test_the_page_follows_what_others_do_with_the_queue(app: AppTest, waiting: list[Run]) -> None:
@@ -168,12 +161,11 @@ def test_provenance_is_shown_in_groups_and_can_be_had_as_it_is(app: AppTest) -> 
     assert EN["train.provenance_json"] in [button.label for button in app.get("download_button")]
 
 
-@pytest.mark.parametrize("content", [None, "broken {"])
-def test_a_training_without_provenance_says_so(app: AppTest, content: str | None) -> None:
+def test_a_training_without_provenance_says_so(app: AppTest) -> None:
     made = done_run()
-    if content:
-        (made.folder / "provenance.json").write_text(content, encoding="utf-8")
     assert EN["train.no_provenance"] in texts(opened(app, made))
+    (made.folder / "provenance.json").write_text("broken {", encoding="utf-8")
+    assert EN["train.no_provenance"] in texts(run(app))
 
 
 # a finished model: the download says how to load it, and a push keeps no token
@@ -239,15 +231,12 @@ def test_a_push_that_failed_says_why_and_what_to_do(
     def push(made: Run, repository: str, token: str, *, private: bool) -> str:
         raise PushError("no_permission", "no")
 
+    pushed(app, pretrained)
+    assert EN["push.unreachable"] in [box.value for box in app.error]
     monkeypatch.setattr(run_list, "push", push)
     pushed(app, pretrained, "*them*/model")
     assert EN["push.no_permission"].format(repository="\\*them\\*/model") in [box.value for box in app.error]
     assert TOKEN not in repr(app.session_state)
-
-
-def test_a_hub_that_cannot_be_reached_is_told(app: AppTest, pretrained: Run) -> None:
-    pushed(app, pretrained)
-    assert EN["push.unreachable"] in [box.value for box in app.error]
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])

@@ -26,12 +26,8 @@ OF_PAIRS: dict[str, Any] = {
     "after": PAIRS_AFTER,
     "intervals": {"after": {"spearman": [0.79, 0.83]}},
     "gain": {"measure": "spearman", "difference": 0.0455, "interval": [0.03, 0.06]},
-    "training_sample": {
-        "before": PAIRS_BEFORE,
-        "after": PAIRS_AFTER,
-        "gain": {"measure": "spearman", "interval": [0, 1]},
-    }
-    | {"questions": 500},
+    "training_sample": {"before": PAIRS_BEFORE, "after": PAIRS_AFTER, "questions": 500}
+    | {"gain": {"measure": "spearman", "interval": [0, 1]}},
     "measured_on": "validation",
     "pairs": 1500,
     "judged_by": "spearman",
@@ -96,12 +92,8 @@ def chance(interval: list[float], outcome: str) -> str:
 
 
 def test_a_gain_says_whether_it_is_sure(app: AppTest) -> None:
-    intervals = {
-        (0.01, 0.2): "gain_sure",
-        (-0.2, -0.01): "gain_sure",
-        (-0.01, 0.2): "gain_unsure",
-        (0, 0.2): "gain_unsure",
-    }
+    sure, unsure = [(0.01, 0.2), (-0.2, -0.01)], [(-0.01, 0.2), (0, 0.2)]
+    intervals = dict.fromkeys(sure, "gain_sure") | dict.fromkeys(unsure, "gain_unsure")
     for interval in intervals:
         done_run(gain={"measure": "ndcg@10", "difference": 0.1, "interval": interval})
     shown = texts(run(app))
@@ -117,20 +109,13 @@ def test_intervals_stand_beside_the_figures_and_say_of_which_kind_they_are(app: 
     assert told.proto.help == EN["train.intervals_help"]
 
 
-@pytest.mark.parametrize(
-    ("after", "measure", "interval", "stayed"),
-    [
-        ({}, "recall@10", [0.0, 0.0], "Recall@10 **stayed at 70.0%**."),
-        ({"ndcg@10": 0.6001}, "ndcg@10", [0.00001, 0.0002], "nDCG@10 **stayed at 60.0%**."),
-    ],
-)
-def test_a_difference_too_small_to_be_shown_is_none_to_be_sure_of(
-    app: AppTest, after: dict[str, float], measure: str, interval: list[float], stayed: str
-) -> None:
-    gain = {"measure": measure, "difference": sum(interval) / 2, "interval": interval}
-    done_run(after=SCORES["before"] | after, gain=gain)
+def test_a_difference_too_small_to_be_shown_is_none_to_be_sure_of(app: AppTest) -> None:
+    for after, measure, interval in (({}, "recall@10", [0.0, 0.0]), ({"ndcg@10": 0.6001}, "ndcg@10", [1e-5, 2e-4])):
+        gain = {"measure": measure, "difference": sum(interval) / 2, "interval": interval}
+        done_run(after=SCORES["before"] | after, gain=gain)
     shown = texts(run(app))
-    assert stayed in shown
+    assert "Recall@10 **stayed at 70.0%**." in shown
+    assert "nDCG@10 **stayed at 60.0%**." in shown
     assert "95% interval" not in shown
 
 
@@ -265,15 +250,13 @@ def test_figures_are_told_as_those_of_answers_and_the_way_on_is_to_these(
     assert opened == [{"data": kept_set().key, "reader": made.id, "lang": "en"}]
 
 
-def test_questions_that_nobody_can_answer_are_counted(app: AppTest) -> None:
-    reads(unanswerable=150)
-    assert EN["train.measured_on_unanswerable"].format(count="150") in texts(run(app))
-
-
-def test_where_nearly_all_was_right_other_questions_are_advised(app: AppTest) -> None:
+def test_unanswerable_questions_are_counted_and_other_questions_advised_if_nearly_all_are_right(app: AppTest) -> None:
     right = {"em": 0.99, "f1": 0.995}
-    reads(before=right, after=right, gain={"measure": "f1", "difference": 0.0, "interval": [-0.01, 0.01]})
-    assert EN["advice.read_at_the_top"] in texts(run(app))
+    gain = {"measure": "f1", "difference": 0.0, "interval": [-0.01, 0.01]}
+    reads(before=right, after=right, gain=gain, unanswerable=150)
+    shown = texts(run(app))
+    assert EN["train.measured_on_unanswerable"].format(count="150") in shown
+    assert EN["advice.read_at_the_top"] in shown
 
 
 @pytest.mark.slow

@@ -38,15 +38,13 @@ def made(
 ) -> Search:
     kept = keep(small_set())
     options = BiEncoderOptions.suited_to() if kind == BI_ENCODER else CrossEncoderOptions.suited_to()
-    search = create_search(
-        new_plan(kind, "mine", (kept.key, kept.name, kept.fingerprint), SplitOptions(), options), 10.0
-    )
+    plan = new_plan(kind, "mine", (kept.key, kept.name, kept.fingerprint), SplitOptions(), options)
+    search = create_search(plan, 10.0)
     search.write("search.json", {"changes": CHANGES, "epochs": 2.0, "seconds": 100.0, "cost": {}})
     for number in range(1, trials + 1):
         trial = search.create_trial(number, replace(options, epochs=2.0), len(CHANGES))
-        trial.write_status(
-            Status(State.DONE if number < 3 else State.STOPPED, step=8 if number < 3 else 2, total_steps=8)
-        )
+        ended, step = (State.DONE, 8) if number < 3 else (State.STOPPED, 2)
+        trial.write_status(Status(ended, step=step, total_steps=8))
         trial.add_progress({"step": 1, "loss": 0.7, "eval_validation_ndcg@10": 0.7})
     search.write("settings.json" if state is State.DONE else "so_far.json", asdict(found))
     pid, started = this_process()
