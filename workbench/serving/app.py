@@ -8,15 +8,13 @@ GET  /info, /metrics, /openapi.json what is served, counts for Prometheus, the d
 import asyncio
 import hmac
 import logging
-import os
-import resource
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psutil
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
@@ -122,7 +120,7 @@ class Service:
             "mrc_ready": (int(is_ready), {}),
             "mrc_info": (1, of_info),
             "process_start_time_seconds": (self.started, {}),
-            "process_resident_memory_bytes": (_resident_bytes(), {}),
+            "process_resident_memory_bytes": (psutil.Process().memory_info().rss, {}),
         }
         return Response(self.metrics.text(gauges), headers={**HEADERS, "Content-Type": CONTENT_TYPE})
 
@@ -148,10 +146,8 @@ class Service:
             raise Refused(503, error.code, words, **_AGAIN) from error
         finally:
             self.in_progress -= 1
-        results = [
-            {"question": question, "hits": _shown(found, asked)}
-            for question, found in zip(asked.all, hits, strict=True)
-        ]
+        answered = zip(asked.all, hits, strict=True)
+        results = [{"question": question, "hits": _as_json(found, asked)} for question, found in answered]
         return self.json({"retriever": name, "results": results})
 
     def json(self, content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -295,27 +291,16 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Refusal} for status in statuses}
 
 
-def _shown(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:
-    """Return the JSON of the hits after those that `offset` skips, with the fields and the scores asked for."""
+def _as_json(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:
+    """Return the JSON of the hits after those that `offset` skips, with the requested fields and scores."""
     names = asked.fields or list(HitField)
-    shown = []
-    for rank, hit in enumerate(hits[asked.offset :], start=asked.offset + 1):
-        if asked.min_score is None or hit.score >= asked.min_score:
-            values = {"rank": rank, **hit._asdict()}
-            shown.append({name.value: values[name.value] for name in names})
-    return shown
+    rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][asked.offset :]
+    if asked.min_score is not None:
+        rows = [row for row in rows if row["score"] >= asked.min_score]
+    return [{name.value: row[name.value] for name in names} for row in rows]
 
 
 async def _closed(request: Request) -> None:
     """Return when the client closes the connection. The body of the request has been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux: the most it has had
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024

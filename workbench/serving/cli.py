@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import psutil
 import uvicorn
 from cyclopts import Parameter
 from fastapi import FastAPI
@@ -165,8 +166,7 @@ def connections_allowed(wanted: int) -> int:
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if most_files == resource.RLIM_INFINITY:
         return wanted
-    open_files = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 64  # noqa: PTH112, PTH208
-    return max(1, min(wanted, most_files - open_files - _SPARE_FILES))
+    return max(1, min(wanted, most_files - psutil.Process().num_fds() - _SPARE_FILES))
 
 
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
