@@ -1,4 +1,4 @@
-"""Searchers over HTTP: what may be asked, by whom and how much at once; every refusal is JSON in plain words.
+"""Searchers over HTTP: who may send which requests, which are searched in batches; every refusal is JSON with a reason.
 
 POST /search                        the best passages of questions
 GET  /livez, /readyz, /healthz      probes; /healthz is /readyz by its older name
@@ -9,9 +9,11 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -38,7 +40,6 @@ from mrc_workbench.workbench.serving.messages import (
     problem_in,
     schema_of,
 )
-from mrc_workbench.workbench.serving.searcher import Batches
 
 logger = logging.getLogger(__name__)
 HEADERS = {
@@ -55,6 +56,89 @@ METHODS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((*_PROBES, "/info", "/metrics", "/openapi.json"), _READ),
 }
 _SECONDS_BETWEEN_CHECKS = 2.0  # of the engines behind the searchers, however often a probe asks
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    questions: Sequence[str]
+    k: int
+    answer: "asyncio.Future[list[list[Hit]]]"
+
+
+class Batches:
+    """Searches questions that arrive together as one batch, in a thread.
+
+    A batch is closed once it has `most` questions, or `seconds` after the first request since the previous batch. A
+    request is never divided: one with more questions is a batch of its own. Neither results nor errors depend on the
+    other requests of a batch.
+    """
+
+    def __init__(self, searcher: Searcher, thread: Executor, *, most: int, seconds: float) -> None:
+        self._searcher, self._thread, self._most, self._seconds = searcher, thread, most, seconds
+        self._waiting: deque[_Request] = deque()
+        self._somebody, self._enough = asyncio.Event(), asyncio.Event()
+        self._began: float | None = None  # when the search of now began, of any batch
+
+    async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
+        """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
+        asked = _Request(questions, k, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        self._note()
+        return await asked.answer
+
+    def searching_for(self) -> float:
+        """Return for how many seconds the search of now has been running; 0 while none is."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
+
+    async def work(self) -> None:
+        """Answer until cancelled."""
+        while True:
+            await self._somebody.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._seconds):
+                    await self._enough.wait()
+            if batch := self._take():
+                loop = asyncio.get_running_loop()
+                for request, result in await loop.run_in_executor(self._thread, self._search_waiting, batch):
+                    if request.answer.done():  # the client has given up
+                        continue
+                    if isinstance(result, Exception):
+                        request.answer.set_exception(result)
+                    else:
+                        request.answer.set_result(result)
+
+    def _take(self) -> list[_Request]:
+        batch: list[_Request] = []
+        held = 0
+        while self._waiting and (not batch or held + len(self._waiting[0].questions) <= self._most):
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                batch.append(asked)
+                held += len(asked.questions)
+        self._note()
+        return batch
+
+    def _note(self) -> None:
+        held = sum(len(asked.questions) for asked in self._waiting)
+        for event, is_set in ((self._somebody, held > 0), (self._enough, held >= self._most)):
+            (event.set if is_set else event.clear)()
+
+    def _search_waiting(self, batch: Sequence[_Request]) -> list[tuple[_Request, list[list[Hit]] | Exception]]:
+        """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
+        self._began = time.monotonic()
+        try:
+            waiting = [asked for asked in batch if not asked.answer.done()]
+            return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
+        finally:
+            self._began = None
+
+    def _search(self, batch: Sequence[_Request]) -> list[list[list[Hit]] | Exception]:
+        try:
+            questions = [text for asked in batch for text in asked.questions]
+            hits = iter(self._searcher.search(questions, max(asked.k for asked in batch)))
+        except Exception as error:
+            return [error] if len(batch) == 1 else [self._search([asked])[0] for asked in batch]
+        return [[next(hits)[: asked.k] for _ in asked.questions] for asked in batch]
 
 
 class Service:

@@ -1,5 +1,5 @@
-"""`mrc serve KEY`: retrievers over HTTP, until a signal ends it; and how many connections may be open, and how
-long each may take to send the head of a request."""
+"""`mrc serve KEY`: opens retrievers and serves them over HTTP until a signal ends it; limits how many connections may be
+open, and how long each may take to send the head of a request."""
 
 import asyncio
 import json
@@ -9,7 +9,8 @@ import resource
 import socket
 import time
 from collections import Counter
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,11 +22,17 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mrc_workbench.data.commands import takes
+from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.terminal import report_progress, tell
+from mrc_workbench.data.workspace import project_version
+from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.comparison.references import find_experiment
+from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.searcher import Searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Service, app_of
 from mrc_workbench.workbench.serving.gate import access
 from mrc_workbench.workbench.serving.messages import RENAMED, AccessLog, Limits, Logging
-from mrc_workbench.workbench.serving.searcher import open_all
 
 logger = logging.getLogger(__name__)
 _SPARE_FILES = 32  # descriptors beside those of connections and those that are open at the start
@@ -76,6 +83,59 @@ def serve(
         except KeyboardInterrupt:
             tell("ended")
     return 0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Searchers by name, and what `GET /info` tells of them."""
+
+    searchers: dict[str, Searcher]
+    information: dict[str, Any]
+
+
+def open_all(
+    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
+) -> Opened:
+    """Open retrievers as `open_searchers` does, with what identifies them: two servers on one index tell the same."""
+    searchers = open_searchers(reference, names, on_progress)
+    experiment, base = find_experiment(reference)
+    passages = next(iter(searchers.values())).passages
+    specs = {spec.name: spec for spec in experiment.retriever}
+    retrievers = [
+        {"name": name, "kind": specs[name].kind, "models": _models_of(experiment.needed([name]), base, passages)}
+        for name in searchers
+    ]
+    information = {
+        "version": project_version(),
+        "data": _without_folders(experiment.data),
+        "corpus_fingerprint": passages.fingerprint,
+        "passages": len(passages),
+        "experiment": _without_folders(experiment.model_dump(mode="json", exclude_none=True)),
+        "retrievers": retrievers,
+    }
+    return Opened(searchers, information)
+
+
+def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[str, str]:
+    """Return the fingerprint of each model that retrievers use, by its reference; empty if it cannot be had."""
+    models = {}
+    for reference in (str(getattr(spec, "model", "")) for spec in specs):
+        if reference:
+            try:
+                fingerprint = find_model(reference, base).fingerprint(passages.fingerprint)
+            except ModelError:
+                fingerprint = ""
+            models[_without_folders(reference)] = fingerprint
+    return models
+
+
+def _without_folders(content: Any) -> Any:
+    """Return JSON-able content whose absolute paths are their last names: clients need not know where files lie."""
+    if isinstance(content, dict):
+        return {name: _without_folders(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_without_folders(value) for value in content]
+    return Path(content).name if isinstance(content, str) and Path(content).is_absolute() else content
 
 
 class JsonLines(logging.Formatter):

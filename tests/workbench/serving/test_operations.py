@@ -20,11 +20,10 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.retrieval.milvus_connection import Place, is_reachable
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
-from mrc_workbench.workbench.serving.app import app_of
+from mrc_workbench.workbench.serving.app import Batches, app_of
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
 from mrc_workbench.workbench.serving.gate import Metrics, access
 from mrc_workbench.workbench.serving.messages import AccessLog, Limits, Logging
-from mrc_workbench.workbench.serving.searcher import Batches
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
 from tests.retrieval.test_contract import bm25
@@ -76,6 +75,7 @@ def test_metrics_count_requests_refusals_and_questions() -> None:
     assert found["process_resident_memory_bytes"] > 1e6
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     labels=st.lists(st.text(max_size=12), min_size=1, max_size=4),

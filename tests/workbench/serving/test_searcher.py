@@ -19,7 +19,8 @@ from mrc_workbench.retrieval.comparison.multistage import HybridSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.searcher import Hit, Searcher, open_searcher, open_searchers
-from mrc_workbench.workbench.serving.searcher import Batches, open_all
+from mrc_workbench.workbench.serving.app import Batches
+from mrc_workbench.workbench.serving.cli import open_all
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
 
