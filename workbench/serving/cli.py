@@ -1,5 +1,5 @@
-"""`mrc serve KEY`: opens retrievers and serves them over HTTP until a signal ends it; limits how many connections may be
-open, and how long each may take to send the head of a request."""
+"""`mrc serve KEY`: opens retrievers and serves them over HTTP until a signal ends it; limits how many connections may
+be open, and how long each may take to send the head of a request."""
 
 import asyncio
 import json
