@@ -343,8 +343,8 @@ def app_of(
 
     for kind in (Refused, HTTPException):
         app.add_exception_handler(kind, refused)
-    gate = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging(), "any_host": bool(key)}
-    app.add_middleware(Gate, answer=service.json, **gate)
+    gate: dict[str, Any] = {"methods": METHODS, "metrics": service.metrics, "logs": logs or Logging()}
+    app.add_middleware(Gate, answer=service.json, any_host=bool(key), **gate)
     return app
 
 

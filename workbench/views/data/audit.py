@@ -198,7 +198,7 @@ def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
 
 def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, percent: bool = False) -> None:
     label = word("data_page.median", median=f"{median:.0%}" if percent else f"{median:,.0f}")
-    titles = {"x": word(f"data_page.{x}"), "y": word(f"data_page.{y}")}
+    titles: dict[str, Any] = {"x": word(f"data_page.{x}"), "y": word(f"data_page.{y}")}
     draw_chart(distribution, table, **titles, median=median, label=label, percent=percent)
     draw_ranges(table, "percent" if percent else "localized")
 

@@ -214,17 +214,18 @@ def _pick(passages: int, articles: int) -> _Settings:
     address = _text(places[0], "address", placeholder="http://localhost:8000/v1") if with_address else ""
     model = _text(places[1], "model", value=os.environ.get(MODEL, "")).strip()
     key = _text(places[2], "secret", type="password", autocomplete="off") if with_address else ""
-    look = {"value": prompts()[language()]["instruction"].strip(), "height": 180, "key": f"made_prompt_{language()}"}
-    prompt = st.text_area(**label_and_help("made.prompt"), **look)
+    default = prompts()[language()]["instruction"].strip()
+    look: dict[str, Any] = {"height": 180, "key": f"made_prompt_{language()}"}
+    prompt = st.text_area(**label_and_help("made.prompt"), value=default, **look)
     return _Settings(by, most, per_passage, model, prompt, address, key)
 
 
 def _number(name: str, most: int, default: int) -> int:
-    look = {"min_value": 1, "max_value": most, "value": default, "key": f"made_{name}_{most}"}
+    look: dict[str, Any] = {"min_value": 1, "max_value": most, "value": default, "key": f"made_{name}_{most}"}
     return int(st.number_input(**label_and_help(f"made.{name}"), **look))
 
 
-def _text(place: DeltaGenerator, name: str, **look: str) -> str:
+def _text(place: DeltaGenerator, name: str, **look: Any) -> str:
     return str(place.text_input(**label_and_help(f"made.{name}"), key=f"made_{name}", **look))
 
 

@@ -242,8 +242,8 @@ def _draw_leaks(pairs: PairSet, figures: PairAudit) -> None:
     rows = []
     for (first, second), leak in leaks.items():
         share = len(leak.rows) / max(1, figures.part_counts[second])
-        names = (word(f"part.{first}"), word(f"part.{second}"))
-        rows.append((*names, leak.sentences, len(leak.rows), share, leak.repeated))
+        parts = (word(f"part.{first}"), word(f"part.{second}"))
+        rows.append((*parts, leak.sentences, len(leak.rows), share, leak.repeated))
     tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
     for (first, second), leak in leaks.items():
         names = {"first": word(f"part.{first}"), "second": word(f"part.{second}")}

@@ -251,8 +251,9 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
     for reading in readings:
         if any(problem.leaves_out_row for problem in reading.problems):
             text = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
-            is_one_of_several = isinstance(reading, PairFileReading) and len(readings) > 1
-            texts.append(f"{plain(reading.name)}: {text}" if is_one_of_several else text)
+            if isinstance(reading, PairFileReading) and len(readings) > 1:
+                text = f"{plain(reading.name)}: {text}"
+            texts.append(text)
     return texts
 
 

@@ -79,9 +79,9 @@ def _upload(*, is_large: bool) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.caption(word("data_page.formats"), width="content")
             st.toggle(**label_and_help("data_page.folder"), key=_FOLDER)
-            file = {"data": sample_csv(language()), "file_name": word("data_page.sample_csv_name"), "mime": "text/csv"}
             look: dict[str, Any] = {"type": "tertiary", "icon": ":material/download:", "on_click": "ignore"}
-            st.download_button(**label_and_help("data_page.sample_csv"), **file, key="sample_csv", **look)
+            look |= {"file_name": word("data_page.sample_csv_name"), "mime": "text/csv", "key": "sample_csv"}
+            st.download_button(**label_and_help("data_page.sample_csv"), data=sample_csv(language()), **look)
     if files:
         new = [(file.getvalue(), file.name) for file in files]
         preview.empty_field()  # the files are held by the preview

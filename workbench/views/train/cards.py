@@ -14,12 +14,12 @@ from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint
 from mrc_workbench.training.runs.jobs import DEFAULTS, QUEUE, Ablation, CompositeRun, Findings, Search, find_job
 from mrc_workbench.training.runs.runs import Plan, Run
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
+from mrc_workbench.workbench.views.train.fields import fill_in_settings
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
 from mrc_workbench.workbench.views.ui.words import duration, label_and_help, moment, plain, signed, word, word_or
 
-Use = Callable[[Plan, Findings], None]  # fills what a search has found into the form; called as a callback
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
 _BADGES = {
     State.DONE: ("green", ":material/check_circle:"),
@@ -113,19 +113,19 @@ def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Ca
             draw_log(whole, 50)
 
 
-def draw_search(search: Search, use: Use | None = None) -> None:
-    """Draw what a search has found so far, and its trials; `use` fills the findings of an ended one into the form."""
+def draw_search(search: Search, *, is_running: bool = False) -> None:
+    """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
     findings, plan = search.found, search.plan()
-    if use is None:
+    if is_running:
         st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
-    is_complete = use is not None and search.done
+    is_complete = search.done and not is_running
     if findings and is_complete:
         st.markdown(_sentence(findings))
     if findings:
         _draw_findings(plan, findings)
     if findings and is_complete:
         look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
-        st.button(**label_and_help("settings.use"), on_click=use, args=(plan, findings), **look)
+        st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
     trials = search.parts()
     draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
 

@@ -1,8 +1,8 @@
 """The fields of a training's form: the widget of an option, its texts and range, and the models it may name; which
 fields are drawn, what was entered, and where a problem is drawn."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, fields, replace
 from enum import Enum, StrEnum
 from importlib.util import find_spec
 from typing import Any
@@ -15,13 +15,14 @@ from mrc_workbench.data.pairs.records import PairKind
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.measures import Measure
-from mrc_workbench.training.options.common import Report
+from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.training.options.common import Report, TrainingOptions
 from mrc_workbench.training.options.questions import BestBy
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
 from mrc_workbench.training.options.texts import SENTENCES
 from mrc_workbench.training.recipe import kinds_alike, recipe_of
-from mrc_workbench.training.text_options import SENTENCES
+from mrc_workbench.training.runs.jobs import Findings
+from mrc_workbench.training.runs.runs import Plan, Run, mined_by
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
 from mrc_workbench.workbench.views.resources.sets import stored_pairs
@@ -39,7 +40,7 @@ from mrc_workbench.workbench.views.train.base import (
     starting_values,
     suited_to,
 )
-from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, take_back
+from mrc_workbench.workbench.views.ui.state import distinct_labels, is_changed, offer, relabel, remember, take_back
 from mrc_workbench.workbench.views.ui.words import label_and_help, word, word_or
 
 _MODELS = {"guide": BI_ENCODER, "teacher": CROSS_ENCODER, "negatives_model": BI_ENCODER}  # that an option names
@@ -127,7 +128,7 @@ def _draw_model(field: Field, words: dict[str, Any]) -> str:
     look: dict[str, Any] = {"format_func": labels.__getitem__, "placeholder": word("train.pick_model")}
     selected = st.selectbox(**words, options=models, index=None if field.name == "teacher" else 0, **look)
     if selected != OTHER:  # which is in no list: a hub id or a folder
-        return selected or ""
+        return str(selected or "")
     look = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
     return st.text_input(**label_and_help("train.other"), max_chars=1000, **look).strip()
 
@@ -292,6 +293,27 @@ class OptionFields:
 
     def _field(self, name: str) -> Field:
         return Field(self._kind, name, self.key(name), self._start[name], **self._about[name])
+
+
+def fill_in_settings(plan: Plan, findings: Findings) -> None:
+    """Fill the findings of a search into the form, with kind, base and objective; only as a callback."""
+    names = {name for one in findings.tried for name in one.changed}
+    _fill_in(plan.kind, plan.options.base, replace(plan.options, **findings.changes), names)
+
+
+def fill_in_another_round(run: Run) -> None:
+    """Fill in a training whose hard negatives a finished bi-encoder finds; only as a callback."""
+    plan = run.plan()
+    if isinstance(plan.options, BiEncoderOptions):
+        options = replace(mined_by(run.id, plan.options), rounds=1)
+        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
+
+
+def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
+    for name, value in {"train": kind, "base": base, "objective": options.objective.value}.items():
+        remember(name, value)
+    for name in {"objective", *names}:
+        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))
 
 
 def entered_value(value: Any) -> Any:

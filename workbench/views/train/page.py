@@ -5,7 +5,7 @@ from the set's passages or from a text. The form is checked at once and loses no
 earlier trainings fill it in.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -23,11 +23,12 @@ from mrc_workbench.retrieval.comparison.multistage import FEWEST
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
 from mrc_workbench.retrieval.evaluation.measures import Measure
 from mrc_workbench.training.options.common import OptionError, TrainingOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.options.texts import LANGUAGE_MODEL
 from mrc_workbench.training.recipe import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.runs import Plan, Run, all_runs, find_model_run, mined_by, new_plan
-from mrc_workbench.training.text_options import LANGUAGE_MODEL
+from mrc_workbench.training.runs.jobs import QUEUE, CompositeRun, RehearsalTask, all_jobs
+from mrc_workbench.training.runs.runs import Plan, all_runs, find_model_run, new_plan
+from mrc_workbench.training.sentences.material import PAIRS
 from mrc_workbench.workbench.views.leading import best_by, leading_measure
 from mrc_workbench.workbench.views.names import kind_name, pair_set_name, retriever_name
 from mrc_workbench.workbench.views.navigation import open_page
@@ -35,10 +36,10 @@ from mrc_workbench.workbench.views.resources import sets
 from mrc_workbench.workbench.views.splits import draw_few_of, draw_split
 from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
 from mrc_workbench.workbench.views.train import start
-from mrc_workbench.workbench.views.train.ablation import draw_ablation, draw_does_it_help
+from mrc_workbench.workbench.views.train.ablation import draw_ablation
 from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective
 from mrc_workbench.workbench.views.train.cards import draw_stopped, latest_stopped
-from mrc_workbench.workbench.views.train.fields import OptionFields, entered_value, field_key
+from mrc_workbench.workbench.views.train.fields import OptionFields
 from mrc_workbench.workbench.views.train.runs import draw_at_work, draw_queue, draw_runs
 from mrc_workbench.workbench.views.ui.state import choose, offer, remember, remembered, show_top
 from mrc_workbench.workbench.views.ui.words import language, particle, plain, word, word_or
@@ -73,7 +74,7 @@ def draw() -> None:
     parts = (job for job in jobs if (trial := job.plan().trial) is not None and trial.search in wholes)
     elsewhere = {at_work, stopped, *QUEUE.queued(), *parts}
     ended = [job for job in jobs if job not in elsewhere]
-    draw_runs(ended, fill_in_another_round, use_settings, draw_does_it_help, at_work=bool(at_work))
+    draw_runs(ended, at_work=bool(at_work))
 
 
 def draw_untrained(data: StoredSet) -> None:
@@ -261,24 +262,3 @@ def _free_name(kind: str) -> str:
     """The kind and the first number that is free: short, so that tables can show what searches with it."""
     taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
     return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
-
-
-def use_settings(plan: Plan, found: Findings) -> None:
-    """Fill what was found into the form, with kind, base and objective; only as a callback."""
-    names = {name for one in found.tried for name in one.changed}
-    _fill_in(plan.kind, plan.options.base, replace(plan.options, **found.changes), names)
-
-
-def fill_in_another_round(run: Run) -> None:
-    """Fill in the form; only while no field is drawn, as in a callback."""
-    plan = run.plan()
-    if isinstance(plan.options, BiEncoderOptions):
-        options = replace(mined_by(run.id, plan.options), rounds=1)
-        _fill_in(plan.kind, run.id, options, {"negatives_from", "negatives", "negatives_model", "rounds"})
-
-
-def _fill_in(kind: str, base: str, options: TrainingOptions, names: Set[str]) -> None:
-    for name, chosen in {"train": kind, "base": base, "objective": options.objective.value}.items():
-        remember(name, chosen)
-    for name in {"objective", *names}:
-        st.session_state[field_key(kind, name)] = entered_value(getattr(options, name))

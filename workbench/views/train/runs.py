@@ -27,7 +27,9 @@ from mrc_workbench.workbench.views.names import base_name, kind_name, phase_word
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.train import ablation_result, cards, charts
+from mrc_workbench.workbench.views.train.ablation import draw_does_it_help
 from mrc_workbench.workbench.views.train.cards import draw_button
+from mrc_workbench.workbench.views.train.fields import fill_in_another_round
 from mrc_workbench.workbench.views.train.scores import draw_scores
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.problems import attempt, draw_damaged
@@ -56,7 +58,7 @@ def draw_at_work(run: Run) -> None:
 
 def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
     if isinstance(run, Search):
-        cards.draw_search(run)
+        cards.draw_search(run, is_running=True)
         return
     if isinstance(run, Ablation):
         ablation_result.draw_ablation(run, is_running=True)
@@ -152,20 +154,8 @@ def _draw_waiting(place: int, run: Run) -> None:
             st.rerun()
 
 
-def draw_runs(
-    runs: list[Run],
-    another_round: Callable[[Run], None],
-    use_settings: cards.Use,
-    does_it_help: Callable[[Run], None],
-    *,
-    at_work: bool = False,
-) -> None:
-    """Draw those of the runs that have ended, newest first, older ones on request; and the dialog that is open.
-
-    `another_round` is called for a finished bi-encoder that is to find the hard negatives of its next training,
-    `use_settings` for what a search has found; `does_it_help` draws what asks that of a finished language model. The
-    trainings of a search or an ablation stand folded under it.
-    """
+def draw_runs(runs: list[Run], *, at_work: bool = False) -> None:
+    """Draw the runs that have ended, newest first, older ones on request; and the dialog that is open."""
     st.subheader(word("train.list"))
     ended = [(run, status) for run in runs if cards.has_ended(status := run.status())]
     if not ended:
@@ -173,22 +163,22 @@ def draw_runs(
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
     for run, status in ended[:shown]:
         with st.container(border=True):
-            _draw(run, status, use_settings, another_round)
+            _draw(run, status)
     older = len(ended) - shown
     if older > 0 and st.button(word("train.show_more", count=older), icon=":material/expand_more:"):
         st.session_state["trainings_shown"] = len(ended)
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
     draw_damaged([*damaged], lambda name: damaged[name].delete())
-    dialogs = {"details": charts.draw_details, "delete": _ask_to_delete, "push": _draw_push, "helps": does_it_help}
-    cards.draw_dialog(dialogs)
+    dialogs = {"details": charts.draw_details, "delete": _ask_to_delete, "push": _draw_push}
+    cards.draw_dialog({**dialogs, "helps": draw_does_it_help})
 
 
-def _draw(run: Run, status: Status, use: cards.Use, another_round: Callable[[Run], None]) -> None:
+def _draw(run: Run, status: Status) -> None:
     plan, done = run.plan(), status.state is State.DONE
     cards.draw_head(plan, status)
     if isinstance(run, Search):
-        cards.draw_search(run, use)
+        cards.draw_search(run)
     elif isinstance(run, Ablation):
         ablation_result.draw_ablation(run)
     elif done:
@@ -198,7 +188,7 @@ def _draw(run: Run, status: Status, use: cards.Use, another_round: Callable[[Run
         if isinstance(run, Ablation):
             ablation_result.draw_ablation_buttons(run)
         elif done and not isinstance(run, Search):
-            _draw_ways_on(run, plan, another_round)
+            _draw_ways_on(run, plan)
         if not done:
             cards.draw_resume(run)
             cards.draw_use_best(run)
@@ -209,7 +199,7 @@ def _draw(run: Run, status: Status, use: cards.Use, another_round: Callable[[Run
         cards.draw_making(run)
 
 
-def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) -> None:
+def _draw_ways_on(run: Run, plan: Plan) -> None:
     data = next((kept for kept in stored() if kept.fingerprint == plan.fingerprint), None)
     if plan.kind == READER:
         if draw_button("use_reader", run, page_called("answers").sign, word("train.use_reader_help")):
@@ -225,7 +215,7 @@ def _draw_ways_on(run: Run, plan: Plan, another_round: Callable[[Run], None]) ->
             _compare_with_untrained(plan, data)
     if isinstance(plan.options, BiEncoderOptions):
         icon, help_text = ":material/model_training:", word("train.another_round_help")
-        draw_button("another_round", run, icon, help_text, on_click=another_round, args=(run,))
+        draw_button("another_round", run, icon, help_text, on_click=fill_in_another_round, args=(run,))
     try:
         starter = is_starter(ModelSource(run.id, folder=run.model_folder))
     except (OSError, ValueError, LookupError):  # the folder was changed by hand: whatever loads it will say so

@@ -81,7 +81,11 @@ def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
 def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerator) -> None:
     """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
     name = f"ask_{task.value}"
-    look = {"icon": _ICONS[task], "disabled": asked is None or asked.rehearsal.running, "key": f"train_{name}"}
+    look: dict[str, Any] = {
+        "icon": _ICONS[task],
+        "disabled": asked is None or asked.rehearsal.running,
+        "key": f"train_{name}",
+    }
     pressed = st.button(**label_and_help(f"train.{name}"), **look)
     if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
         return
