@@ -226,7 +226,8 @@ def connections_allowed(wanted: int) -> int:
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if most_files == resource.RLIM_INFINITY:
         return wanted
-    return max(1, min(wanted, most_files - psutil.Process().num_fds() - _SPARE_FILES))
+    open_files: int = psutil.Process().num_fds()
+    return max(1, min(wanted, most_files - open_files - _SPARE_FILES))
 
 
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:

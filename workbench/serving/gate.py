@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,7 +42,6 @@ access = logging.getLogger(f"{__package__}.access")
 GONE = 499  # the client closed the connection: nobody reads this status
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-Answering = Callable[[object, int, dict[str, str]], JSONResponse]
 Noted = dict[str, Any]
 
 
@@ -55,17 +55,16 @@ class Metrics:
     """Counters and histograms by name and labels. For one thread."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, dict[Labels, float]] = {}
-        self._histograms: dict[str, dict[Labels, _Histogram]] = {}
+        self._counters: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+        self._histograms: dict[str, dict[Labels, _Histogram]] = defaultdict(lambda: defaultdict(_Histogram))
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
         """Add to a counter, whose name is listed in `_HELP`."""
-        of_name, key = self._counters.setdefault(name, {}), _key(labels)
-        of_name[key] = of_name.get(key, 0) + value
+        self._counters[name][_key(labels)] += value
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Add a duration to a histogram."""
-        histogram = self._histograms.setdefault(name, {}).setdefault(_key(labels), _Histogram())
+        histogram = self._histograms[name][_key(labels)]
         histogram.counts[bisect_left(_BUCKETS, seconds)] += 1
         histogram.total += seconds
 
@@ -109,21 +108,16 @@ def _key(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
 
 
+@dataclass(eq=False)
 class Gate:
     """Middleware around the app. `methods` are those of each path; any other path is refused by the app itself."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        methods: dict[str, tuple[str, ...]],
-        metrics: Metrics,
-        logs: Logging,
-        answer: Answering,
-        any_host: bool,
-    ) -> None:
-        self.app, self._methods, self._metrics, self._logs = app, methods, metrics, logs
-        self._answer, self._any_host = answer, any_host
+    app: ASGIApp
+    methods: dict[str, tuple[str, ...]]
+    metrics: Metrics
+    logs: Logging
+    answer: Callable[[object, int, dict[str, str]], JSONResponse]
+    any_host: bool
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -154,7 +148,7 @@ class Gate:
             logger.exception("request %s failed", request_id)
             words = "something went wrong here; the log of this server has the details of this request id"
             noted["code"] = "failed"
-            await self._answer({"code": "failed", "error": words}, 500, {})(scope, receive, answered)
+            await self.answer({"code": "failed", "error": words}, 500, {})(scope, receive, answered)
         finally:
             self._note(scope, noted, status, size, time.perf_counter() - began)
 
@@ -162,27 +156,27 @@ class Gate:
         """Return the answer to a wrong host or to OPTIONS; None for what the app answers."""
         # without a key, a page whose own name leads here could read answers in the name of whoever looks at it
         host = re.sub(r":\d+$", "", headers.get("host", "")).lower()
-        if not self._any_host and host not in _OWN_HOSTS:
+        if not self.any_host and host not in _OWN_HOSTS:
             error = Refused(421, "other_host", "without a key this server answers to 127.0.0.1 and localhost alone")
             scope["state"]["noted"]["code"] = error.code
-            return self._answer({"code": error.code, "error": str(error)}, error.status, {})
-        if scope["method"] == "OPTIONS" and scope["path"] in self._methods:
-            return Response(status_code=204, headers={"Allow": ", ".join((*self._methods[scope["path"]], "OPTIONS"))})
+            return self.answer({"code": error.code, "error": str(error)}, error.status, {})
+        if scope["method"] == "OPTIONS" and scope["path"] in self.methods:
+            return Response(status_code=204, headers={"Allow": ", ".join((*self.methods[scope["path"]], "OPTIONS"))})
         return None
 
     def _note(self, scope: Scope, noted: Noted, status: int, size: int, seconds: float) -> None:
-        path = scope["path"] if scope["path"] in self._methods else "other"
+        path = scope["path"] if scope["path"] in self.methods else "other"
         method = scope["method"] if scope["method"] in ("GET", "HEAD", "OPTIONS", "POST") else "other"
-        self._metrics.count("mrc_requests_total", path=path, method=method, status=str(status))
-        self._metrics.observe("mrc_request_duration_seconds", seconds, path=path)
+        self.metrics.count("mrc_requests_total", path=path, method=method, status=str(status))
+        self.metrics.observe("mrc_request_duration_seconds", seconds, path=path)
         if "code" in noted:
-            self._metrics.count("mrc_refusals_total", code=noted["code"])
+            self.metrics.count("mrc_refusals_total", code=noted["code"])
         if retriever := noted.get("retriever"):
-            self._metrics.observe("mrc_search_duration_seconds", seconds, retriever=retriever)
+            self.metrics.observe("mrc_search_duration_seconds", seconds, retriever=retriever)
             if status < 300:
-                self._metrics.count("mrc_queries_total", noted["questions"], retriever=retriever)
-        is_slow = 0 < self._logs.slow_query_ms <= seconds * 1000
-        if self._logs.access_log is AccessLog.NONE and not is_slow:
+                self.metrics.count("mrc_queries_total", noted["questions"], retriever=retriever)
+        is_slow = 0 < self.logs.slow_query_ms <= seconds * 1000
+        if self.logs.access_log is AccessLog.NONE and not is_slow:
             return
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -130,7 +130,7 @@ def _draw_model(field: Field, words: dict[str, Any]) -> str:
     if selected != OTHER:  # which is in no list: a hub id or a folder
         return str(selected or "")
     look = {"placeholder": word("train.other_example"), "key": f"{field.key}_other", "persist_state": "session"}
-    return st.text_input(**label_and_help("train.other"), max_chars=1000, **look).strip()
+    return str(st.text_input(**label_and_help("train.other"), max_chars=1000, **look)).strip()
 
 
 def _hold_model(field: Field) -> str:
