@@ -77,9 +77,10 @@ def ask(app: AppTest, asked: list[Rehearsal], task: RehearsalTask = RehearsalTas
     return asked[-1]
 
 
-def estimated(app: AppTest, asked: list[Rehearsal], found: Estimate) -> AppTest:
-    rehearsal = ask(run(app), asked)
-    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(found)))
+def estimated(app: AppTest, asked: list[Rehearsal], **changed: Any) -> AppTest:
+    """Have the estimate answered, for the first time or anew."""
+    rehearsal = asked[-1] if asked else ask(run(app), asked)
+    write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(replace(FITS, **changed))))
     return run(app)
 
 
@@ -101,13 +102,22 @@ def test_an_estimate_is_waited_for_and_told_and_starts_no_training(app: AppTest,
     assert all_runs() == []
 
 
-def test_an_estimate_tells_what_the_teacher_takes(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, replace(FITS, seconds_teaching=75.0))
+def test_an_estimate_tells_the_time_of_a_teacher_on_a_busy_machine_and_without_a_whole_batch(
+    app: AppTest, asked: list[Rehearsal]
+) -> None:
+    estimated(app, asked, seconds_teaching=75.0)
     assert EN["train.estimate_teaching"].format(teaching="1 min 15 s") in texts(app)
+    (busy,) = (info.value for info in estimated(app, asked, others=0.6, seconds_alone=87.0).info)
+    assert busy.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
+    (rough,) = (info.value for info in estimated(app, asked, rough=True).info)
+    assert rough.startswith("Roughly **4 min 20 s**")
 
 
 def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, replace(FITS, fits=False, instead={"batch_size": 32}))
+    estimated(app, asked, fits=False)
+    assert [error.value for error in app.error] == [EN["train.too_large"]]
+    assert EN["train.use_instead"] not in labels(app), "nothing would fit"
+    estimated(app, asked, fits=False, instead={"batch_size": 32})
     told = EN["train.too_large_instead"].format(options="Batch size 32")
     assert [error.value for error in app.error] == [told]
     press(app, "use_instead")
@@ -120,29 +130,20 @@ def test_what_does_not_fit_is_told_first_with_what_would(app: AppTest, asked: li
 def test_settings_of_every_kind_are_used_by_one_press(app: AppTest, asked: list[Rehearsal]) -> None:
     with_base(app, DEFAULT_BI_ENCODER)
     instead = {"embedding_table": "frozen", "recompute": True, "max_length": 256}
-    estimated(app, asked, replace(FITS, fits=False, instead=instead))
+    estimated(app, asked, fits=False, instead=instead)
     told = "Token embeddings: Frozen, Gradient checkpointing (saves memory), Max length (tokens) 256"
     assert [error.value for error in app.error] == [EN["train.too_large_instead"].format(options=told)]
     press(app, "use_instead")
     assert {name: field(app, name).value for name in instead} == instead
 
 
-def test_what_never_fits_is_told_without_a_way_out(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, replace(FITS, fits=False))
-    assert [error.value for error in app.error] == [EN["train.too_large"]]
-    assert EN["train.use_instead"] not in labels(app)
-
-
-def test_asking_can_be_stopped(app: AppTest, asked: list[Rehearsal]) -> None:
+def test_asking_can_be_stopped_and_ends_with_a_changed_plan(app: AppTest, asked: list[Rehearsal]) -> None:
     rehearsal = ask(run(app), asked)
     click(app, f"stop_{rehearsal.id}")
     assert not rehearsal.running
     assert "Running a few steps" not in texts(run(app))
     assert not button(app, "ask_estimate").disabled
-
-
-def test_a_plan_that_changed_is_not_answered_for_any_more(app: AppTest, asked: list[Rehearsal]) -> None:
-    rehearsal = ask(run(app), asked)
+    rehearsal = ask(app, asked)
     enter(app, epochs=5.0)
     assert not rehearsal.running
     assert "Running a few steps" not in texts(app)
@@ -237,18 +238,6 @@ def test_a_training_that_starts_ends_the_estimate(
     assert [rehearsal.running for rehearsal in asked] == [False]
 
 
-def test_an_estimate_on_a_busy_machine_says_so_and_what_it_takes_alone(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, replace(FITS, others=0.6, seconds_alone=87.0))
-    (told,) = (info.value for info in app.info)
-    assert told.startswith("About **4 min 20 s** on this busy machine, about **1 min 27 s** when nothing else runs")
-
-
-def test_an_estimate_without_a_whole_batch_is_called_rough(app: AppTest, asked: list[Rehearsal]) -> None:
-    estimated(app, asked, replace(FITS, rough=True))
-    (told,) = (info.value for info in app.info)
-    assert told.startswith("Roughly **4 min 20 s**")
-
-
 # hard negatives
 
 
@@ -269,33 +258,32 @@ def rows(count: int, text: str = "passage") -> pd.DataFrame:
 
 
 def looked_at(app: AppTest, asked: list[Rehearsal], table: pd.DataFrame) -> AppTest:
-    rehearsal = ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
+    """Have the search for negatives answered, for the first time or anew."""
+    rehearsal = asked[-1] if asked else ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
     table.to_parquet(rehearsal.folder / "negatives.parquet", index=False)
     return run(app)
 
 
 def test_negatives_are_waited_for_counted_and_shown(app: AppTest, asked: list[Rehearsal]) -> None:
-    with_base(app, STARTER, TRIPLET)
-    rehearsal = ask(app, asked, RehearsalTask.NEGATIVES)
+    ask(with_base(app, STARTER, TRIPLET), asked, RehearsalTask.NEGATIVES)
     assert "Finding hard negatives" in texts(app)
-    rows(10).to_parquet(rehearsal.folder / "negatives.parquet", index=False)
-    run(app)
+    looked_at(app, asked, rows(10))
     training = len(split(sets.question_set(sets.stored_sets()[0].key)).rows[Part.TRAIN])
     assert f"**10 negatives** for 3 of {training} questions" in texts(app)
     shown = app.dataframe[0].value
     assert shown["passage"].tolist() == [f"wrong passage {row}" for row in range(10)]
     assert all_runs() == []
+    looked_at(app, asked, rows(0))
+    assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
+    assert not app.dataframe
 
 
-def test_a_large_table_never_comes_whole(app: AppTest, asked: list[Rehearsal]) -> None:
+def test_a_large_table_never_comes_whole_and_its_questions_are_searched(app: AppTest, asked: list[Rehearsal]) -> None:
     looked_at(app, asked, rows(2000, "long " * 1000))
     shown = app.dataframe[0].value
     assert len(shown) == 500
     assert shown["passage"].str.len().max() == 200
     assert "Showing 500 of 2,000" in texts(app)
-
-
-def test_questions_can_be_searched_for(app: AppTest, asked: list[Rehearsal]) -> None:
     looked_at(app, asked, rows(40))
     app.text_input(key="train_negatives_search").set_value("QUESTION 7")
     run(app)
@@ -320,12 +308,6 @@ def test_both_downloads_hold_every_row(app: AppTest, asked: list[Rehearsal], mon
     lines = made["hard-negatives.jsonl"].decode().splitlines()
     assert "한글" in lines[0]
     assert [json.loads(line) for line in lines] == table.to_dict("records")
-
-
-def test_where_nothing_was_found_it_is_told(app: AppTest, asked: list[Rehearsal]) -> None:
-    looked_at(app, asked, rows(0))
-    assert EN["train.negatives_none"] in [warning.value for warning in app.warning]
-    assert not app.dataframe
 
 
 def test_without_negatives_there_is_nothing_to_look_at(app: AppTest) -> None:
