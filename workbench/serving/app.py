@@ -81,10 +81,10 @@ class Batches:
 
     async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
-        asked = _Request(questions, k, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        request = _Request(questions, k, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
         self._note()
-        return await asked.answer
+        return await request.answer
 
     def searching_for(self) -> float:
         """Return for how many seconds the search of now has been running; 0 while none is."""
@@ -111,15 +111,15 @@ class Batches:
         batch: list[_Request] = []
         held = 0
         while self._waiting and (not batch or held + len(self._waiting[0].questions) <= self._most):
-            asked = self._waiting.popleft()
-            if not asked.answer.done():
-                batch.append(asked)
-                held += len(asked.questions)
+            request = self._waiting.popleft()
+            if not request.answer.done():
+                batch.append(request)
+                held += len(request.questions)
         self._note()
         return batch
 
     def _note(self) -> None:
-        held = sum(len(asked.questions) for asked in self._waiting)
+        held = sum(len(request.questions) for request in self._waiting)
         for event, is_set in ((self._somebody, held > 0), (self._enough, held >= self._most)):
             (event.set if is_set else event.clear)()
 
@@ -127,18 +127,18 @@ class Batches:
         """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
         self._began = time.monotonic()
         try:
-            waiting = [asked for asked in batch if not asked.answer.done()]
+            waiting = [request for request in batch if not request.answer.done()]
             return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
         finally:
             self._began = None
 
     def _search(self, batch: Sequence[_Request]) -> list[list[list[Hit]] | Exception]:
         try:
-            questions = [text for asked in batch for text in asked.questions]
-            hits = iter(self._searcher.search(questions, max(asked.k for asked in batch)))
+            questions = [text for request in batch for text in request.questions]
+            hits = iter(self._searcher.search(questions, max(request.k for request in batch)))
         except Exception as error:
-            return [error] if len(batch) == 1 else [self._search([asked])[0] for asked in batch]
-        return [[next(hits)[: asked.k] for _ in asked.questions] for asked in batch]
+            return [error] if len(batch) == 1 else [self._search([request])[0] for request in batch]
+        return [[next(hits)[: request.k] for _ in request.questions] for request in batch]
 
 
 class Service:
