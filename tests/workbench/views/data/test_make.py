@@ -15,11 +15,7 @@ CITIES = ("서울", "부산", "대구", "인천", "광주", "대전")
 CORPUS = QuestionSet(
     "도시",
     [
-        Passage(
-            f"p{n}",
-            f"{city} is a large city where many people live. {city} has an old market and wide parks.",
-            city,
-        )
+        Passage(f"p{n}", f"{city} is a large city of many people. {city} has an old market and wide parks.", city)
         for n, city in enumerate(CITIES)
     ],
     (),
@@ -61,13 +57,10 @@ def test_passages_alone_are_shown_and_the_making_of_questions_stands_open(app: A
     assert "No questions about this passage" in "".join(html.proto.body for html in listed.get("html"))
 
 
-def test_a_preview_keeps_nothing_and_shows_what_training_reads(app: AppTest) -> None:
+def test_questions_are_previewed_and_made_and_lead_to_the_training(app: AppTest) -> None:
     press(app, "made_preview")
-    assert texts(app).count("→") == 5
-    assert len(stored()) == 1
-
-
-def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
+    assert texts(app).count("→") == 5, "as training reads them"
+    assert len(stored()) == 1, "a preview stores nothing"
     press(app, "made_make")
     made, _ = stored()
     assert (made.name, made.questions, made.made, made.source) == ("도시 · generated (Sentence)", 6, 6, "도시")
@@ -75,6 +68,8 @@ def test_questions_are_made_and_lead_to_the_training(app: AppTest) -> None:
     assert "6 of 6 questions were generated from passages" in texts(app)
     assert "6 generated questions" in texts(app)  # in the sidebar
     assert app.button(key="made_train").label == "Train with these"
+    train = opened(other_page, at="train", data=made.key)
+    assert "6 of these questions were generated from passages" in texts(train)
 
 
 def test_titles_ask(app: AppTest) -> None:
@@ -156,9 +151,3 @@ def test_passages_without_questions_are_searched() -> None:
     app = opened(other_page, at="search", data=keep(CORPUS).key, q="the old market of 부산", columns="BM25")
     assert "This dataset has no questions, so the answer passage is unknown." in texts(app)
     assert "부산" in "".join(html.proto.body for html in app.get("html"))
-
-
-def test_the_train_page_says_that_questions_were_made(app: AppTest) -> None:
-    press(app, "made_make")
-    train = opened(other_page, at="train", data=stored()[0].key)
-    assert "6 of these questions were generated from passages" in texts(train)

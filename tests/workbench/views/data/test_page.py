@@ -64,6 +64,8 @@ def test_the_first_visit_shows_the_sample(app: AppTest) -> None:
     assert "use" not in keys(app)
     assert ways(app) == [(words, f"data={stored()[0].key}") for words in NEXT_STEPS], "once"
     assert "python -m" not in texts(app)
+    assert "지문 언어는 **한국어**입니다. BM25의 기본 분석기: 형태소(Kiwi)와 글자 바이그램." in texts(app)
+    assert "다른 언어" not in texts(app)
 
 
 @pytest.mark.slow
@@ -123,14 +125,6 @@ def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
     assert "use" not in keys(app)
     press(app, "discard")
     assert not app.error
-
-
-def test_a_broken_file_after_a_good_one_keeps_what_is_in_use(app: AppTest) -> None:
-    upload(app, TABLE)
-    press(app, "use")
-    upload(app, b"PK\x03\x04broken", "broken.xlsx")
-    assert app.error
-    assert counts(app) == ["2", "3", "2"]
 
 
 def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
@@ -202,16 +196,15 @@ def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
     assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
 
 
-@pytest.mark.parametrize(("lang", "shown"), [("ko", "글에서 확인할 점:"), ("en", "In the texts:")])
-def test_notes_about_texts_stand_in_the_summary(lang: str, shown: str) -> None:
-    app = upload(
-        opened(data_page, lang=lang), "질문,지문\n수도는?,<p>서울은 *수도*이다.</p>\n바다는?,부산은 항구이다.\n"
-    )
-    (box,) = [info.value for info in app.info if info.value.startswith(shown)]
-    assert "HTML" in box
-    assert r"\*수도\*" in box, "texts of a file are never markup"
+def test_notes_about_texts_stand_in_the_summary(app: AppTest) -> None:
+    upload(app, "질문,지문\n수도는?,<p>서울은 *수도*이다.</p>\n바다는?,부산은 항구이다.\n")
+    for lang, start in {"en": "In the texts:", "ko": "글에서 확인할 점:"}.items():
+        app.query_params["lang"] = lang
+        (box,) = [info.value for info in run(app).info if info.value.startswith(start)]
+        assert "HTML" in box
+        assert r"\*수도\*" in box, "texts of a file are never markup"
     press(app, "discard")
-    assert not [info for info in app.info if info.value.startswith(shown)]
+    assert not [info for info in app.info if info.value.startswith("글에서 확인할 점:")]
 
 
 def test_stored_sets_are_used_and_removed_except_the_one_in_use(app: AppTest) -> None:
@@ -229,24 +222,23 @@ def test_stored_sets_are_used_and_removed_except_the_one_in_use(app: AppTest) ->
     press(app, f"remove_yes_{sample.key}")
     assert stored() == [mine]
     assert f"remove_yes_{sample.key}" not in keys(app)
+    upload(app, b"PK\x03\x04broken", "broken.xlsx")
+    assert app.error
+    assert counts(app) == ["2", "3", "2"], "a broken file leaves the set in use"
 
 
-def test_a_download_that_fails_says_what_to_do(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CATALOG, KORQUAD, replace(CATALOG[KORQUAD], address="http://127.0.0.1:9/x.json"))
-    press(app, f"look_{KORQUAD}")
-    message = texts(app)
-    assert "KorQuAD 1.0 dev 파일을 내려받지 못했습니다" in message
-    assert "http://127.0.0.1:9/x.json 주소에서 직접 받아 여기에 올려 주세요" in message
-    assert counts(app) == ["200", "480", "20"]
-
-
-def test_the_catalogs_file_is_taken_from_the_folder_of_data(
+def test_the_catalogs_file_is_taken_from_the_folder_of_data_or_a_failed_download_says_what_to_do(
     app: AppTest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     content = as_squad(ROWS).encode()
     entry = replace(CATALOG[KORQUAD], sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    monkeypatch.setitem(CATALOG, KORQUAD, replace(entry, address="http://127.0.0.1:9/x.json"))
+    message = texts(press(app, f"look_{KORQUAD}"))
+    assert "KorQuAD 1.0 dev 파일을 내려받지 못했습니다" in message
+    assert "http://127.0.0.1:9/x.json 주소에서 직접 받아 여기에 올려 주세요" in message
+    assert counts(app) == ["200", "480", "20"]
+    press(app, "discard")
     (tmp_path / entry.path).write_bytes(content)
-    monkeypatch.setitem(CATALOG, KORQUAD, entry)
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
     press(app, f"look_{KORQUAD}")
     assert "문단 2개 → 지문 2개, 질문 3개, 문서 2개 · SQuAD JSON · UTF-8" in texts(app)
@@ -367,23 +359,12 @@ def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, f
     assert counts(app) == ["2", "2", "–"]
 
 
-def test_files_of_a_collection_may_come_one_by_one(app: AppTest) -> None:
-    for name, content in beir().items():
-        upload(app, content, name.split("/")[-1])
-    assert "BEIR 구성 · 파일 3개 → 지문 5개, 질문 3개, 적합성 판정 5개" in texts(app)
-
-
 def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
     app.session_state["kept_look"] = "figures"
     run(app)
     assert "다른 도구에서 쓰기" in texts(app)
     labels = [button.label for button in app.get("download_button")]
     assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}
-
-
-def test_the_language_of_the_passages_is_shown(app: AppTest) -> None:
-    assert "지문 언어는 **한국어**입니다. BM25의 기본 분석기: 형태소(Kiwi)와 글자 바이그램." in texts(app)
-    assert "다른 언어" not in texts(app)
 
 
 def test_questions_in_another_language_are_told_with_advice() -> None:

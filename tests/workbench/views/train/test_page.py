@@ -249,12 +249,9 @@ def test_failures_are_told_in_words(app: AppTest) -> None:
     assert [shown.count(words) for words in wanted] == [wanted.count(words) for words in wanted]
     explained = ("memory", "disk", "option", "unexpected")
     assert {code.value for code in app.code} == {f"what the program said of {code}" for code in explained}
-
-
-def test_a_killed_training_is_interrupted(app: AppTest) -> None:
-    made_run(State.RUNNING).write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
-    run(app)
-    assert EN["failure.interrupted"] in [error.value for error in app.error]
+    killed = made_run(State.RUNNING)
+    killed.write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0, step=7, total_steps=30))
+    assert EN["failure.interrupted"] in [error.value for error in run(app).error]
     assert "step 7 of 30" in texts(app)
     assert start_button(app).label == EN["train.start"]
 
