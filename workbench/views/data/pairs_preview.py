@@ -20,15 +20,8 @@ from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit
 from mrc_workbench.data.pairs.store import LEAST_ROWS, PairFileReading, PairOptions, keep, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
+from mrc_workbench.workbench.views.data import reading
 from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_if_guessed
-from mrc_workbench.workbench.views.data.reading import (
-    draw_first,
-    draw_name,
-    draw_problems,
-    draw_status,
-    left_out_words,
-    pick_column,
-)
 from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.data.ways import choose_pairs
 from mrc_workbench.workbench.views.names import pairs_name
@@ -91,16 +84,16 @@ class Preview:
 def preview_of(preview: Preview, options: PairOptions) -> Preview:
     try:
         files = [(Content(content, preview.encoding), name) for content, name in preview.files]
-        reading = read_pairs_apart(files, options)
+        result = read_pairs_apart(files, options)
     except UnusableFileError as error:
         guess, available, first_rows = error.proposal[:3]
         preview = replace(preview, encodings=error.proposal.encodings)
         columns = replace(guess, **options.columns) if available else guess
         found = replace(preview, columns=columns, available=available, first_rows=first_rows)
         return replace(found, options=options, read=None, error=error)
-    pairs = replace(reading.pairs, name=preview.title) if preview.title else reading.pairs
-    first = reading.files[0]
-    problems = [problem for file in reading.files for problem in file.problems]
+    pairs = replace(result.pairs, name=preview.title) if preview.title else result.pairs
+    first = result.files[0]
+    problems = [problem for file in result.files for problem in file.problems]
     return replace(
         preview,
         encodings=preview.encodings if preview.encoding else encodings_if_guessed(preview.files, problems),
@@ -108,7 +101,7 @@ def preview_of(preview: Preview, options: PairOptions) -> Preview:
         columns=first.columns,
         available=first.available_columns,
         first_rows=first.first_rows,
-        read=Read.of(pairs, reading.files),
+        read=Read.of(pairs, result.files),
         error=None,
     )
 
@@ -209,7 +202,7 @@ def _draw_choices(shown: Preview) -> None:
         options = replace(options, scale=scale)
     if parts:
         options = replace(options, parts=parts)
-    draw_first(shown.first_rows, shown.available, columns)
+    reading.draw_first(shown.first_rows, shown.available, columns)
     if options != shown.options:
         look_at(shown, options)
 
@@ -223,7 +216,9 @@ def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
 
 
 def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
-    return pick_column(place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}")
+    return reading.pick_column(
+        place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}"
+    )
 
 
 def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
@@ -268,7 +263,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
         given = f"{sum(file.row_count for file in found.files):,}"
         understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **counts)}"
     is_clean = not any(file.problems for file in found.files)
-    draw_status(understood, left_out_words(found.files), _notes(found), is_clean=is_clean)
+    reading.draw_status(understood, reading.left_out_words(found.files), _notes(found), is_clean=is_clean)
     lines = []
     for file in found.files:
         form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
@@ -278,7 +273,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if lines:
         st.caption("  \n".join(lines))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
+        name = reading.draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
         look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "keep_pairs"}
         is_stored = st.button(**label_and_help("pairs_page.keep"), **look)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
@@ -291,7 +286,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
                 _STATE.note_stored(stored.key)
                 choose_pairs(stored.key)
             st.rerun()
-    draw_problems(found.files, shown.name)
+    reading.draw_problems(found.files, shown.name)
 
 
 def _notes(found: Read) -> list[str]:

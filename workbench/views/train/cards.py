@@ -149,7 +149,7 @@ def _sentence(found: Findings) -> str:
     measure = Measure.parse(found.measure).long
     if found.best == DEFAULTS:
         return word("settings.defaults_best", measure=measure)
-    best = next(one for one in found.tried if one.number == found.best)
+    best = next(trial for trial in found.tried if trial.number == found.best)
     return word(
         "settings.better" if found.chosen != DEFAULTS else "settings.alike",
         setting=plain(setting_words(best.changed)),
