@@ -215,7 +215,7 @@ def _pick(passages: int, articles: int) -> _Settings:
     model = _text(places[1], "model", value=os.environ.get(MODEL, "")).strip()
     key = _text(places[2], "secret", type="password", autocomplete="off") if with_address else ""
     default = prompts()[language()]["instruction"].strip()
-    look: dict[str, Any] = {"height": 180, "key": f"made_prompt_{language()}"}
+    look = {"height": 180, "key": f"made_prompt_{language()}"}
     prompt = st.text_area(**label_and_help("made.prompt"), value=default, **look)
     return _Settings(by, most, per_passage, model, prompt, address, key)
 
