@@ -258,10 +258,7 @@ def left_out_words(readings: Sequence[FileReading]) -> list[str]:
 
 
 def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows that were left out or repaired; one of several files is named.
-
-    Notices about whole files of a question set are in its report.
-    """
+    """Draw the rows left out or repaired, by file; notices about whole files are in the report."""
     for place, reading in enumerate(readings):
         if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
             st.markdown(f"**{plain(reading.name)}**")

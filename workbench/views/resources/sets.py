@@ -168,10 +168,7 @@ def missing_set() -> MissingSet | None:
 
 
 def chosen_set() -> StoredSet:
-    """Return the question set in use: the one in the address, else the session's, else the last used, else the newest.
-
-    If the named one is missing, report it, offer the others and stop.
-    """
+    """Return the set in use: that of the address, the session, the last use, or the newest; stop if it is missing."""
     require_set()
     sets = {kept.key: kept for kept in stored_sets()}
     key = st.query_params.get("data") or st.session_state.get("data") or last_used()

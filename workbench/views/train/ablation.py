@@ -67,10 +67,7 @@ def draw_ablation(plan: Plan | None) -> None:
 
 
 def offered(options: LanguageOptions) -> dict[str, list[Any]]:
-    """Return the values that each option can be varied to, without the one that it has.
-
-    Not those that the base decides, or a tokenizer that is there.
-    """
+    """Return the other values of each option, without options that the base or a stored tokenizer decides."""
     decided = set() if options.pairs else {"pairs_weight"}
     if options.base != STARTER or options.tokenizer.strip():
         decided |= {"tokenizer_kind", "vocabulary"}

@@ -203,10 +203,7 @@ class OptionFields:
             self._row(names, st.columns(2))
 
     def draw_negatives(self) -> DeltaGenerator | None:
-        """Draw the options of hard negatives; returns the container to show them in, None if folded or unused.
-
-        Options that are folded away are not drawn and count as they were entered.
-        """
+        """Draw the options of hard negatives; returns the container to show them in, None if folded or unused."""
         if not self._of(NEGATIVES_SOURCE):
             return None
         with self._fold("hard_negatives", ":material/rule:") as fold:

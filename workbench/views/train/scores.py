@@ -59,10 +59,9 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
 
 
 def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
-    """Draw the result in one line: the measure before and after, and the difference with its 95% interval.
+    """Draw the measure before and after, and the difference with its 95% interval, in one line.
 
-    It is of the test questions if these were asked, since they chose nothing. A reranker is told by what it adds to
-    BM25, as it is used.
+    Test questions, which selected nothing, go first; a reranker is judged by what it adds to BM25.
     """
     mixed = {"interpolated", "bm25"} <= rows.keys()
     test = {} if mixed else _of_test(scores)
