@@ -2,7 +2,7 @@
 # except that `make test` installs Chromium where the machine lets it.
 PYTHON ?= python3
 BIN := .venv/bin
-# the test that ends its process is told once, and not begun again without end
+# a test that ends its process is reported once, and not started again and again
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 ROOMS := data models retrieval training labs workbench
 VIEW := build/check
@@ -24,10 +24,10 @@ install: .venv/installed ## make the environment
 test: .venv/installed-dev chromium ## run every test (MRC_DATA=folder adds those with real data)
 	$(PYTEST)
 
-quick: .venv/installed-dev ## run the quick tests, while you change code: no browser, no torch, no fresh process
+quick: .venv/installed-dev ## run the quick tests, while you change code: no browser, no pages, no torch, no fresh process
 	$(PYTEST) -m "not slow"
 
-durations: .venv/installed-dev chromium ## run every test, and write how long each file takes: the longest are begun first
+durations: .venv/installed-dev chromium ## run every test, and record the times of files and which tests are slow
 	MRC_DURATIONS=yes $(PYTEST)
 
 attack: .venv/installed-dev ## damage files for half an hour and judge what is read (MINUTES, SEED)

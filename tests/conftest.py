@@ -7,24 +7,26 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from mrc_workbench.data import apart
-from mrc_workbench.data.jobs.processes import FORKS, read_on, start_fork_server
-from mrc_workbench.data.terminal import quiet
-from mrc_workbench.models.packaged import PackagedBase
-
 PROGRAM = sys.modules["__main__"]
-# seconds by file, which `make durations` writes: the longest are begun first, or a core would stand idle at the end
-DURATIONS = Path(__file__).with_name("durations.json")
-_seconds: Counter[str] = Counter()
+TESTS = Path(__file__).parent
+# What `make durations` writes: the seconds of each file, by which the longest start first, and the slow tests
+DURATIONS = TESTS / "durations.json"
+SLOW_FOLDERS = ("browser/", "workbench/views/")  # they start browsers and draw pages
+SLOW_SECONDS = 0.15
+HEAVY_MODULES = ("torch", "streamlit")
+# A Hypothesis test runs at most so many examples; 0: as many as it declares, which a nightly run does
+MAX_EXAMPLES = int(os.environ.get("MRC_EXAMPLES", "25"))
+_seconds: defaultdict[str, list[float]] = defaultdict(list)
 _modules_frozen = 0
 _tests = count()
 
@@ -32,53 +34,108 @@ _tests = count()
 def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("untimed", deadline=None)  # a busy machine fails no test
     settings.load_profile("untimed")
-    # before any test module is imported: the libraries read these once
+    # Set before any test module is imported: libraries read these when they are imported
     model_cache = tempfile.TemporaryDirectory()
     config.add_cleanup(model_cache.cleanup)
     os.environ.pop("HF_HUB_OFFLINE", None)
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
-    if not is_worker:  # workers share it, or no process could be forked for both
+    if not is_worker:  # workers share one model cache, because the fork server serves both
         os.environ["HF_HOME"] = model_cache.name
-    os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # the user's own trainings are not waited for
-    # the contract is tested on a server where there is one, and nothing else uses it
+    os.environ["MRC_LOCK"] = str(Path(model_cache.name, "training.lock"))  # tests do not wait for the user's trainings
+    # Only the contract tests use a Milvus server
     if "MILVUS_URI" in os.environ:
         os.environ["TESTED_MILVUS_URI"] = os.environ.pop("MILVUS_URI")
-    quiet()  # as commands are: the libraries that the fork server has read serve them, too
-    os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nobody answers here
+    os.environ["HF_ENDPOINT"] = "http://127.0.0.1:9"  # nothing listens there
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    # threads that spin while others hold the cores are many times slower than one: test processes share the cores
+    # Workers share the cores: threads that spin while others compute are many times slower than a single thread
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or config.getoption("numprocesses", None) or 1)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, min(4, (os.cpu_count() or 1) // workers))))
-    if FORKS and config.getoption("numprocesses", None) and not is_worker and not config.option.markexpr:
-        # all workers' jobs have the libraries of one process, read while the tests are collected
+    distributes = bool(config.getoption("numprocesses", None)) and not is_worker
+    if distributes and config.option.markexpr:
+        return  # the process that only distributes tests imports nothing else
+    from mrc_workbench.data.jobs.detached import FORKS, read_on, start_fork_server
+    from mrc_workbench.data.terminal import quiet
+
+    quiet()  # the libraries of the fork server log as little as those of commands
+    if distributes and FORKS:  # one process imports the libraries for the jobs of all workers, during collection
         start_fork_server()
         read_on()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave a file unread that is slow as a whole: to read torch, which most of these do, takes seconds."""
-    if "not slow" not in config.option.markexpr or not collection_path.match("test_*.py"):
+    """Skip slow files and folders unread: most of them import torch or Streamlit, which takes seconds."""
+    if "not slow" not in config.option.markexpr:
+        return None
+    if collection_path.is_dir():
+        return (
+            collection_path.relative_to(config.rootpath).as_posix() in {f"tests/{name}" for name in SLOW_FOLDERS}
+            or None
+        )
+    if not collection_path.match("test_*.py"):
         return None
     text = collection_path.read_text(encoding="utf-8")
     return bool(re.search(r"^pytestmark = [^@]*?pytest\.mark\.slow\b", text, re.MULTILINE)) or None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without garbage collection: it would search everything that is imported, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    known = json.loads(DURATIONS.read_text(encoding="utf-8"))
-    slow = {_file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
-    # nobody knows how long a file takes that was added or renamed since: one of slow tests must not be begun last
-    seconds = dict.fromkeys(slow, float("inf")) | known
+    recorded = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    slow_tests = set(recorded["slow_tests"])
+    for item in items:
+        name = _name_of(item.nodeid)
+        if name in slow_tests or name.startswith(SLOW_FOLDERS):
+            item.add_marker("slow")
+        if MAX_EXAMPLES:
+            _limit_examples(item)
+    slow_files = {_file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
+    # A slow file without a recorded time starts first: at the end it could keep one core busy alone
+    seconds = dict.fromkeys(slow_files, float("inf")) | recorded["files"]
     items.sort(key=lambda item: -seconds.get(_file_of(item.nodeid), 0.0))
 
 
+def _limit_examples(item: pytest.Item) -> None:
+    test = getattr(item, "obj", None)
+    declared = getattr(test, "_hypothesis_internal_use_settings", None)
+    if declared and declared.max_examples > MAX_EXAMPLES:
+        test._hypothesis_internal_use_settings = settings(declared, max_examples=MAX_EXAMPLES)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    _seconds[_file_of(report.nodeid)] += report.duration
+    _seconds[report.nodeid].append(report.duration)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if os.environ.get("MRC_DURATIONS") and "PYTEST_XDIST_WORKER" not in os.environ:
-        told = {file: round(seconds, 1) for file, seconds in _seconds.most_common() if seconds >= 1}
-        DURATIONS.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    if not os.environ.get("MRC_DURATIONS") or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    files = defaultdict[str, float](float)
+    tests = defaultdict[str, list[float]](list)
+    for nodeid, phases in _seconds.items():
+        files[_file_of(nodeid)] += sum(phases)
+        tests[_name_of(nodeid)].append(sum(phases))
+    longest_first = sorted(files, key=lambda file: -files[file])
+    # The median of a parametrized test's cases: the first one may only have been the first to import a library
+    slow_tests = {name for name, cases in tests.items() if median_low(cases) > SLOW_SECONDS}
+    recorded = {
+        "files": {file: round(files[file], 1) for file in longest_first if files[file] >= 1},
+        "slow_tests": sorted(name for name in slow_tests if not name.startswith(SLOW_FOLDERS)),
+    }
+    DURATIONS.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
+
+
+def _name_of(nodeid: str) -> str:
+    """Return file and function of a test, without its parameters."""
+    return nodeid.partition("[")[0].removeprefix("tests/")
 
 
 def _file_of(nodeid: str) -> str:
@@ -87,13 +144,13 @@ def _file_of(nodeid: str) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _workspace_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """For fixtures that live longer than a test."""
+    """Set the workspace of fixtures that outlive a test."""
     os.environ["MRC_WORKSPACE"] = str(tmp_path_factory.mktemp("workspace"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _libraries_are_read_for_all_jobs() -> None:
-    """The fork server reads while no job works: among jobs that follow each other, each would read them for itself."""
+def _libraries_of_jobs_are_imported() -> None:
+    """Wait for the fork server, which imports only while no job runs: the first jobs would import for themselves."""
     if os.environ.get("MRC_FORK_SERVER"):
         from tests.programs import have_libraries_read
 
@@ -102,26 +159,38 @@ def _libraries_are_read_for_all_jobs() -> None:
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the test's own. That of pytest looks through those of all tests before, thousands of them."""
+    """Make a folder for the test. The fixture of pytest lists the folders of all earlier tests, which are thousands."""
     folder = tmp_path_factory.getbasetemp() / f"test-{next(_tests)}"
     folder.mkdir()
     return folder
 
 
 @pytest.fixture(autouse=True)
-def _workspace_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolation(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give each test its workspace, and replace what is slow or depends on the machine.
+
+    - `os.fsync` does nothing: tests kill processes, not machines.
+    - Files are read in this process, by the same code; `tests/data/test_apart.py` tests the processes.
+    - Models start from the starter, except in tests marked `packaged`.
+    - `__main__` stays pytest: Streamlit replaces it, and `multiprocessing` would run the page in new processes.
+    """
+    from mrc_workbench.data import apart
+    from mrc_workbench.models.packaged import PackagedBase
+
     monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "workspace"))
-
-
-@pytest.fixture(autouse=True)
-def _nobody_pulls_the_plug(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written may reach the disk when it likes: processes are killed here, and the machine goes on."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(apart, "started", apart.carry_out)
+    monkeypatch.setattr(apart, "make_ready", lambda: None)
+    if not request.node.get_closest_marker("packaged"):
+        monkeypatch.setattr(PackagedBase, "path", None)
+    _freeze_modules()
+    sys.modules["__main__"] = PROGRAM  # a fixture of the module may have drawn a page
+    yield
+    sys.modules["__main__"] = PROGRAM
 
 
-@pytest.fixture(autouse=True)
-def _libraries_are_no_garbage() -> None:
-    """Every drawing of a page, and every training, ends with a look for garbage through all that was ever read."""
+def _freeze_modules() -> None:
+    """Keep the garbage collector from searching imported modules: pages and trainings collect whenever they end."""
     global _modules_frozen  # noqa: PLW0603 - of this process
     if len(sys.modules) > _modules_frozen + 50:
         gc.collect()
@@ -130,40 +199,19 @@ def _libraries_are_no_garbage() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _the_program_stays_what_it_was() -> Iterator[None]:
-    """Streamlit puts a page in its place, and a process that `multiprocessing` starts would run that page first."""
-    sys.modules["__main__"] = PROGRAM  # a fixture of the module may have drawn a page
-    yield
-    sys.modules["__main__"] = PROGRAM
-
-
-@pytest.fixture(autouse=True)
-def _nobody_shipped_a_base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests start from the starter, made in no time; those marked `packaged` from what a person starts from."""
-    if not request.node.get_closest_marker("packaged"):
-        monkeypatch.setattr(PackagedBase, "path", None)
-
-
-@pytest.fixture(autouse=True)
-def _files_are_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the same code, without a process of its own; `tests/data/test_apart.py` has the processes."""
-    monkeypatch.setattr(apart, "started", apart.carry_out)
-    monkeypatch.setattr(apart, "make_ready", lambda: None)
-
-
-@pytest.fixture(autouse=True)
-def _what_takes_seconds_is_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`make quick` is for all that is not marked slow: a test that starts Python, or is the first to need torch, is."""
+def _quick_tests_are_quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test of `make quick` that starts Python or is the first to import a heavy library."""
     if request.node.get_closest_marker("slow"):
         yield
         return
-    start, programs, had_torch = subprocess.Popen.__init__, [], "torch" in sys.modules
+    start, programs = subprocess.Popen.__init__, []
+    missing = [module for module in HEAVY_MODULES if module not in sys.modules]
 
-    def noted(self: Any, args: Any, *more: Any, **named: Any) -> None:
+    def record(self: Any, args: Any, *more: Any, **named: Any) -> None:
         programs.append(args[0] if isinstance(args, list | tuple) else args)
         start(self, args, *more, **named)
 
-    monkeypatch.setattr(subprocess.Popen, "__init__", noted)
+    monkeypatch.setattr(subprocess.Popen, "__init__", record)
     yield
     assert sys.executable not in programs, "it starts Python: mark it slow"
-    assert had_torch or "torch" not in sys.modules, "it needs torch: mark it slow"
+    assert [module for module in missing if module in sys.modules] == [], "it imports a heavy library: mark it slow"
