@@ -1,12 +1,10 @@
 """Choices in the address as a browser goes back and forth, and what a narrow screen shows."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import new_page
 from tests.browser.driving import choose, compared, selected, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -23,12 +21,11 @@ def opened(page: Page, view: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def compared_page(app: str, browser: Browser) -> Iterator[Page]:
-    """The page of a comparison without a model, with every choice in the address another than the usual one."""
-    for page in new_page(browser, "en-US"):
-        page.goto(f"{app}/?k=1&measure=mrr&baseline=LSA&{PICKED}")
-        compared(page, "Run again")
-        yield page
+def compared_page(app: str, module_page: Page) -> Page:
+    """The page of a comparison without a model; no choice in its address is the default."""
+    module_page.goto(f"{app}/?k=1&measure=mrr&baseline=LSA&{PICKED}")
+    compared(module_page, "Run again")
+    return module_page
 
 
 def test_every_view_keeps_what_the_address_chose(compared_page: Page) -> None:

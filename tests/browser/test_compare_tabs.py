@@ -1,12 +1,10 @@
 """The tabs of Compare in a browser: a saved comparison, tuning, adding a model, exporting, and charts for the ear."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, FloatRect, Locator, Page, expect
+from playwright.sync_api import FloatRect, Locator, Page, expect
 
-from tests.browser.conftest import new_page
 from tests.browser.driving import click_in, compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -14,12 +12,11 @@ PICKED = "retrievers=BM25%7CLSA%7CBM25+words"
 
 
 @pytest.fixture(scope="module")
-def compared_page(app: str, browser: Browser) -> Iterator[Page]:
+def compared_page(app: str, module_page: Page) -> Page:
     """The page of a finished comparison that needs no transformer."""
-    for page in new_page(browser, "en-US"):
-        page.goto(f"{app}/?{PICKED}")
-        compared(page, "Run again")
-        yield page
+    module_page.goto(f"{app}/?{PICKED}")
+    compared(module_page, "Run again")
+    return module_page
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_from_a_lost_question_to_its_reason_and_a_shared_address(app: str, page:
     expect(page.locator(".weighed .plus").first).to_be_visible()
     sums = page.get_by_text(re.compile(r"^Answer passage \(rank")).inner_text()
 
-    for other in new_page(browser, "en-US"):
+    with new_page(browser, "en-US") as other:
         other.goto(page.url)
         expect(heading(other)).to_have_text(question)
         expect(other.get_by_text(re.compile(rf"^1 of {count} · BM25 finds it"))).to_be_visible()

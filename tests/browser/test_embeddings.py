@@ -1,12 +1,10 @@
 """The Embeddings page in a real browser: measured on the first visit, looked into, and taken to Compare."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import new_page
 from tests.browser.driving import settled
 
 pytestmark = pytest.mark.slow
@@ -19,14 +17,14 @@ def asked() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def opened(app: str, browser: Browser, asked: list[str]) -> Iterator[Page]:
+def opened(app: str, module_page: Page, asked: list[str]) -> Page:
     """The page, the starter and whatever base there is measured on the sample."""
-    for page in new_page(browser, "en-US"):
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(f"{app}/embeddings?lang=en&models=starter")
-        page.get_by_role("button", name="Measure", exact=True).click()
-        expect(page.get_by_text(re.compile("reaches a Spearman of"))).to_be_visible()
-        yield page
+    page = module_page
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{app}/embeddings?lang=en&models=starter")
+    page.get_by_role("button", name="Measure", exact=True).click()
+    expect(page.get_by_text(re.compile("reaches a Spearman of"))).to_be_visible()
+    return page
 
 
 def test_a_press_measures_and_every_view_opens(opened: Page) -> None:

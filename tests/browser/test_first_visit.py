@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, keep, read_entry, stored
 from mrc_workbench.retrieval.report.words import retriever_name
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import new_page, running_app
+from tests.browser.conftest import running_app
 from tests.browser.driving import MINUTES, compared, download, selected, settled, unfold
 from tests.programs import free_port, run_module
 
@@ -37,13 +37,12 @@ def app(workspace: Path, fork_server: None) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def visited(app: str, browser: Browser) -> Iterator[Page]:
-    """The page of somebody who opened the app and waited."""
-    for page in new_page(browser, "en-US"):
-        page.goto(app)
-        expect(page.get_by_role("heading", name=PURPOSE)).to_be_visible()
-        compared(page, "Run again")
-        yield page
+def visited(app: str, module_page: Page) -> Page:
+    """The page of a user who opened the app and waited."""
+    module_page.goto(app)
+    expect(module_page.get_by_role("heading", name=PURPOSE)).to_be_visible()
+    compared(module_page, "Run again")
+    return module_page
 
 
 @pytest.fixture

@@ -5,15 +5,13 @@ It is all done on the Korean page; who opens its address in English is told the 
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, cells, choose, no_failure, settled, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -83,14 +81,8 @@ def told_alike(korean: Page, english: Page, *keys: str) -> None:
     assert one == other
 
 
-@pytest.fixture(scope="module")
-def korean(browser: Browser) -> Iterator[Page]:
-    """The page on which one test goes on from where the one before it came."""
-    yield from new_page(browser, "ko-KR")
-
-
-def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean: Page, tmp_path: Path) -> None:
-    page = korean
+def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean_module_page: Page, tmp_path: Path) -> None:
+    page = korean_module_page
     kinds = [KO[f"tokenizers.kind_{kind}"] for kind in KINDS]
     good, bad = tmp_path / f"{NAME}.txt", tmp_path / "cp949.txt"
     good.write_text(TEXT, encoding="utf-8")
@@ -117,8 +109,8 @@ def test_a_text_is_uploaded_and_cut_by_tokenizers(app: str, korean: Page, tmp_pa
     no_failure(page)
 
 
-def test_a_sentence_and_a_word_are_cut_as_they_are(korean: Page) -> None:
-    page = korean
+def test_a_sentence_and_a_word_are_cut_as_they_are(korean_module_page: Page) -> None:
+    page = korean_module_page
     open_tab(page, KO["tokenizers.view_pieces"])
     fill(page, KO["tokenizers.sentence"], SENTENCE)
     expect(page.locator(".pieces").first).to_contain_text("탔다")
@@ -149,7 +141,8 @@ def test_a_sentence_and_a_word_are_cut_as_they_are(korean: Page) -> None:
     no_failure(page)
 
 
-def test_what_tokenizers_do_is_told_in_english_at_the_same_address(korean: Page, page: Page) -> None:
+def test_what_tokenizers_do_is_told_in_english_at_the_same_address(korean_module_page: Page, page: Page) -> None:
+    korean = korean_module_page
     page.goto(korean.url)
     told_alike(korean, page, "tokenizers.built")
     expect(page.get_by_role("heading", level=1)).to_have_text(EN["language_page.purpose"])
@@ -166,8 +159,8 @@ def test_what_tokenizers_do_is_told_in_english_at_the_same_address(korean: Page,
     no_failure(page)
 
 
-def test_a_new_model_learns_from_the_text(app: str, korean: Page, workspace: Path) -> None:
-    page, words = korean, KO
+def test_a_new_model_learns_from_the_text(app: str, korean_module_page: Page, workspace: Path) -> None:
+    page, words = korean_module_page, KO
     (text,) = (workspace / "texts").iterdir()
     page.goto(f"{app}/train?train=language-model&base=starter&corpus=text:{text.name}")
     fill(page, words["train.name"], NAME)
@@ -191,8 +184,8 @@ def test_a_new_model_learns_from_the_text(app: str, korean: Page, workspace: Pat
     no_failure(page)
 
 
-def test_what_the_model_learned_is_looked_into(app: str, korean: Page) -> None:
-    page = korean
+def test_what_the_model_learned_is_looked_into(app: str, korean_module_page: Page) -> None:
+    page = korean_module_page
     press(page, KO["train.use_language"])
     expect(page.get_by_role("heading", level=1)).to_have_text(KO["language_page.purpose"])
 
@@ -233,7 +226,8 @@ def test_what_the_model_learned_is_looked_into(app: str, korean: Page) -> None:
     no_failure(page)
 
 
-def test_what_the_model_learned_is_told_in_english_at_the_same_address(korean: Page, page: Page) -> None:
+def test_what_the_model_learned_is_told_in_english_at_the_same_address(korean_module_page: Page, page: Page) -> None:
+    korean = korean_module_page
     assert "lang=ko" in korean.url  # the way from the trainings
     page.goto(korean.url.replace("lang=ko", "lang=en"))
     told_alike(korean, page, "inside.attention_answer")

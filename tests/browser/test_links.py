@@ -1,13 +1,11 @@
 """Links hold: an address shows the same later, says what is missing, and a click is one step back in the browser."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -16,21 +14,22 @@ FIRST, SECOND = "retrievers=BM25%7CBM25+words", "retrievers=BM25%7CLSA"
 
 
 @pytest.fixture(scope="module")
-def link(app: str, browser: Browser) -> Iterator[str]:
+def link(app: str, module_page: Page) -> str:
     """The address of a question of a comparison, after which another comparison was made."""
-    for page in new_page(browser, "en-US"):
-        page.goto(f"{app}/?{FIRST}")
-        compared(page, EN["compare.run_again"])
-        page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
-        page.locator(".st-key-why_first button").click()
-        expect(page.locator(".st-key-why_back")).to_be_visible()
-        settled(page)
-        expect(page).to_have_url(re.compile(r"(?=.*comparison=[0-9a-f]{16})(?=.*part=all)(?=.*question=)"))
-        address = page.url
-        page.goto(f"{app}/?{SECOND}&run=now")
-        compared(page, EN["compare.run_again"])
-        expect(page).not_to_have_url(re.compile(re.search("comparison=[0-9a-f]+", address)[0]))  # type: ignore[index]
-        yield address
+    page = module_page
+    page.goto(f"{app}/?{FIRST}")
+    compared(page, EN["compare.run_again"])
+    page.get_by_role("tab", name=EN["compare.view_why"], exact=True).click()
+    page.locator(".st-key-why_first button").click()
+    expect(page.locator(".st-key-why_back")).to_be_visible()
+    settled(page)
+    expect(page).to_have_url(re.compile(r"(?=.*comparison=[0-9a-f]{16})(?=.*part=all)(?=.*question=)"))
+    address = page.url
+    page.goto(f"{app}/?{SECOND}&run=now")
+    compared(page, EN["compare.run_again"])
+    expect(page).not_to_have_url(re.compile(re.search("comparison=[0-9a-f]+", address)[0]))  # type: ignore[index]
+    page.goto("about:blank")  # the page takes part in no test
+    return address
 
 
 def test_a_link_opens_the_same_question_of_the_same_comparison_later(link: str, page: Page) -> None:
@@ -47,13 +46,12 @@ def test_a_link_opens_the_same_question_of_the_same_comparison_later(link: str, 
     assert page.url == link
 
 
-def test_copy_link_puts_the_address_into_the_clipboard(link: str, browser: Browser) -> None:
-    for page in new_page(browser, "en-US"):
-        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        page.goto(link)
-        page.get_by_role("button", name=EN["app.copy_link"]).click()
-        expect(page.get_by_text(EN["app.link_copied"])).to_be_visible()
-        assert page.evaluate("navigator.clipboard.readText()") == page.url
+def test_copy_link_puts_the_address_into_the_clipboard(link: str, page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(link)
+    page.get_by_role("button", name=EN["app.copy_link"]).click()
+    expect(page.get_by_text(EN["app.link_copied"])).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
 def test_opening_an_address_and_a_click_at_once_are_one_step_of_history_each(app: str, link: str, page: Page) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import new_page, running_app
+from tests.browser.conftest import running_app
 from tests.browser.driving import MINUTES, settled
 from tests.programs import free_port
 
@@ -43,15 +43,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def searched(workspace: Path, fork_server: None, browser: Browser) -> Iterator[Page]:
-    """The page of a question asked of a server that has read no model yet."""
+def searched(workspace: Path, fork_server: None, module_page: Page) -> Iterator[Page]:
+    """The page of a question, on a server that has loaded no model yet."""
     with running_app(workspace, free_port()) as address:
-        for page in new_page(browser, "en-US"):
-            page.add_init_script(WATCH)
-            page.goto(f"{address}/search?q={quote(QUESTION)}")
-            found = page.locator(".st-key-beside_search .found").first
-            expect(found).to_be_visible(timeout=3 * MINUTES)
-            yield page
+        module_page.add_init_script(WATCH)
+        module_page.goto(f"{address}/search?q={quote(QUESTION)}")
+        results = module_page.locator(".st-key-beside_search .found").first
+        expect(results).to_be_visible(timeout=3 * MINUTES)
+        yield module_page
 
 
 def filled(page: Page, count: int) -> list[float]:

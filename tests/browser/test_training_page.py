@@ -3,13 +3,11 @@
 No hub can be reached in tests.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, enter, settled, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -40,16 +38,11 @@ def test_without_the_hub_the_installed_base_is_offered_first(app: str, page: Pag
     expect(page.get_by_role("button", name="Start training")).to_be_enabled()
 
 
-@pytest.fixture
-def korean(browser: Browser) -> Iterator[Page]:
-    yield from new_page(browser, "ko-KR")
-
-
-def test_the_estimate_of_the_defaults_appears_by_itself(app: str, korean: Page) -> None:
-    korean.goto(f"{app}/train?base=starter")
-    expect(korean.get_by_text("사용 가능").first).to_be_visible(timeout=3 * MINUTES)
-    expect(korean.get_by_text("측정 장치: CPU")).to_be_visible()
-    assert korean.get_by_text("1~2분").count() == 0
+def test_the_estimate_of_the_defaults_appears_by_itself(app: str, korean_page: Page) -> None:
+    korean_page.goto(f"{app}/train?base=starter")
+    expect(korean_page.get_by_text("사용 가능").first).to_be_visible(timeout=3 * MINUTES)
+    expect(korean_page.get_by_text("측정 장치: CPU")).to_be_visible()
+    assert korean_page.get_by_text("1~2분").count() == 0
 
 
 def test_a_stopped_training_is_seen_at_once_and_its_best_checkpoint_serves(

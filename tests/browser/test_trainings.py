@@ -1,22 +1,14 @@
 """Trainings as two people see them who share a machine: one runs, one waits, both end; stopped and resumed."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, enter, settled, states, wait_for
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-@pytest.fixture
-def colleague(browser: Browser) -> Iterator[Page]:
-    """A page of another browser session, in Korean."""
-    yield from new_page(browser, "ko-KR")
 
 
 def wait_for_steps(workspace: Path, name: str) -> None:
@@ -26,27 +18,27 @@ def wait_for_steps(workspace: Path, name: str) -> None:
         time.sleep(0.05)
 
 
-def test_two_people_start_trainings_together(app: str, page: Page, colleague: Page, workspace: Path) -> None:
+def test_two_people_start_trainings_together(app: str, page: Page, korean_page: Page, workspace: Path) -> None:
     enter(page, f"{app}/train?base=starter", "Training name", "first", ("Epochs", "300"))
-    enter(colleague, f"{app}/train?base=starter", "학습 이름", "둘째", ("에폭", "2"))
+    enter(korean_page, f"{app}/train?base=starter", "학습 이름", "둘째", ("에폭", "2"))
     page.get_by_role("button", name="Start training").click()
     wait_for(workspace, "first", "running")
     # the colleague's page shows it by itself, and what is pressed on it now is a page that has settled
-    expect(colleague.get_by_role("button", name="중지", exact=True)).to_be_visible()
-    settled(colleague)
-    colleague.get_by_role("button", name="대기열에 추가").click()
-    expect(colleague.get_by_text("1. 둘째")).to_be_visible()
+    expect(korean_page.get_by_role("button", name="중지", exact=True)).to_be_visible()
+    settled(korean_page)
+    korean_page.get_by_role("button", name="대기열에 추가").click()
+    expect(korean_page.get_by_text("1. 둘째")).to_be_visible()
     assert states(workspace)["둘째"].startswith("queued")
 
     # each page shows both: the one at work and the one that waits
-    for one in (page, colleague):
+    for one in (page, korean_page):
         expect(one.get_by_role("main").get_by_text("first").first).to_be_visible()
         expect(one.get_by_role("main").get_by_text("1. 둘째")).to_be_visible()
     wait_for_steps(workspace, "first")
     page.get_by_role("button", name="Stop", exact=True).click()
     assert int(wait_for(workspace, "first", "stopped").split()[1]) > 0
     wait_for(workspace, "둘째", "done")
-    for one, stopped, done in ((page, "Stopped", "Done"), (colleague, "중지됨", "완료")):
+    for one, stopped, done in ((page, "Stopped", "Done"), (korean_page, "중지됨", "완료")):
         expect(one.get_by_role("main").get_by_text(stopped).first).to_be_visible()
         expect(one.get_by_role("main").get_by_text(done).first).to_be_visible()
 

@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.store import keep
 from mrc_workbench.data.workspace import acting_as, user_of
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.conftest import running_app
+from tests.browser.conftest import new_context, running_app
 from tests.browser.driving import MINUTES, settled
 from tests.identity_provider import Provider, running_provider, secrets_for
 from tests.programs import free_port
@@ -137,10 +138,10 @@ def signed_in(context: BrowserContext, app: str, provider: Provider, name: str, 
 def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> Iterator[dict[str, Person]]:
     """Both signed in, each with a set, a comparison and a finished training."""
     found: dict[str, Person] = {}
-    contexts = []
+    sessions = ExitStack()
     for name in PEOPLE:
-        contexts.append(browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}))
-        one = found[name] = signed_in(contexts[-1], app, provider, name, workspace)
+        context = sessions.enter_context(new_context(browser, "en-US"))
+        one = found[name] = signed_in(context, app, provider, name, workspace)
         one.goes_to(f"{app}/data")
         file = {"name": f"{name}.json", "mimeType": "application/json", "buffer": rows(name, 15)}
         one.page.locator("input[type=file]").set_input_files(file)  # type: ignore[arg-type]
@@ -155,9 +156,8 @@ def people(browser: Browser, app: str, provider: Provider, workspace: Path) -> I
         plan.write_text(json.dumps(asked | {"name": f"model of {name}"}), encoding="utf-8")
     for one in found.values():
         one.comparison = compared(one)
-    yield found
-    for context in contexts:
-        context.close()
+    with sessions:
+        yield found
 
 
 def compared(one: Person) -> str:
@@ -265,8 +265,8 @@ def test_what_a_part_of_a_page_keeps_is_kept_for_who_is_signed_in(
     assert people["alice"].content() == before
 
 
-def test_who_signs_out_is_out(app: str, browser: Browser, provider: Provider, workspace: Path) -> None:
-    context = browser.new_context(locale="en-US")
+def test_who_signs_out_is_out(app: str, page: Page, provider: Provider, workspace: Path) -> None:
+    context = page.context
     carol = signed_in(context, app, provider, "carol", workspace)
     settled(carol.page)
     copied = context.cookies(app)
@@ -282,5 +282,4 @@ def test_who_signs_out_is_out(app: str, browser: Browser, provider: Provider, wo
     expect(carol.page.get_by_test_id("stSidebar")).to_have_count(0)
     other.get_by_role("link", name=WORDS["page.data"]).first.click()  # a page that was open before
     expect(other.get_by_role("button", name=WORDS["access.sign_in"])).to_be_visible()
-    context.close()
     assert closed(sent(app, "data", cookie_of(copied)))
