@@ -67,10 +67,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if "not slow" not in config.option.markexpr:
         return None
     if collection_path.is_dir():
-        return (
-            collection_path.relative_to(config.rootpath).as_posix() in {f"tests/{name}" for name in SLOW_FOLDERS}
-            or None
-        )
+        return collection_path in {TESTS / folder for folder in SLOW_FOLDERS} or None
     if not collection_path.match("test_*.py"):
         return None
     text = collection_path.read_text(encoding="utf-8")

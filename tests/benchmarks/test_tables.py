@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks import growth, peers
-from benchmarks.app import ten_sessions
-from benchmarks.app.ten_sessions import Cost
 from benchmarks.large import documents, heaps
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from benchmarks.speed.libraries import bytes_of
@@ -37,7 +35,11 @@ def test_sizes_are_told_in_their_order(tmp_path: Path) -> None:
     assert rows == [sizes[2], sizes[0], sizes[1], "9 passages"]
 
 
+@pytest.mark.slow  # its module imports Streamlit
 def test_the_table_says_what_is_late() -> None:
+    from benchmarks.app import ten_sessions
+    from benchmarks.app.ten_sessions import Cost
+
     alone = {"quick": Cost([0.1], 0, 0), "slow": Cost([0.4, 0.6, 0.7], 0, 0)}
     at_once = {"quick": Cost([0.2, 0.4, 0.9], 0.05, 0.1), "slow": Cost([0.9, 1.0, 1.5], 0.07, 0.2)}
     bare = {"quick": [0.1, 0.2, 0.3], "slow": [0.1, 0.2, 1.1]}
