@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from benchmarks import growth, peers
-from benchmarks.large import documents, heaps
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from benchmarks.speed.libraries import bytes_of
 from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
@@ -96,13 +95,19 @@ def test_the_chart_names_every_stage_and_has_a_ground_of_its_own(tmp_path: Path)
     assert 'fill="white"' in drawn
 
 
+@pytest.mark.slow  # its module imports Streamlit
 def test_heaps_law_goes_through_the_half_and_the_whole() -> None:
+    from benchmarks.large import heaps
+
     exponent, scale = heaps(["a", "b", "a", "c", "b", "d", "a", "e"])  # 3 distinct of 4, 5 of 8
     assert scale * 4**exponent == pytest.approx(3)
     assert scale * 8**exponent == pytest.approx(5)
 
 
+@pytest.mark.slow  # its module imports Streamlit
 def test_documents_hold_the_bytes_asked_for_and_new_words_besides() -> None:
+    from benchmarks.large import documents
+
     real = [f"{number:03}말{number:03}" for number in (*range(500), *range(100, 600))]
     found = [*documents(real, 300_000)]
     assert sum(len(text.encode()) + 1 for text in found) >= 300_000
