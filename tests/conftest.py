@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.depth import DEEP
+
 PROGRAM = sys.modules["__main__"]
 TESTS = Path(__file__).parent
 # What `make durations` writes: the seconds of each file, by which the longest start first, and the slow tests
@@ -24,8 +26,7 @@ DURATIONS = TESTS / "durations.json"
 SLOW_FOLDERS = ("browser/", "workbench/views/")  # they start browsers and draw pages
 SLOW_SECONDS = 0.15
 HEAVY_MODULES = ("torch", "streamlit")
-# A Hypothesis test runs at most so many examples; 0: as many as it declares, which a nightly run does
-MAX_EXAMPLES = int(os.environ.get("MRC_EXAMPLES", "25"))
+MAX_EXAMPLES = 25  # of a Hypothesis test; a deep run goes through as many as each test declares
 _seconds: defaultdict[str, list[float]] = defaultdict(list)
 _modules_frozen = 0
 _tests = count()
@@ -93,7 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = _name_of(item.nodeid)
         if name in slow_tests or name.startswith(SLOW_FOLDERS):
             item.add_marker("slow")
-        if MAX_EXAMPLES:
+        if not DEEP:
             _limit_examples(item)
     slow_files = {_file_of(item.nodeid) for item in items if item.get_closest_marker("slow")}
     # A slow file without a recorded time starts first: at the end it could keep one core busy alone

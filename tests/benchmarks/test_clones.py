@@ -17,6 +17,7 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.text.analysis import Tokens, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
+from tests.depth import sampled
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 FISH = ("The carp swims in a pond. It eats weed.", "The pike hunts at dawn. It hides in reed. It eats carp.")
@@ -134,7 +135,7 @@ def test_half_of_the_articles_foretell_the_words_of_all(source: Articles) -> Non
 
 @pytest.mark.slow
 def test_general_words_and_lengths_are_korquads_at_any_size(korquad: QuestionSet, source: Articles) -> None:
-    few, many = cloned(source, 961), cloned(source, 20 * 961)
+    few, many = cloned(source, 961), cloned(source, sampled(20, 8) * 961)
     shares, of_many = holding(few.tokens), holding(many.tokens)[: len(few.tokens.vocabulary)]
     general = shares > 0.05
     assert np.median(of_many[general] / shares[general]) == pytest.approx(1, abs=0.1)
