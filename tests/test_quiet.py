@@ -1,5 +1,6 @@
 """Commands print their own words; what the libraries say is shown to who asks for it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -45,25 +46,21 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_comparison_prints_its_table_and_split_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
-    status, output, errors = said(
-        "mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--progress", "none"
-    )
+def test_commands_print_their_own_words_and_nothing_else(experiment: Path, tmp_path: Path) -> None:
+    """A comparison prints its table and split, a training its folder and its model; one process runs both."""
+    comparison = ["mrc_workbench", "compare", str(experiment), "--out", str(tmp_path / "out"), "--progress", "none"]
+    training = [*TRAINING, "--out", str(tmp_path / "run"), "--progress", "none"]
+    status, output, errors = said("tests.commands", json.dumps([comparison, training]))
     assert (status, errors) == (0, "")
-    assert [line.split()[0] for line in output.splitlines()] == ["48", "R@1", "Dense", "validation", "stored"]
+    table, run = output.splitlines()[:5], output.splitlines()[5:]
+    assert [line.split()[0] for line in table] == ["48", "R@1", "Dense", "validation", "stored"]
+    assert (run[0].split(":")[0], run[-1].split(":")[0]) == ("run folder", "model")
+    assert not [text for text in OF_LIBRARIES if text in output]
 
 
 def test_the_libraries_speak_to_who_asks(experiment: Path, tmp_path: Path) -> None:
     _, _, errors = said("mrc_workbench", "compare", str(experiment), "--out", str(tmp_path), "--verbose")
     assert "Loading weights" in errors
-
-
-def test_a_training_prints_where_it_is_and_what_came_out(tmp_path: Path) -> None:
-    status, output, errors = said(*TRAINING, "--out", str(tmp_path / "run"), "--progress", "none")
-    assert (status, errors) == (0, "")
-    lines = output.splitlines()
-    assert (lines[0].split(":")[0], lines[-1].split(":")[0]) == ("run folder", "model")
-    assert not [text for text in OF_LIBRARIES if text in output]
 
 
 def test_errors_are_told_all_the_same(tmp_path: Path) -> None:

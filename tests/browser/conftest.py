@@ -120,9 +120,7 @@ def korean_module_page(browser: Browser) -> Iterator[Page]:
 def new_page(browser: Browser, locale: str) -> Iterator[Page]:
     """Open a page in a new browser session."""
     with new_context(browser, locale) as context:
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        yield page
+        yield context.new_page()
 
 
 @contextmanager
@@ -130,6 +128,7 @@ def new_context(browser: Browser, locale: str) -> Iterator[BrowserContext]:
     """Open a browser session without animations: to draw their frames took a quarter of the browser's time."""
     size: ViewportSize = {"width": 1280, "height": 900}
     context = browser.new_context(locale=locale, viewport=size, reduced_motion="reduce")
+    context.set_default_timeout(60_000)
     context.add_init_script(WITHOUT_ANIMATIONS)
     yield context
     context.close()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from playwright.sync_api import FloatRect, Locator, Page, TimeoutError, expect
 
+from tests.chat_server import KEY, MODEL, ChatServer
+
 MINUTES = 60_000
 
 
@@ -71,6 +73,14 @@ def click_in(drawn: Locator, place: Callable[[FloatRect], tuple[float, float]], 
             continue
         return
     expect(shown).to_be_visible(timeout=1)
+
+
+def use_language_model(page: Page, server: ChatServer) -> None:
+    """Fill in and submit the form of the language model, which a page shows in a popover."""
+    page.get_by_role("button", name=re.compile("Use a language model|Language model: none")).click()
+    for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
+        page.locator(f".st-key-answers_{name} input").fill(value)
+    page.get_by_role("button", name="Use this model").click()
 
 
 def choose(page: Page, menu: Locator, option: str, *, exact: bool = False) -> None:

@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, wait_for
-from tests.chat_server import EVENTS, KEY, MODEL, Reply, chat_server, chunk
+from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, use_language_model, wait_for
+from tests.chat_server import EVENTS, KEY, Reply, chat_server, chunk
 from tests.hub import build_bi_encoder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -51,10 +51,7 @@ def test_a_question_is_read_side_by_side_and_its_answer_judged(app: str, korean_
 def test_a_language_model_answers_with_citations_that_lead_to_passages(app: str, page: Page, workspace: Path) -> None:
     with chat_server(lambda _: f"{QUESTION.answers[0]} [1]. <b>또</b> [7]") as server:
         page.goto(f"{app}/answers?retrievers=BM25&q={QUESTION.text}")
-        page.get_by_role("button", name="Language model: none").click()
-        for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
-            page.locator(f".st-key-answers_{name} input").fill(value)
-        page.get_by_role("button", name="Use this model").click()
+        use_language_model(page, server)
         expect(page.get_by_text("Citations checked:")).to_be_visible()
         cited = page.get_by_role("link", name="[1]").first
         target = str(cited.get_attribute("href"))
@@ -91,10 +88,7 @@ def test_one_press_ends_the_answers_of_every_column_and_so_does_closing_the_brow
     with chat_server(lambda _: Reply(200, ENDLESS[kind](), EVENTS)) as server:
         page.goto(f"{app}/answers?retrievers=BM25+words%7CBM25&q={UNANSWERED.text}")
         settled(page)
-        page.get_by_role("button", name=re.compile("Use a language model|Language model: none")).click()
-        for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
-            page.locator(f".st-key-answers_{name} input").fill(value)
-        page.get_by_role("button", name="Use this model").click()
+        use_language_model(page, server)
         expect(coming).to_be_visible()
         page.get_by_role("button", name="Stop", exact=True).first.click()
         expect(page.get_by_text(EN["answers.was_stopped"], exact=True)).to_have_count(2)

@@ -16,7 +16,6 @@ from tests.data.formats.written_documents import pdf
 from tests.programs import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-MINUTE = 60_000
 GOOD = "질문,지문\n수도는?,서울은 수도이다.\n바다는?,부산은 항구이다.\n강은?,한강은 서울을 지난다.\n"
 
 
@@ -36,7 +35,7 @@ def drop(page: Page, folder: Path, *files: tuple[str, str | bytes]) -> None:
 def alert(page: Page, text: str | re.Pattern[str]) -> None:
     """Expect one box on the page, with this text."""
     box = page.get_by_test_id("stAlert")
-    expect(box.filter(has_text=text)).to_have_count(1, timeout=MINUTE)
+    expect(box.filter(has_text=text)).to_have_count(1)
     settled(page)
     expect(box).to_have_count(1)
 
@@ -91,7 +90,7 @@ def test_documents_become_passages(app: str, korean_page: Page, tmp_path: Path) 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_the_sample_csv_downloads_and_reads(app: str, page: Page, tmp_path: Path, language: str) -> None:
     page.goto(f"{app}/data?lang={language}")
-    expect(page.get_by_text("CSV · TSV · Excel · JSON")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("CSV · TSV · Excel · JSON")).to_be_visible()
     settled(page)
     with page.expect_download() as started:
         page.get_by_role("button", name={"en": "Download a sample CSV", "ko": "예시 CSV 내려받기"}[language]).click()
@@ -106,12 +105,12 @@ def test_a_dataset_is_named_and_renamed(app: str, page: Page, tmp_path: Path) ->
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("my30_cp949.csv", GOOD.encode("cp949")))
     name = page.get_by_role("textbox", name="Name", exact=True)
-    expect(name).to_have_value("my30_cp949", timeout=MINUTE)
+    expect(name).to_have_value("my30_cp949")
     name.fill("City questions")
     name.press("Tab")
     settled(page)
     page.get_by_role("button", name="Use this dataset").click()
-    expect(page.get_by_text("All pages now use “City questions”.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("All pages now use “City questions”.")).to_be_visible()
     settled(page)
     address = page.url
     page.get_by_text("Stored datasets").click()
@@ -120,19 +119,19 @@ def test_a_dataset_is_named_and_renamed(app: str, page: Page, tmp_path: Path) ->
     name.press("Tab")
     settled(page)
     page.get_by_role("button", name="Save name").click()
-    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible()
     assert page.url == address
     page.reload()
-    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: 도시 질문")).to_be_visible()
 
 
 def test_few_questions_have_no_verdict_and_links_appear_once(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("few.csv", GOOD))
-    expect(page.get_by_text("Too few questions (3) to tell")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("Too few questions (3) to tell")).to_be_visible()
     expect(page.get_by_text("hard for BM25")).to_have_count(0)
     page.get_by_role("button", name="Close").click()
-    expect(page.get_by_role("heading", name="Preview")).to_have_count(0, timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Preview")).to_have_count(0)
     settled(page)
     for label in ("Compare with this dataset", "Train with this dataset", "Search this dataset"):
         expect(page.get_by_role("link", name=label)).to_have_count(1)

@@ -10,8 +10,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.driving import cells, choose, compared, no_failure, selected, settled
-from tests.browser.test_data_page import MINUTE, alert, drop
+from tests.browser.driving import MINUTES, cells, choose, compared, no_failure, selected, settled
+from tests.browser.test_data_page import alert, drop
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -168,7 +168,7 @@ def report(page: Page) -> Locator:
 def use(page: Page) -> None:
     settled(page)
     page.get_by_role("button", name="Use this dataset").click()
-    expect(page.get_by_text("All pages now use")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("All pages now use")).to_be_visible()
     no_failure(page)
 
 
@@ -177,7 +177,7 @@ def test_a_kind_of_file_is_reported_and_used(app: str, page: Page, tmp_path: Pat
     files, counts, told = KINDS[kind]
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, *files)
-    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     settled(page)
     expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
     for words in told:
@@ -195,7 +195,7 @@ def test_a_stored_dataset_of_hugging_face_keeps_its_parts(app: str, page: Page, 
     files = {f"stored/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in folder.rglob("*.*")}
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("stored.zip", packed(files)))
-    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 passages, 2 questions")
     expect(report(page)).to_contain_text("As published in the files: Training 1, Validation 0, Test 1")
     use(page)
@@ -216,11 +216,11 @@ def test_answers_of_a_faq_are_searched_at_a_click(app: str, page: Page, tmp_path
     alert(page, search_answers)
     expect(page.get_by_role("button", name=use_dataset)).to_have_count(0)
     page.get_by_role("button", name=search_answers).click()
-    expect(page.get_by_role("button", name=use_dataset)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
     settled(page)
     no_failure(page)
     page.get_by_role("button", name=use_dataset).click()
-    expect(page.get_by_role("heading", name=in_use)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name=in_use)).to_be_visible()
 
 
 def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_one_of_two_readings_is_chosen_by_its_first_rows(app: str, page: Page, t
     second = page.get_by_test_id("stVerticalBlock").filter(has_text="Passage ← 나칸").last
     assert OWL in " ".join(cells(second.get_by_test_id("stDataFrame").first))
     second.get_by_role("button", name="Read it this way").click()
-    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
     settled(page)
     expect(selected(page, "Passage")).to_have_value("나칸")
     expect(page.get_by_test_id("stAlert").first).to_contain_text("2 rows → 2 passages, 2 questions")
@@ -260,13 +260,13 @@ def test_every_refused_table_has_a_choice_that_makes_it_usable(app: str, page: P
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, *REFUSED[kind])
-    expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Choose how to read the file")).to_be_visible()
     settled(page)
     expect(page.get_by_test_id("stAlert")).to_contain_text("below")
     expect(report(page)).not_to_contain_text("--columns")
     assert page.evaluate(SIDEWAYS) == 0
     page.get_by_role("button", name=re.compile("Search the answers|Read it this way")).first.click()
-    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
     assert page.evaluate(SIDEWAYS) == 0
     use(page)
 
@@ -286,10 +286,10 @@ def test_too_few_test_questions_are_marked_where_they_are_used(app: str, page: P
     rows = "".join(f"{row}번 규정은 무엇인가?,{row}번 규정이다.,{part}\n" for row, part in enumerate(parts))
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("rules.csv", f"질문,지문,split\n{rows}"))
-    expect(report(page)).to_contain_text("Too few test questions: 3.", timeout=MINUTE)
+    expect(report(page)).to_contain_text("Too few test questions: 3.")
     use(page)
     page.get_by_role("link", name="Train with this dataset").click()
-    expect(page.get_by_test_id("stAlert").filter(has_text="Too few test questions: 3.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_test_id("stAlert").filter(has_text="Too few test questions: 3.")).to_be_visible()
 
 
 @pytest.mark.parametrize("language", ["en", "ko"])
@@ -306,7 +306,7 @@ def test_the_encoding_of_text_with_a_broken_byte_is_chosen(app: str, page: Page,
     expect(report(page)).not_to_contain_text("--encoding")
     choose(page, selected(page, field), "CP949")
     page.get_by_role("button", name=read_in).click()
-    expect(page.get_by_role("button", name=use_dataset)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name=use_dataset)).to_be_visible()
     expect(page.get_by_test_id("stAlert").first).to_contain_text(counts)
 
 
@@ -324,7 +324,7 @@ def test_a_folder_of_documents_is_uploaded_with_its_progress(app: str, page: Pag
     field = page.locator("input[type=file]")
     expect(field).to_have_attribute("webkitdirectory", "")
     field.set_input_files(folder)
-    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=2 * MINUTE)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=2 * MINUTES)
     expect(page.get_by_test_id("stAlert").first).to_contain_text("120 passages")
     expect(page.get_by_role("heading", name="Files: 120")).to_be_visible()
     use(page)
@@ -334,7 +334,7 @@ def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_
     page.goto(f"{app}/data?lang=en")
     files = [("corpus.jsonl", CORPUS), ("queries.jsonl", QUERIES), ("test.tsv", f"{QRELS}q1\td1\t1\n".encode())]
     drop(page, tmp_path, *files, ("broken.json", b'{"data": ['))
-    expect(page.get_by_role("heading", name="Preview:")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Preview:")).to_be_visible()
     box = page.get_by_test_id("stAlert").first
     expect(box).to_contain_text("3 passages, 2 questions")
     expect(report(page)).to_contain_text("broken.json")
@@ -344,9 +344,9 @@ def test_an_odd_file_is_named_and_the_others_are_read(app: str, page: Page, tmp_
 def test_a_refused_file_leaves_the_dataset_in_use(app: str, page: Page, tmp_path: Path) -> None:
     page.goto(f"{app}/data?lang=en")
     drop(page, tmp_path, ("labels.csv", KINDS["labels"][0][0][1]))
-    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name="Use this dataset")).to_be_visible()
     use(page)
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"
     drop(page, tmp_path, ("big.json", pointer))
     alert(page, "LFS")
-    expect(page.get_by_role("heading", name="Dataset in use: labels")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: labels")).to_be_visible()

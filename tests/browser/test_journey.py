@@ -49,7 +49,7 @@ def test_upload_is_understood_audited_and_put_to_use(app: str, page: Page, third
             expect(page.get_by_text("964 paragraphs → 961 passages")).to_be_visible(timeout=2 * MINUTES)
             expect(page.get_by_text("5,774 questions").first).to_be_visible()
             expect(page.get_by_text("140 articles").first).to_be_visible()
-            expect(page.get_by_text("will be strong here")).to_be_visible(timeout=MINUTES)
+            expect(page.get_by_text("will be strong here")).to_be_visible()
         page.get_by_role("button", name="Use this dataset").click()
         passages, questions = counts(file)
         said = f"{passages:,} passages · {questions:,} questions"

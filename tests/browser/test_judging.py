@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.browser.driving import MINUTES, cells, compared, no_failure, settled, unfold
+from tests.browser.driving import cells, compared, no_failure, settled, unfold, use_language_model
 from tests.chat_server import KEY, MODEL, chat_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -85,15 +85,12 @@ def test_a_model_judges_the_same_list_and_how_it_agrees_is_told(app: str, page: 
     with chat_server(lambda text: "RIGHT" if any(one in text for one in right) else "WRONG") as server:
         page.get_by_text(EN["pool.by_model"]).click()
         settled(page)  # a page that is just drawn anew loses a click
-        page.get_by_role("button", name="Language model: none").click()
-        for name, value in (("address", server.address), ("model", MODEL), ("secret", KEY)):
-            page.locator(f".st-key-answers_{name} input").fill(value)
-        page.get_by_role("button", name="Use this model").click()
+        use_language_model(page, server)
         settled(page)
         page.keyboard.press("Escape")
         page.get_by_role("button", name=EN["pool.model_begin"]).click()
         told = EN["pool.model_done"].format(model=MODEL, done=total, total=total)
-        expect(page.get_by_text(told)).to_be_visible(timeout=MINUTES)
+        expect(page.get_by_text(told)).to_be_visible()
         assert len(server.asked) == total
         assert all("\n> " in text for text in server.texts), "passages are quoted"
         said_right = sum(any(one in text for one in right) for text in server.texts)
@@ -120,7 +117,7 @@ def test_the_set_made_of_it_is_judged_whole(app: str, page: Page, workspace: Pat
     expect(page).to_have_url(re.compile(r"data=\w+&part=all"))
     page.goto(f"{app}/?{COMPARED}&{re.findall(r'data=[0-9a-f]+', page.url)[0]}")
     compared(page, "Run again")
-    expect(page.get_by_text(EN["compare.judged"], exact=True)).to_be_visible(timeout=MINUTES)
+    expect(page.get_by_text(EN["compare.judged"], exact=True)).to_be_visible()
     newest = max((workspace / "comparisons").glob("*/scores.json"), key=lambda path: path.stat().st_mtime)
     figures = json.loads(newest.read_text(encoding="utf-8"))
     assert figures["questions"] == 2

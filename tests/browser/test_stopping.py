@@ -104,7 +104,6 @@ def test_a_comparison_stopped_in_one_tab_stays_stopped_in_all(app: str, page: Pa
     job = job_of(large, *BOTH)
     wait_for(lambda: job.running and job.status().phase == DENSE_NAME)
     second = page.context.new_page()
-    second.set_default_timeout(60_000)
     second.goto(address(app, large, *BOTH))  # it finds the comparison running
     button(second, "job.stop")  # the first press
     for tab in (second, page):
@@ -158,7 +157,6 @@ def test_a_set_deleted_in_another_tab_is_reported(app: str, page: Page, large: S
     page.goto(address(app, other, BM25_NAME))
     compared(page, EN["compare.run_again"])
     remover = page.context.new_page()
-    remover.set_default_timeout(60_000)
     remover.goto(f"{app}/data?data={large.key}&lang=en")
     remover.get_by_text(EN["data_page.sets"].partition("{count}")[0]).click()
     remover.locator(f".st-key-remove_{other.key} button").click()

@@ -9,7 +9,6 @@ from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import choose, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-MINUTE = 60_000
 GOOD = "질문,지문\n수도는?,서울은 수도이다.\n"
 OTHER = "질문,지문\n항구는?,부산은 항구이다.\n강은?,한강은 서울을 지난다.\n"
 BROKEN = '{"data": [\n{"title": '
@@ -35,20 +34,20 @@ def test_a_second_file_replaces_the_first(
         path.parent.mkdir()
         path.write_text(content, encoding="utf-8")
         page.locator("input[type=file]").set_input_files(path)
-        expect(page.get_by_role("heading", name="Preview")).to_be_visible(timeout=MINUTE)
+        expect(page.get_by_role("heading", name="Preview")).to_be_visible()
         settled(page)
     counts = {GOOD: "1 row → 1 passage,", OTHER: "2 rows → 2 passages,"}[second[1]]
-    expect(page.get_by_text(counts)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text(counts)).to_be_visible()
     page.get_by_role("button", name="Use this dataset").click()
     name = Path(second[0]).stem
-    expect(page.get_by_text(f"All pages now use “{name}”.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text(f"All pages now use “{name}”.")).to_be_visible()
 
 
 @pytest.mark.parametrize(("language", "button"), [("ko", "파일 선택"), ("en", "Choose a file")])
 def test_the_field_speaks_the_pages_language(app: str, page: Page, language: str, button: str) -> None:
     words = catalog(language)
     page.goto(f"{app}/data?lang={language}")
-    expect(page.get_by_role("button", name=button, exact=True)).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("button", name=button, exact=True)).to_be_visible()
     expect(page.get_by_text("Upload", exact=True)).to_be_hidden()
     said = page.get_by_test_id("stFileUploaderDropzoneInstructions").evaluate(
         "field => getComputedStyle(field, '::after').content"
@@ -59,7 +58,7 @@ def test_the_field_speaks_the_pages_language(app: str, page: Page, language: str
 
 def test_the_title_is_the_largest_heading_and_the_first_sight_is_quiet(app: str, page: Page) -> None:
     page.goto(f"{app}/data?lang=en")
-    expect(page.get_by_role("heading", name="Set in use")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Set in use")).to_be_visible()
     settled(page)
     sizes = [
         float(heading.evaluate("one => parseFloat(getComputedStyle(one).fontSize)"))
@@ -76,12 +75,12 @@ def test_a_click_on_another_set_is_one_step_back(app: str, page: Page, tmp_path:
     page.goto(f"{app}/data?lang=en")
     page.locator("input[type=file]").set_input_files(path)
     page.get_by_role("button", name="Use this dataset").click()
-    expect(page.get_by_text("All pages now use “other”.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("All pages now use “other”.")).to_be_visible()
     before = page.url
     choose(page, page.get_by_test_id("stSidebarUserContent").get_by_role("combobox").first, "Korean sample")
-    expect(page.get_by_role("heading", name="Dataset in use: Korean sample")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: Korean sample")).to_be_visible()
     page.go_back()
-    expect(page.get_by_role("heading", name="Dataset in use: other")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Dataset in use: other")).to_be_visible()
     expect(page).to_have_url(before)
 
 
@@ -96,13 +95,13 @@ def test_several_files_are_one_set_and_a_later_one_is_another(app: str, page: Pa
         path.write_text(HEADER + ROWS.replace("둘째", path.stem), encoding="utf-8")
     page.goto(f"{app}/data?lang=en&sort=pairs")
     drop(page, train, test)
-    expect(page.get_by_text("24 rows → 24 scored pairs")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("24 rows → 24 scored pairs")).to_be_visible()
     drop(page, later)
-    expect(page.get_by_text("12 rows → 12 scored pairs")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("12 rows → 12 scored pairs")).to_be_visible()
     expect(page.get_by_text("24 rows")).to_have_count(0)
     keep = page.get_by_role("button", name="Save this dataset")
     expect(keep).to_have_count(1)  # so is the button of the file before
     keep.click()
-    expect(page.get_by_text("“later” was saved.")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_text("“later” was saved.")).to_be_visible()
     page.reload()
-    expect(page.get_by_role("heading", name="Stored dataset: later")).to_be_visible(timeout=MINUTE)
+    expect(page.get_by_role("heading", name="Stored dataset: later")).to_be_visible()
