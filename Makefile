@@ -2,8 +2,10 @@
 # except that `make test` installs Chromium where the machine lets it.
 PYTHON ?= python3
 BIN := .venv/bin
+# a worker per core, up to four: each imports torch
+WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 4 ? cores : 4)))
 # a test that ends its process is reported once, and not started again and again
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 ROOMS := data models retrieval training labs workbench
 VIEW := build/check
 CHROMIUM := chromium-headless-shell chromium chromium-browser google-chrome
