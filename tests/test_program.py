@@ -5,6 +5,8 @@ import sys
 import pytest
 from streamlit.testing.v1 import AppTest
 
+pytestmark = pytest.mark.slow
+
 
 def page() -> None:
     import streamlit as st
@@ -16,7 +18,7 @@ def page() -> None:
 def program() -> object:
     """The program before a page is drawn, for longer than a test."""
     before = sys.modules["__main__"]
-    assert AppTest.from_function(page).run().text[0].value == "drawn"
+    assert AppTest.from_function(page, default_timeout=60).run().text[0].value == "drawn"
     assert sys.modules["__main__"] is not before  # else nothing would have to be put back
     return before
 
