@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mrc_workbench.data.cache import SEAL, is_sound
-from mrc_workbench.data.extras import naming_extras, require
-from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.problems import Failure, naming_extras, require
 from mrc_workbench.data.workspace import is_of_the_disk, read_json, shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0

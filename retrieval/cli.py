@@ -17,10 +17,20 @@ from mrc_workbench.data.store import find
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import error_message
-from mrc_workbench.retrieval.analysis.changes import Gate
-from mrc_workbench.retrieval.analysis.cross_fit import CrossFit, cross_fit
 from mrc_workbench.retrieval.analysis.evidence import label, shown_measures
-from mrc_workbench.retrieval.analysis.labs import BS, K1S, best, bm25_lab, chosen, lab_figures, layers_lab, numbers
+from mrc_workbench.retrieval.analysis.labs import (
+    BS,
+    K1S,
+    CrossFit,
+    best,
+    bm25_lab,
+    chosen,
+    cross_fit,
+    lab_figures,
+    layers_lab,
+    numbers,
+)
+from mrc_workbench.retrieval.analysis.open_comparison import Gate
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
@@ -189,7 +199,7 @@ def export_command(
 
     Writes a folder that loads and searches the passages there, and prints how much the metric changes.
     """
-    from mrc_workbench.retrieval.takeaway.job import Wanted, taken_from
+    from mrc_workbench.retrieval.takeaway.folder import Wanted, taken_from
 
     kept = find_comparison(key)
     with stop_message("Stopped. Nothing was written; finished work is kept in the workspace."):

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from mrc_workbench.data.cache import forget_shipped
 from mrc_workbench.data.commands import one_of, stop_message
-from mrc_workbench.data.jobs.detached import PROGRAM, handed_over
 from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status
 from mrc_workbench.data.jobs.processes import PROGRAM, handed_over
 from mrc_workbench.data.jobs.work import carried_out_alone, progress_writer

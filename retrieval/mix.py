@@ -33,7 +33,7 @@ from scipy.special import log_softmax
 from typing_extensions import TypedDict
 
 from mrc_workbench.data.records import composed
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.retrieval.combine import Fusion, fused, normalised
 from mrc_workbench.retrieval.measures import CUT, evaluate, hits_of
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, ranked

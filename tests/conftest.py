@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     distributes = bool(config.getoption("numprocesses", None)) and not is_worker
     if distributes and config.option.markexpr:
         return  # the process that only distributes tests imports nothing else
-    from mrc_workbench.data.jobs.detached import FORKS, read_on, start_fork_server
+    from mrc_workbench.data.jobs.processes import FORKS, read_on, start_fork_server
     from mrc_workbench.data.terminal import quiet
 
     quiet()  # the libraries of the fork server log as little as those of commands

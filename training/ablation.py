@@ -19,12 +19,12 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.labs.embeddings.evaluate import evaluate
-from mrc_workbench.labs.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.jobs import (
     REFERENCE,
     UNTRAINED,

@@ -13,14 +13,14 @@ from cyclopts import App, Group, Parameter
 from cyclopts.validators import mutually_exclusive
 
 from mrc_workbench.data.commands import AsJson, commands_of
-from mrc_workbench.data.formats.delimited import csv_bytes
-from mrc_workbench.data.jobs.machine import hold_freed_memory
+from mrc_workbench.data.formats.text_tables import csv_bytes
+from mrc_workbench.data.jobs.processes import hold_freed_memory
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.store import find as find_questions
 from mrc_workbench.data.terminal import tell
 from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import (
     DEFAULTS,

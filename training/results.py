@@ -22,7 +22,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Maker
 from mrc_workbench.data.workspace import workspace, write_text
-from mrc_workbench.models.hub import TIMEOUT_SECONDS
+from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
 from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, rounds_of

@@ -20,8 +20,8 @@ from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.evaluation.measures import Scores
-from mrc_workbench.retrieval.evaluation.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.halving import (
     SHARES,
     Changes,

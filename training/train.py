@@ -20,14 +20,14 @@ import pandas as pd
 
 from mrc_workbench.data.cache import seal
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
-from mrc_workbench.data.jobs.machine import hardware, versions
+from mrc_workbench.data.jobs.processes import hardware, versions
 from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import DataError, Failure
 from mrc_workbench.data.text.languages import language_of
 from mrc_workbench.data.workspace import is_of_the_disk, replacing, write_json, write_text
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import packaged_base
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource, find_model, identity
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
 from mrc_workbench.training.engine.adaptation import settle

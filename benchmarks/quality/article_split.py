@@ -20,8 +20,8 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.options.common import TrainingOptions
-from mrc_workbench.training.runs.runs import Run, all_runs, create_run, new_plan
+from mrc_workbench.training.options import TrainingOptions
+from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.train import train
 
 SPLIT = SplitOptions(validation=0.1, test=40 / 140)

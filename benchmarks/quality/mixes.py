@@ -35,7 +35,7 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.significance import intervals_of, question_groups
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,

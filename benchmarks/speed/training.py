@@ -34,9 +34,9 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
-from mrc_workbench.training.rankers.examples import cross_encoder_examples, encoder_examples
-from mrc_workbench.training.rankers.material import Material
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, CrossEncoderObjective
+from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
+from mrc_workbench.training.recipes.material import Material
 
 RANDOM_LENGTH = 128  # tokens, as KR-SBERT reads
 

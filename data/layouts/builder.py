@@ -2,10 +2,18 @@
 
 from collections.abc import Sequence
 
-from mrc_workbench.data.formats.answers import NOWHERE, other_ids_in
-from mrc_workbench.data.formats.marks import is_mark, is_missing
 from mrc_workbench.data.formats.rows import MOST_BAD_ROWS, DatasetBuilder, RowReader
-from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, as_text, is_blank, shown
+from mrc_workbench.data.formats.tables import (
+    MOST_CHARACTERS,
+    NOWHERE,
+    RawRow,
+    as_text,
+    is_blank,
+    is_mark,
+    is_missing,
+    other_ids_in,
+    shown,
+)
 from mrc_workbench.data.layouts.cells import (
     NOT_RELEVANT,
     grade_in,

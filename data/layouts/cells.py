@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mrc_workbench.data.formats.answers import MOST_ANSWERS, metadata_in, parsed
 from mrc_workbench.data.formats.columns import plain_name
-from mrc_workbench.data.formats.marks import is_missing
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import (
+    MOST_ANSWERS,
     MOST_CHARACTERS,
     CellError,
     Table,
@@ -23,7 +22,10 @@ from mrc_workbench.data.formats.tables import (
     is_blank,
     is_collection,
     is_fit,
+    is_missing,
     kind_of,
+    metadata_in,
+    parsed,
     shown,
 )
 from mrc_workbench.data.layouts.lines import WHOLE

@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeGuard
 
 from mrc_workbench.data.formats.columns import guess_columns, is_known
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts.cells import Opener
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 

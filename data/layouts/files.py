@@ -13,11 +13,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.answers import answers_in
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.json_rows import json_table
 from mrc_workbench.data.formats.opening import told_of
-from mrc_workbench.data.formats.tables import as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.tables import answers_in, as_text, is_blank, is_collection, shown
+from mrc_workbench.data.formats.text_tables import json_table
 from mrc_workbench.data.layouts import objects
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction

@@ -13,9 +13,14 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.documents.reading import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.compression import (
+from mrc_workbench.data.formats.documents import document_kind, refuse_document
+from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
+from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content
+from mrc_workbench.data.formats.refusals import DOCUMENT_COLUMNS, document_table
+from mrc_workbench.data.formats.tables import mend, shown
+from mrc_workbench.data.formats.text import (
+    Content,
     Unreadable,
     ZipMember,
     broken_archive,
@@ -24,14 +29,10 @@ from mrc_workbench.data.formats.compression import (
     encodings_to_choose,
     is_compressed,
     is_tar,
+    line_table,
     tar_files,
     unpacked_limit,
 )
-from mrc_workbench.data.formats.documents import document_kind, refuse_document
-from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content
-from mrc_workbench.data.formats.tables import mend, shown
-from mrc_workbench.data.formats.text import Content, check_size, encodings_to_choose, line_table
 from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
 from mrc_workbench.data.layouts.files import holds_passages, role_by_name, with_roles
 from mrc_workbench.data.layouts.references import PassageNames, reference_columns

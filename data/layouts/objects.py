@@ -11,9 +11,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines, parse_json
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, shown
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines, parse_json
 from mrc_workbench.data.layouts.cells import (
     ID_NAMES,
     TEXT_NAMES,

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mrc_workbench.data.formats.answers import NOWHERE
 from mrc_workbench.data.formats.columns import NAMES, Columns, plain_name
 from mrc_workbench.data.formats.rows import RowReader
-from mrc_workbench.data.formats.tables import as_text, shown
+from mrc_workbench.data.formats.tables import NOWHERE, as_text, shown
 from mrc_workbench.data.layouts.cells import NOT_RELEVANT, QuestionMetadata
 from mrc_workbench.data.layouts.references import (
     NameKind,

@@ -16,8 +16,7 @@ from mrc_workbench.data.formats.columns import (
     roles_by_name,
     wanted_names,
 )
-from mrc_workbench.data.formats.marks import is_missing
-from mrc_workbench.data.formats.tables import as_text, is_collection, shown
+from mrc_workbench.data.formats.tables import as_text, is_collection, is_missing, shown
 from mrc_workbench.data.layouts.cells import is_marked, is_unclear_list, list_items, passages_in
 from mrc_workbench.data.layouts.lines import WHOLE
 from mrc_workbench.data.layouts.references import part_named

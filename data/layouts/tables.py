@@ -10,10 +10,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from mrc_workbench.data.formats.answers import parsed
 from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import looked_at
-from mrc_workbench.data.formats.tables import Table, is_blank, is_collection
+from mrc_workbench.data.formats.tables import Table, is_blank, is_collection, parsed
 from mrc_workbench.data.layouts.cells import (
     TEXT_NAMES,
     TITLE_NAMES,

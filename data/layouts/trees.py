@@ -11,9 +11,9 @@ from itertools import count, islice
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.json_rows import item_opener, json_lines
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts import tree_nodes as nodes
 from mrc_workbench.data.layouts.cells import Opener, passages_in
 from mrc_workbench.data.layouts.tree_nodes import IMPOSSIBLE, PARAGRAPH_ID, SPLIT

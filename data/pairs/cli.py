@@ -11,8 +11,8 @@ from cyclopts import CoercionError, Parameter, Token
 
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, one_of, tell_kept
 from mrc_workbench.data.formats.columns import PairColumns
-from mrc_workbench.data.formats.encodings.detection import ENCODINGS
-from mrc_workbench.data.formats.report import (
+from mrc_workbench.data.formats.encodings import ENCODINGS
+from mrc_workbench.data.formats.rows import (
     column_lines,
     column_words,
     columns_as_json,

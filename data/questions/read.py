@@ -14,7 +14,6 @@ from mrc_workbench.data.formats.opening import Format, Proposal, recognise, told
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.members import (
     files_of,

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mrc_workbench.data.apart import UnusableFileError
-from mrc_workbench.data.formats.answers import OTHER_IDS
-from mrc_workbench.data.formats.report import (
+from mrc_workbench.data.formats.rows import (
     column_lines,
     column_words,
     columns_as_json,
@@ -29,7 +28,7 @@ from mrc_workbench.data.formats.report import (
     spread,
     value_as_json,
 )
-from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.formats.tables import OTHER_IDS, shown
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.questions.audit import Audit, Unit

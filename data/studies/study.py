@@ -17,7 +17,7 @@ import tomli_w
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import SCORES, key_of
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.jobs.folder import Job, Status
 from mrc_workbench.data.jobs.work import Progress, carried_out_alone, progress_writer
 from mrc_workbench.data.studies.results import ResultFolder

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
-from mrc_workbench.data.extras import with_extra
 from mrc_workbench.data.jobs.work import Progress
 from mrc_workbench.data.pairs.records import PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find
-from mrc_workbench.data.problems import failure_dict
+from mrc_workbench.data.problems import failure_dict, with_extra
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies.study import Study
 from mrc_workbench.data.workspace import read_json, write_json

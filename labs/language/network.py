@@ -13,8 +13,7 @@ import numpy as np
 
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.errors import loading
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError, loading
 from mrc_workbench.models.language.tokenizer_training import (
     BLANKS,
     TRAINED,

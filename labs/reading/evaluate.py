@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from mrc_workbench.data.extras import with_extra
+from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.reading.extractive import (

@@ -30,7 +30,7 @@ from mrc_workbench.models.sources import contents
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
     paired_tests,

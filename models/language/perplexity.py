@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from mrc_workbench.labs.language.masking import IGNORED
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
+from mrc_workbench.models.language.masking import IGNORED
 
 if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import MaskedNetwork

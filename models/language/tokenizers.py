@@ -12,7 +12,7 @@ import numpy as np
 
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.hub import hub_revision, hub_token
+from mrc_workbench.models.files import hub_revision, hub_token
 from mrc_workbench.models.language.tokenizer_training import (
     BLANKS,
     TRAINED,
@@ -25,9 +25,6 @@ from mrc_workbench.models.language.tokenizer_training import (
     morpheme_cuts,
     unmarked,
 )
-from mrc_workbench.labs.language.texts import LanguageError
-from mrc_workbench.labs.language.train import TRAINED, TrainedTokenizer
-from mrc_workbench.models.files import hub_revision, hub_token
 from mrc_workbench.models.sources import ModelSource, find_model, is_starter
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES, DefaultRetrievers, UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.adapt import plugins
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
 

@@ -11,8 +11,8 @@ from mrc_workbench.api.display import html_table
 from mrc_workbench.api.errors import ApiError, unknown_name
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
-from mrc_workbench.retrieval.evaluation.named import check_metric, own_measure, score_by_name
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
+from mrc_workbench.retrieval.significance import (
     Pair,
     mean_intervals,
     paired_tests,

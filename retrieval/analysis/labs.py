@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.split.folds import Lessons
+from mrc_workbench.data.split.partition import Lessons
 from mrc_workbench.data.text.analysis import WITH_KIWI
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.models.inference import TokenLayers
@@ -34,17 +34,15 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.evaluation.measures import Measure, evaluate, hits_of
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.measures import Measure, evaluate, hits_of
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
     difference_intervals,
     paired_tests,
     share_intervals,
 )
-from mrc_workbench.retrieval.hybrid import Fusion
-from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import difference_intervals, share_intervals
 
 S = TypeVar("S", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)

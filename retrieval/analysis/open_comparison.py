@@ -39,8 +39,15 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
-from mrc_workbench.retrieval.evaluation.measures import Measure, measures
-from mrc_workbench.retrieval.evaluation.significance import (
+from mrc_workbench.retrieval.explain.standing import (
+    FusionExplanation,
+    RerankExplanation,
+    fusion_contributions,
+    rerank_contributions,
+)
+from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
+from mrc_workbench.retrieval.measures import Measure, measures
+from mrc_workbench.retrieval.significance import (
     Pair,
     PairTest,
     intervals_of,
@@ -49,14 +56,6 @@ from mrc_workbench.retrieval.evaluation.significance import (
     paired_tests,
     question_groups,
 )
-from mrc_workbench.retrieval.explain.standing import (
-    FusionExplanation,
-    RerankExplanation,
-    fusion_contributions,
-    rerank_contributions,
-)
-from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
-from mrc_workbench.retrieval.significance import PairTest, intervals_of, pair_tests, question_groups
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
 from mrc_workbench.data.text.languages import foreign_language, language_of
-from mrc_workbench.retrieval.evaluation.measures import Scores
-from mrc_workbench.retrieval.evaluation.significance import difference_intervals, holm, pair_tests, share_intervals
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import difference_intervals, holm, pair_tests, share_intervals

@@ -17,7 +17,7 @@ from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, SearchCosts, Spec
-from mrc_workbench.retrieval.evaluation.measures import Scores, depth_of, evaluate
+from mrc_workbench.retrieval.measures import Scores, depth_of, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 

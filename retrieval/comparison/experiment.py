@@ -29,7 +29,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.files.user_files import read_user_file, set_aside
+from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
@@ -47,7 +47,7 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 )
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, Spec, omitted
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, depth_of
+from mrc_workbench.retrieval.measures import DEFAULT_KS, depth_of
 from mrc_workbench.retrieval.outside.adapt import Measured
 from mrc_workbench.retrieval.trec import ImportedRun, find_run, fingerprint, read_run, write_run
 

@@ -29,12 +29,11 @@ from mrc_workbench.retrieval.comparison.spec import (
 from mrc_workbench.retrieval.dense import Dense, IndexKind, Late, LateIndex
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
 from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
-from mrc_workbench.retrieval.milvus.connection import place
-from mrc_workbench.retrieval.milvus.retriever import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
-from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriever
-from mrc_workbench.retrieval.outside.plugins import find_plugin
-from mrc_workbench.retrieval.outside.problems import OutsideError
-from mrc_workbench.retrieval.outside.request import (
+from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
+from mrc_workbench.retrieval.milvus_connection import place
+from mrc_workbench.retrieval.outside.adapt import find_plugin
+from mrc_workbench.retrieval.outside.http_search import (
+    HttpCaller,
     Method,
     Request,
     checked_body,
@@ -42,8 +41,9 @@ from mrc_workbench.retrieval.outside.request import (
     checked_path,
     checked_secrets,
     checked_url,
+    http_retriever,
 )
-from mrc_workbench.retrieval.outside.results import Order
+from mrc_workbench.retrieval.outside.results import Order, OutsideError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 _OPTIONS = {option.name for option in fields(BM25Options)}

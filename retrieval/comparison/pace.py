@@ -26,9 +26,9 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import read_json, workspace, write_json
-from mrc_workbench.models.encoders.vector_blocks import reading_costs
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model, is_starter
+from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.retrieval.comparison.first_stage import HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 

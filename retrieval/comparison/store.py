@@ -30,8 +30,7 @@ from mrc_workbench.data.workspace import read_json, remove_folder, workspace, wr
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result, failures
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, SearchCosts, Spec
-from mrc_workbench.retrieval.evaluation.measures import Measure, Scores, evaluate
-from mrc_workbench.retrieval.evaluation.significance import PERMUTATIONS, intervals_of, question_groups
+from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import PERMUTATIONS, intervals_of, question_groups

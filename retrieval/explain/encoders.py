@@ -18,8 +18,14 @@ import numpy as np
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer, Span
-from mrc_workbench.data.text.located import IndexedText, TokenKind, indexed_text, reading, spans_by_token
-from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.data.text.marking import (
+    IndexedText,
+    TokenKind,
+    indexed_text,
+    reading,
+    sentence_spans,
+    spans_by_token,
+)
 from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import SparseTextEncoder
 from mrc_workbench.models.sources import find_model, is_starter, starter_bi_encoder_folder

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.data.text.dictionary import Dictionary, name_of
-from mrc_workbench.data.text.located import TokenKind
+from mrc_workbench.data.text.marking import TokenKind
 from mrc_workbench.retrieval.combine import Fusion, min_max, normalised
 from mrc_workbench.retrieval.explain import BM25Explanation, TermContribution
 from mrc_workbench.retrieval.explain.encoders import SparseExplanation, StaticExplanation

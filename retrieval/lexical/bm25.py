@@ -26,8 +26,7 @@ from mrc_workbench.data.passages import Passage, Passages
 from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
-from mrc_workbench.data.text.located import TokenKind, reading
-from mrc_workbench.data.text.marking import marked_sentences
+from mrc_workbench.data.text.marking import TokenKind, marked_sentences, reading
 from mrc_workbench.retrieval.lexical import TermStatistics, counts_by_term, term_statistics
 from mrc_workbench.retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined

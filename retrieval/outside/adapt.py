@@ -4,7 +4,7 @@
     measure(item, question_set, k=100, **how) -> Measured
 
 `question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
-`mrc_workbench.retrieval.comparison.recorded.store_measured(measured, whole_set) -> RunSpec` stores what was measured as
+`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured as
 an imported run with its latency. `item` may be
 
 - an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `results`;

@@ -31,8 +31,7 @@ from mrc_workbench.retrieval.analysis.slices import slices as cut
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import provenance
-from mrc_workbench.retrieval.evaluation.measures import CUT, Measure, depth_of, first_relevant_ranks
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.measures import CUT, Measure, depth_of, first_relevant_ranks
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report.charts import FATE_COLOURS, can_draw, colour_of, letter_of, pictures
 from mrc_workbench.retrieval.report.words import (
@@ -51,6 +50,7 @@ from mrc_workbench.retrieval.report.words import (
     template,
     words_of,
 )
+from mrc_workbench.retrieval.significance import question_groups
 
 _MOST_SLICES = 10
 _HARDEST = 15

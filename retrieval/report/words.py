@@ -27,7 +27,7 @@ from mrc_workbench.retrieval.analysis.evidence import (
 )
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.evaluation.significance import PairTest
+from mrc_workbench.retrieval.significance import PairTest
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]

@@ -19,13 +19,10 @@ from mrc_workbench.data.text.analysis import Analysis, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import find as find_dictionary
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
-from mrc_workbench.models.encoders.token_weights import TokenWeights
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.token_encoder import TokenEncoder, TokenWeights
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import by_term

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
-from mrc_workbench.retrieval.hybrid import RRF_CONSTANT
-from mrc_workbench.retrieval.milvus.retriever import index_of
+from mrc_workbench.retrieval.milvus import index_of
 from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway.asking import (
     HITS,

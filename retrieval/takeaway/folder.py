@@ -19,7 +19,6 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.folders import replacing_folder
 from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.jobs.work import Progress, request_carried_out
 from mrc_workbench.data.layouts.reading import Layout
@@ -27,13 +26,21 @@ from mrc_workbench.data.questions.report import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.text.dictionary import written as written_dictionary
-from mrc_workbench.data.workspace import MEGABYTE, remove_folder, replacing, require_room, write_json, write_text
+from mrc_workbench.data.workspace import (
+    MEGABYTE,
+    remove_folder,
+    replacing,
+    replacing_folder,
+    require_room,
+    write_json,
+    write_text,
+)
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.compare import Comparison, materials_of
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import Materials
 from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
-from mrc_workbench.retrieval.evaluation.measures import CUT, evaluate
+from mrc_workbench.retrieval.measures import CUT, evaluate
 from mrc_workbench.retrieval.report.exports import markdown_text
 from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway import WORDS

@@ -20,13 +20,12 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.data.text.analysis import Tokens, tokens_of
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.protocols import TokenVectors
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.vectors import TokenVectors
 from mrc_workbench.retrieval.comparison.experiment import needed
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.retrieval.combine import Fusion, fused
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.mix import (

@@ -10,8 +10,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import find
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.retrieval.analysis.cross_fit import cross_fit
-from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, lab_figures
+from mrc_workbench.retrieval.analysis.labs import best, bm25_lab, cross_fit, lab_figures
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec

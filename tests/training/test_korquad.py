@@ -19,7 +19,6 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Retriever
-from mrc_workbench.retrieval.rerank import Reranked, recommended_weight
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.language.masking import MaskingOptions
-from mrc_workbench.models.precision import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, STARTER
 from mrc_workbench.training.base import trainer_arguments
 from mrc_workbench.training.options import BestBy, NegativesFrom, OptionError

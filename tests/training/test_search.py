@@ -18,8 +18,8 @@ from mrc_workbench.data.jobs.processes import PROGRAM, detached, process_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find, keep
-from mrc_workbench.retrieval.evaluation.measures import Scores
-from mrc_workbench.retrieval.evaluation.significance import pair_tests, question_groups
+from mrc_workbench.retrieval.measures import Scores
+from mrc_workbench.retrieval.significance import pair_tests, question_groups
 from mrc_workbench.training import search as finding
 from mrc_workbench.training.jobs import (
     QUEUE,

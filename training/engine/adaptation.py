@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.token_encoder import directions
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource
+from mrc_workbench.models.token_encoder import directions
 from mrc_workbench.training.options import (
     AttentionDropout,
     EmbeddingTable,

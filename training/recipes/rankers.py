@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.encoders.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders.sparse_encoder import SparseTextEncoder
-from mrc_workbench.models.encoders.token_encoder import TokenEncoder
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.loading import (
     load_bi_encoder,
     load_cross_encoder,
@@ -26,18 +25,17 @@ from mrc_workbench.models.sources import (
     DEFAULT_MASKED_LANGUAGE_MODEL,
     ModelSource,
 )
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Windows
+from mrc_workbench.retrieval.combine import Reranked, interpolated, recommend_weight
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.dense import Dense
-from mrc_workbench.retrieval.evaluation.measures import CUT
-from mrc_workbench.retrieval.late import Late, LateIndex
+from mrc_workbench.retrieval.dense import Dense, Late, LateIndex
 from mrc_workbench.retrieval.lexical.engines import LearnedSparse
+from mrc_workbench.retrieval.measures import CUT
 from mrc_workbench.retrieval.rankings import Rankings, Retriever, ranked
-from mrc_workbench.retrieval.report.drawing import PALETTE
-from mrc_workbench.retrieval.rerank import Reranked, interpolated, recommend_weight
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import Recipe, Task, finished, processes, seconds_for
 from mrc_workbench.training.engine.adaptation import (
     adapt,

@@ -17,8 +17,8 @@ from mrc_workbench.labs.embeddings.bootstrap import figure, mean_draws
 from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
 from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, pearson, spearman
-from mrc_workbench.models.encoders.bi_encoder import BiEncoder
-from mrc_workbench.models.precision import Precision
+from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Marks, Measurement, OnProgress, seconds_for
 from mrc_workbench.training.options import OptionError, TrainingError

@@ -13,7 +13,7 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import (
     Columns,
     Examples,

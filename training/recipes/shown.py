@@ -26,10 +26,10 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import Window, WindowOptions
-from mrc_workbench.retrieval.late import max_sim
+from mrc_workbench.retrieval.combine import PairScores
+from mrc_workbench.retrieval.dense import max_sim
 from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.rerank import PairScores
 from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, Teacher
 from mrc_workbench.training.options import RankerOptions, TrainingError
 from mrc_workbench.training.ranker_options import (

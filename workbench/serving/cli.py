@@ -25,7 +25,7 @@ from mrc_workbench.data.commands import takes
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.terminal import report_progress, tell
 from mrc_workbench.data.workspace import project_version
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec

@@ -21,10 +21,9 @@ from mrc_workbench.data.store import CATALOG, StoredSet, passages_of
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import LANGUAGE_OF, Analyzer, choose
 from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.packaged import PREFIX, base_at_hand
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.models.token_layers import TokenLayers
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME, LSA_NAME, MIX_NAME, WORDS_NAME, DefaultRetrievers
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
 from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
@@ -36,16 +35,24 @@ from mrc_workbench.retrieval.comparison.first_stage import (
     TermSpec,
     WindowedBM25Spec,
 )
-from mrc_workbench.retrieval.comparison.forecast import Forecast, forecasts, in_total
-from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec, PluginSpec
+from mrc_workbench.retrieval.comparison.multistage import (
+    BM25_NAME,
+    LSA_NAME,
+    MIX_NAME,
+    WORDS_NAME,
+    DefaultRetrievers,
+    HybridSpec,
+    LearnedSpec,
+    RerankSpec,
+)
+from mrc_workbench.retrieval.comparison.pace import Forecast, forecasts, in_total
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS
-from mrc_workbench.retrieval.milvus.retriever import Search
-from mrc_workbench.retrieval.outside.plugins import plugins
-from mrc_workbench.training.recipe import recipe_of
-from mrc_workbench.training.runs.runs import Plan, Run, planned_runs, shared_runs
+from mrc_workbench.retrieval.measures import DEFAULT_KS
+from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.outside.adapt import plugins
+from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.runs import Plan, Run, planned_runs, shared_runs
 from mrc_workbench.workbench.views.names import analyzer_words, base_name, language_name, plan_of, retriever_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, cached, question_set, split_of
 from mrc_workbench.workbench.views.ui.words import duration, free_name, plain, word, word_or

@@ -18,16 +18,15 @@ from mrc_workbench.models.packaged import PackagedBase, packaged_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from mrc_workbench.retrieval.analysis.evidence import usual_figure
 from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
-from mrc_workbench.retrieval.evaluation.measures import CUT, DEFAULT_KS, Measure
-from mrc_workbench.retrieval.report.split_words import few_taught_words, few_words, split_words
-from mrc_workbench.retrieval.report.words import catalog
+from mrc_workbench.retrieval.measures import CUT, DEFAULT_KS, Measure
+from mrc_workbench.retrieval.report.words import catalog, few_taught_words, few_words, split_words
 from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
 from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL
-from mrc_workbench.training.runs.jobs import UNTRAINED, Ablation, Search
-from mrc_workbench.training.runs.runs import Phase, Plan, Run, find_model_run
-from mrc_workbench.training.sweeps.halving import SHARES
-from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.ablation import AblationExperiment
+from mrc_workbench.training.halving import SHARES
+from mrc_workbench.training.jobs import UNTRAINED, Ablation, Search
+from mrc_workbench.training.runs import Phase, Plan, Run, find_model_run
+from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.workbench.views.ui.state import remembered
 from mrc_workbench.workbench.views.ui.words import known, language, moment, plain, word, word_or
 

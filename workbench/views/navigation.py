@@ -13,7 +13,7 @@ from starlette.routing import Route
 from streamlit.file_util import get_static_dir
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from mrc_workbench.data.jobs.machine import without_collections
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.labs import Lab, labs
 from mrc_workbench.workbench.views.ui.state import VISIT
 from mrc_workbench.workbench.views.ui.words import language, plain, word, word_or

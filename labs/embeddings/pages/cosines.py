@@ -23,7 +23,7 @@ from mrc_workbench.labs.embeddings.pages.evaluation_view import (
 )
 from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityRequest
 from mrc_workbench.labs.embeddings.study import TaskResult
-from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed

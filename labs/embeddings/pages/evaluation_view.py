@@ -21,8 +21,8 @@ from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.judgement import BANDS
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Request, load
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
-from mrc_workbench.models.hub import ModelError
-from mrc_workbench.training.runs.runs import Run
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of
 from mrc_workbench.workbench.views.ui.job import draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named

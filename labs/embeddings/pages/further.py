@@ -17,8 +17,7 @@ from mrc_workbench.labs.embeddings.pages.evaluation_view import EvaluationView, 
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
-from mrc_workbench.retrieval.report.charts import colour, legend, shape
-from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
+from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
 from mrc_workbench.workbench.views.names import base_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set
 from mrc_workbench.workbench.views.ui import findings, tables

@@ -22,7 +22,7 @@ from mrc_workbench.labs.embeddings.pages.evaluation_view import (
     pick_model,
 )
 from mrc_workbench.labs.embeddings.results import MapRequest
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import choose, typed
 from mrc_workbench.workbench.views.ui.words import word

@@ -16,8 +16,7 @@ from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, SHARES, EvaluationView
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Published, published_for
-from mrc_workbench.retrieval.report.charts import colour, legend
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE, colour, legend
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, present, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import plain, word

@@ -22,18 +22,17 @@ from mrc_workbench.labs.embeddings.pages import evaluation_view
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, EvaluationView, measures_of, open_evaluation
 from mrc_workbench.labs.embeddings.results import EvaluationRequest, ModelResult
 from mrc_workbench.labs.embeddings.study import STUDY
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, default_model, find_model
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
-from mrc_workbench.training.recipe import recipe_of
+from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs, free_name, model_place
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name, told_with_download
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import chosen_set, pair_set, parts_of, stored_pairs
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
 

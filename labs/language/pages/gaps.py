@@ -17,7 +17,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
 from mrc_workbench.labs.language.pages.inside import asked, is_open, let_in, reason, told, watched
 from mrc_workbench.labs.language.pages.resources import course_of, guesses, may_fill
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
 from mrc_workbench.training.engine.checkpoints import kept_models

@@ -24,7 +24,7 @@ from mrc_workbench.labs.language.in_context import (
 )
 from mrc_workbench.labs.language.pages.inside import told
 from mrc_workbench.labs.language.pages.resources import attention, contexts
-from mrc_workbench.retrieval.report.drawing import PALETTE
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed

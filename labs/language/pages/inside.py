@@ -9,7 +9,7 @@ import streamlit as st
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.pages.tokenizers import REFERENCE
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, told_with_download

@@ -24,8 +24,7 @@ from mrc_workbench.labs.language.comparison import Request, StoredTokenizer, Tok
 from mrc_workbench.labs.language.pages.resources import CutPiece, cut_text, steps_of
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, UNKNOWN, TokenizerKind
 from mrc_workbench.models.language.tokenizers import Step
-from mrc_workbench.retrieval.report.charts import colour, legend, shape
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, typed

@@ -26,7 +26,7 @@ from mrc_workbench.labs.language.network import (
     may_have_head,
     prompts_of,
 )
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizers import (
     PreparedTokenizer,
     Step,

@@ -21,7 +21,7 @@ from mrc_workbench.labs.language.pages.pieces import (
     known_enough,
 )
 from mrc_workbench.labs.language.pages.resources import open_tokenizers
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
 from mrc_workbench.models.sources import STARTER, default_model, find_model
 from mrc_workbench.workbench.views.choices import finished_runs, model_place

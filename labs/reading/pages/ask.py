@@ -62,9 +62,8 @@ from mrc_workbench.labs.reading.pages.passages import (
     reason,
 )
 from mrc_workbench.labs.reading.rules import ReadingError, Rules
-from mrc_workbench.models.hub import ModelError
-from mrc_workbench.models.llm.asking import EndpointError
-from mrc_workbench.models.llm.endpoint import Chat, without_thoughts
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.llm import Chat, EndpointError, without_thoughts
 from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.resources.retrieval import truth_in

@@ -21,7 +21,7 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.labs.reading.evaluate import DEFAULT_DEPTHS
 from mrc_workbench.labs.reading.pages.evaluation import latest_reading, open_reading
-from mrc_workbench.retrieval.comparison.defaults import WORDS_NAME
+from mrc_workbench.retrieval.comparison.multistage import WORDS_NAME
 from mrc_workbench.retrieval.rankings import Truth
 from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask
 from mrc_workbench.training.recipes import recipe_of, usual_base

@@ -34,8 +34,7 @@ from mrc_workbench.labs.reading.pages.passages import (
 )
 from mrc_workbench.labs.reading.scores import FEWEST
 from mrc_workbench.retrieval.rankings import NOT_FOUND
-from mrc_workbench.retrieval.report.charts import colour, legend, shape
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
 from mrc_workbench.workbench.views.compare import charts
 from mrc_workbench.workbench.views.names import with_display_names
 from mrc_workbench.workbench.views.ui import findings, tables

@@ -26,7 +26,7 @@ from mrc_workbench.data.formats.tables import (
     mend,
     shown,
 )
-from mrc_workbench.data.pairs.reading import assign_pair_columns
+from mrc_workbench.data.pairs.store import assign_pair_columns
 from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import rezipped, workbook

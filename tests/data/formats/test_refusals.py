@@ -9,7 +9,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.opening import Format, recognise
 from mrc_workbench.data.formats.refusals import document_kind
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.pairs.reading import read_pairs
+from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import File, read, read_files
 from mrc_workbench.data.questions.report import refusal_lines

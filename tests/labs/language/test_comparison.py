@@ -33,7 +33,7 @@ from mrc_workbench.labs.language.comparison import (
     stored_tokenizers,
 )
 from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.workbench.cli import main

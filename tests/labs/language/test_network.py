@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.labs.language.network import MOST_MASKS, Network, Piece, course, fill, load_masked, probabilities
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from tests.labs.language.doubles import refused

@@ -16,7 +16,7 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import results
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate
 from mrc_workbench.labs.reading.results import STUDY, KeptReading
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.split.folds import FOLDS, Lessons
+from mrc_workbench.data.split.partition import FOLDS, Lessons
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.significance import question_groups

@@ -28,7 +28,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, load
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from mrc_workbench.retrieval.report.exports import save
-from mrc_workbench.training.sweeps.variants import AblationExperiment
+from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set

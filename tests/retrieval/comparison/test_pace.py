@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.models.encoders.vector_blocks import reading_costs
+from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.retrieval.comparison import pace as pace_module
 from mrc_workbench.retrieval.comparison.experiment import RunSpec
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec

@@ -14,7 +14,7 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.text.located import TokenKind, weighted_pieces
+from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
 from mrc_workbench.retrieval import explain as explain_bm25
 from mrc_workbench.retrieval import lexical as term_statistics
 from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer

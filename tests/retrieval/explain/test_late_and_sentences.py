@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage
-from mrc_workbench.data.text.located import IndexedText
-from mrc_workbench.data.text.marking import sentence_spans
+from mrc_workbench.data.text.marking import IndexedText, sentence_spans
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.text.located import IndexedText, TokenKind
+from mrc_workbench.data.text.marking import IndexedText, TokenKind
 from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
 from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.explain.encoders import StaticExplanation, TokenContribution

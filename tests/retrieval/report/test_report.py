@@ -16,8 +16,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.retrieval.analysis.evidence import evidence, recommend
 from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
 from mrc_workbench.retrieval.report.charts import draw

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.labs.language.texts import find_corpus
+from mrc_workbench.data.text.corpora import find_corpus
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 

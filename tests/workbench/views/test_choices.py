@@ -19,9 +19,9 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.milvus import Search
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
-from mrc_workbench.training.recipe import RECIPES
-from mrc_workbench.training.runs.runs import Run, create_run, new_plan
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER, BiEncoderOptions
+from mrc_workbench.training.recipes import RECIPES
+from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, without_plainest
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.ui.words import free_name

@@ -14,17 +14,14 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, user
-from mrc_workbench.models.llm.endpoint import may_be_given
+from mrc_workbench.models.llm import may_be_given
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.comparison.defaults import BM25_NAME
 from mrc_workbench.retrieval.comparison.experiment import add, add_run, remove
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
-from mrc_workbench.retrieval.comparison.multistage import RerankSpec
-from mrc_workbench.retrieval.comparison.outside_specs import HttpSpec
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, HttpSpec, MilvusSpec, SparseSpec
+from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.milvus.retriever import Search
-from mrc_workbench.retrieval.outside.http_search import HttpCaller, http_retriever
-from mrc_workbench.retrieval.outside.request import PRESETS
+from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpCaller, http_retriever
 from mrc_workbench.retrieval.outside.results import Hit
 from mrc_workbench.retrieval.trec import RunError
 from mrc_workbench.workbench.views.choices import Choices, models_at_hand

@@ -18,11 +18,10 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, add
 from mrc_workbench.retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.retrieval.evaluation.significance import PairTest
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import PALETTE, READABLE
-from mrc_workbench.retrieval.report.headline import interval_of_lead
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
+from mrc_workbench.retrieval.report.words import interval_of_lead
+from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import pick_also
 from mrc_workbench.workbench.views.compare.kept import close

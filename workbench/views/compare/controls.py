@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.analysis.evidence import telling_figure, usual_figu
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, StoredComparison, kept_comparison
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.workbench.views.choices import Choices, choices_for, without_plainest
 from mrc_workbench.workbench.views.compare.adding import draw_adding
 from mrc_workbench.workbench.views.names import MEASURES, leading_name, retriever_name

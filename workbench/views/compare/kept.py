@@ -8,7 +8,7 @@ import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.changes import comparable
+from mrc_workbench.retrieval.analysis.open_comparison import comparable
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import (
@@ -20,8 +20,8 @@ from mrc_workbench.retrieval.comparison.store import (
     origin_of,
     rename,
 )
+from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Taken, Wanted
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine, Figure
-from mrc_workbench.retrieval.takeaway.job import TakeAwayJob, Taken, Wanted
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.retrieval.takeaway.signals import foreseen
 from mrc_workbench.workbench.views.compare import controls

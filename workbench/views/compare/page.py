@@ -13,11 +13,10 @@ from typing import Any, Literal
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.formats.delimited import csv_bytes
+from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.evidence import evidence, usual_baseline
-from mrc_workbench.retrieval.comparison.defaults import LATE_NAME
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
@@ -30,7 +29,7 @@ from mrc_workbench.retrieval.report.exports import (
     per_question_table,
     save,
 )
-from mrc_workbench.training.runs.runs import find_run
+from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import kept, running
 from mrc_workbench.workbench.views.compare.controls import (

@@ -25,8 +25,7 @@ from mrc_workbench.retrieval.analysis.slices import Property
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.standing import Duel
 from mrc_workbench.retrieval.rankings import Findings
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import READABLE
+from mrc_workbench.retrieval.report.charts import READABLE, legend
 from mrc_workbench.workbench.views.choices import without_plainest
 from mrc_workbench.workbench.views.compare.controls import change
 from mrc_workbench.workbench.views.compare.scores import ComparisonView

@@ -23,9 +23,9 @@ from mrc_workbench.retrieval.analysis.evidence import (
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.evaluation.measures import CUT, Measure
-from mrc_workbench.retrieval.evaluation.significance import PairTest
-from mrc_workbench.retrieval.report.headline import headline_words, markdown_style
+from mrc_workbench.retrieval.measures import CUT, Measure
+from mrc_workbench.retrieval.report.words import headline_words, markdown_style
+from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import Choices, without_plainest
 from mrc_workbench.workbench.views.names import (
     draw_few,

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.split import FEWEST_QUESTIONS, Part
-from mrc_workbench.models.token_layers import TokenLayers
+from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.retrieval.analysis.labs import (
     DEPTHS,
     FIRST_WEIGHTS,
@@ -26,8 +26,7 @@ from mrc_workbench.retrieval.comparison.experiment import Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.evaluation.significance import question_groups
-from mrc_workbench.retrieval.hybrid import Fusion
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.compare.bench import (
     Bench,
     LabResult,

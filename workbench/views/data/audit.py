@@ -26,9 +26,8 @@ from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod
 from mrc_workbench.data.text.marking import merged
-from mrc_workbench.workbench.views.names import analyzer_words, kind_words, language_name
+from mrc_workbench.workbench.views.names import analyzer_words, draw_few_of, kind_words, language_name, split_text
 from mrc_workbench.workbench.views.resources.sets import content_notes_of, languages_of, passages_found
-from mrc_workbench.workbench.views.splits import draw_few_of, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import distribution, draw_chart
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST

@@ -27,8 +27,7 @@ from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.llm.asking import EndpointError
-from mrc_workbench.models.llm.endpoint import MODEL, Endpoint, may_be_given
+from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, may_be_given
 from mrc_workbench.workbench.views.data import audit as data_audit
 from mrc_workbench.workbench.views.data import pairs as data_pairs
 from mrc_workbench.workbench.views.data import preview, ways
@@ -38,9 +37,16 @@ from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, way_to
 from mrc_workbench.workbench.views.resources.sets import audit_of, chosen_set, question_set, split_of, use_set
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, tell_damaged_files
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
-from mrc_workbench.workbench.views.ui.words import label_and_help, language, plain, word
+from mrc_workbench.workbench.views.ui.words import (
+    errors_told,
+    failure_text,
+    label_and_help,
+    language,
+    plain,
+    tell_damaged_files,
+    word,
+)
 
 _DEFAULT_PASSAGES = 2000  # enough to train with, and generated in a minute
 _PREVIEWED = 5  # passages

@@ -18,7 +18,7 @@ from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.retrieval.report.charts import PALETTE
-from mrc_workbench.training.options.texts import SENTENCES
+from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.data import pairs_preview as preview
 from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from mrc_workbench.workbench.views.data.pairs_preview import Preview

@@ -25,8 +25,7 @@ from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_i
 from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.data.ways import choose_pairs
 from mrc_workbench.workbench.views.names import pairs_name
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text
-from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
+from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, label_and_help, plain, problem_text, word
 
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
 _VALUES = {PairKind.SCORED: ("score",), PairKind.LABELLED: ("label",)}

@@ -14,7 +14,7 @@ from mrc_workbench.data.collection import LONGEST_NAME, display_name
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.rows import FileReading
 from mrc_workbench.data.formats.tables import column_names
-from mrc_workbench.data.pairs.reading import PairFileReading
+from mrc_workbench.data.pairs.store import PairFileReading
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.store import CATALOG
@@ -24,8 +24,17 @@ from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_
 from mrc_workbench.workbench.views.data.ways import reading_progress
 from mrc_workbench.workbench.views.names import set_name
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.problems import errors_told, failure_text, problem_text, reason_text
-from mrc_workbench.workbench.views.ui.words import catalog, label_and_help, language, plain, word
+from mrc_workbench.workbench.views.ui.words import (
+    catalog,
+    errors_told,
+    failure_text,
+    label_and_help,
+    language,
+    plain,
+    problem_text,
+    reason_text,
+    word,
+)
 
 _ROLES = tuple(role.name for role in fields(Columns))
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column

@@ -9,15 +9,14 @@ from typing import TypeVar
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.formats.encodings.detection import EncodingCandidate
+from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.questions.read import CollectionFile, Reading
 from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.workbench.views.data.preview import Read
 from mrc_workbench.workbench.views.names import few_text, split_text
 from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.headings import draw_heading
-from mrc_workbench.workbench.views.ui.problems import problem_text
-from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word
+from mrc_workbench.workbench.views.ui.tables import draw_heading
+from mrc_workbench.workbench.views.ui.words import label_and_help, plain, problem_text, word
 
 _ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 _MOST_READINGS = 5  # with a preview each; the others can be chosen by column

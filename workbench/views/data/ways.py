@@ -10,8 +10,8 @@ from typing import Any
 import streamlit as st
 
 from mrc_workbench.data import store
+from mrc_workbench.data.apart import Report
 from mrc_workbench.data.collection import LONGEST_NAME, KeptSet, display_name
-from mrc_workbench.data.files.progress import Report
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.problems import DataError
@@ -20,9 +20,18 @@ from mrc_workbench.workbench.views.data import preview
 from mrc_workbench.workbench.views.data.preview import Preview, preview_of, preview_with
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, pair_set, question_set, stored_sets, use_set
-from mrc_workbench.workbench.views.ui.problems import draw_damaged, draw_remove, errors_told
 from mrc_workbench.workbench.views.ui.state import remember, remembered
-from mrc_workbench.workbench.views.ui.words import duration, label_and_help, language, moment, plain, word
+from mrc_workbench.workbench.views.ui.words import (
+    draw_damaged,
+    draw_remove,
+    duration,
+    errors_told,
+    label_and_help,
+    language,
+    moment,
+    plain,
+    word,
+)
 from mrc_workbench.workbench.views.uploads import translate_field
 
 MEGABYTE = 10**6  # bytes

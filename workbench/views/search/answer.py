@@ -16,12 +16,12 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.analysis import are_kept
 from mrc_workbench.data.text.dictionary import DictionaryError
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import blind_parts
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, TermSpec
-from mrc_workbench.retrieval.comparison.forecast import forecasts
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
+from mrc_workbench.retrieval.comparison.pace import forecasts
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.explain.encoders import LateExplanation
 from mrc_workbench.retrieval.rankings import DEPTH, Findings, Truth

@@ -18,9 +18,8 @@ from mrc_workbench.data.workspace import for_this_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
 from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
-from mrc_workbench.training.options.common import OptionError, TrainingOptions
-from mrc_workbench.training.options.questions import NegativesFrom, ReaderObjective
-from mrc_workbench.training.options.rankers import (
+from mrc_workbench.training.options import NegativesFrom, OptionError, ReaderObjective, TrainingOptions
+from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
@@ -31,7 +30,9 @@ from mrc_workbench.training.options.rankers import (
     QuestionSide,
     SparseEncoderObjective,
 )
-from mrc_workbench.training.options.texts import (
+from mrc_workbench.training.recipes import kinds_to_start_from, ranking_kinds, recipe_of, usual_base
+from mrc_workbench.training.runs import Run, find_model_run
+from mrc_workbench.training.text_options import (
     CONTRASTED,
     FITTING,
     LANGUAGE_MODEL,
@@ -39,14 +40,11 @@ from mrc_workbench.training.options.texts import (
     LanguageObjective,
     SentenceObjective,
 )
-from mrc_workbench.training.recipe import kinds_to_start_from, ranking_kinds, recipe_of, usual_base
-from mrc_workbench.training.runs.runs import Run, find_model_run
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_label
 from mrc_workbench.workbench.views.texts import Learned
-from mrc_workbench.workbench.views.ui.problems import failure_text
 from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remember, remembered
-from mrc_workbench.workbench.views.ui.words import known, label_and_help, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import failure_text, known, label_and_help, plain, word, word_or
 
 FIRST = ("epochs", "batch_size", "learning_rate")
 NEEDED = ("guide", "teacher")  # without them the objective cannot do its work, so they are not folded away

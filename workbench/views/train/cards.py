@@ -8,17 +8,35 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import DAMAGED, RESUMABLE, State, Status
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.runs.best import BestModelJob, best_checkpoint
-from mrc_workbench.training.runs.jobs import DEFAULTS, QUEUE, Ablation, CompositeRun, Findings, Search, find_job
-from mrc_workbench.training.runs.runs import Plan, Run
+from mrc_workbench.training.jobs import (
+    DEFAULTS,
+    QUEUE,
+    Ablation,
+    BestModelJob,
+    CompositeRun,
+    Findings,
+    Search,
+    best_checkpoint,
+    find_job,
+)
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
 from mrc_workbench.workbench.views.train.fields import fill_in_settings
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
-from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
-from mrc_workbench.workbench.views.ui.words import duration, label_and_help, moment, plain, signed, word, word_or
+from mrc_workbench.workbench.views.ui.words import (
+    attempt,
+    duration,
+    label_and_help,
+    moment,
+    plain,
+    signed,
+    tell_training_failure,
+    word,
+    word_or,
+)
 
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
 _BADGES = {

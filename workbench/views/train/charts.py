@@ -13,8 +13,8 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
-from mrc_workbench.training.readers import READERS
-from mrc_workbench.training.recipe import RECIPES, recipe_of
+from mrc_workbench.training.recipes import RECIPES, recipe_of
+from mrc_workbench.training.recipes.readers import READERS
 from mrc_workbench.training.results import MEASURES, Curves, Points, curves
 from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.names import base_name, run_name, set_name

@@ -15,14 +15,13 @@ from mrc_workbench.data.pairs.records import PairKind
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.training.options.common import Report, TrainingOptions
-from mrc_workbench.training.options.questions import BestBy
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
-from mrc_workbench.training.options.texts import SENTENCES
-from mrc_workbench.training.recipe import kinds_alike, recipe_of
-from mrc_workbench.training.runs.jobs import Findings
-from mrc_workbench.training.runs.runs import Plan, Run, mined_by
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.training.jobs import Findings
+from mrc_workbench.training.options import BestBy, Report, TrainingOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderOptions
+from mrc_workbench.training.recipes import kinds_alike, recipe_of
+from mrc_workbench.training.runs import Plan, Run, mined_by
+from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import OTHER, is_a_starter, model_label, pair_set_name
 from mrc_workbench.workbench.views.resources.sets import stored_pairs

@@ -17,23 +17,29 @@ from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import PassageCorpus, StoredText, opened
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.multistage import FEWEST
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
-from mrc_workbench.retrieval.evaluation.measures import Measure
-from mrc_workbench.training.options.common import OptionError, TrainingOptions
-from mrc_workbench.training.options.rankers import BI_ENCODER, CROSS_ENCODER
-from mrc_workbench.training.options.texts import LANGUAGE_MODEL
-from mrc_workbench.training.recipe import RECIPES, ranking_kinds, recipe_of
-from mrc_workbench.training.runs.jobs import QUEUE, CompositeRun, RehearsalTask, all_jobs
-from mrc_workbench.training.runs.runs import Plan, all_runs, find_model_run, new_plan
-from mrc_workbench.training.sentences.material import PAIRS
-from mrc_workbench.workbench.views.leading import best_by, leading_measure
-from mrc_workbench.workbench.views.names import kind_name, pair_set_name, retriever_name
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.training.jobs import QUEUE, CompositeRun, RehearsalTask, all_jobs
+from mrc_workbench.training.options import OptionError, TrainingOptions
+from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
+from mrc_workbench.training.recipes.sentence_material import PAIRS
+from mrc_workbench.training.runs import Plan, all_runs, find_model_run, new_plan
+from mrc_workbench.training.text_options import LANGUAGE_MODEL
+from mrc_workbench.workbench.views.names import (
+    best_by,
+    draw_few_of,
+    draw_split,
+    kind_name,
+    leading_measure,
+    pair_set_name,
+    retriever_name,
+)
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources import sets
-from mrc_workbench.workbench.views.splits import draw_few_of, draw_split
 from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
 from mrc_workbench.workbench.views.train import start
 from mrc_workbench.workbench.views.train.ablation import draw_ablation

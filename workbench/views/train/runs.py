@@ -32,8 +32,9 @@ from mrc_workbench.workbench.views.train.cards import draw_button
 from mrc_workbench.workbench.views.train.fields import fill_in_another_round
 from mrc_workbench.workbench.views.train.scores import draw_scores
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
-from mrc_workbench.workbench.views.ui.problems import attempt, draw_damaged
 from mrc_workbench.workbench.views.ui.words import (
+    attempt,
+    draw_damaged,
     duration,
     known,
     label_and_help,

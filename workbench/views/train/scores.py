@@ -9,8 +9,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.training.recipes import ranking_kinds, recipe_of
 from mrc_workbench.training.results import advice, curves
 from mrc_workbench.training.runs import Plan, Run
-from mrc_workbench.workbench.views.leading import leading_measure
-from mrc_workbench.workbench.views.splits import draw_few
+from mrc_workbench.workbench.views.names import draw_few, leading_measure
 from mrc_workbench.workbench.views.train.charts import best_by, measure_names
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or

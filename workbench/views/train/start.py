@@ -16,10 +16,10 @@ from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.files import downloaded_commits
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.dry_run import Load
-from mrc_workbench.training.options.rankers import BI_ENCODER, BiEncoderOptions, Pooling
-from mrc_workbench.training.runs.jobs import QUEUE, Rehearsal, RehearsalTask, create_search
-from mrc_workbench.training.runs.runs import Plan, create_rounds, rounds_of
-from mrc_workbench.training.sweeps.halving import changes_of
+from mrc_workbench.training.halving import changes_of
+from mrc_workbench.training.jobs import QUEUE, Rehearsal, RehearsalTask, create_search
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, Pooling
+from mrc_workbench.training.runs import Plan, create_rounds, rounds_of
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.resources.sets import split_of
@@ -28,8 +28,16 @@ from mrc_workbench.workbench.views.train.cards import setting_words
 from mrc_workbench.workbench.views.train.fields import OptionFields
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import follow
-from mrc_workbench.workbench.views.ui.problems import attempt, tell_training_failure
-from mrc_workbench.workbench.views.ui.words import duration, label_and_help, plain, plain_number, word, word_or
+from mrc_workbench.workbench.views.ui.words import (
+    attempt,
+    duration,
+    label_and_help,
+    plain,
+    plain_number,
+    tell_training_failure,
+    word,
+    word_or,
+)
 
 # what a training's time does not depend on; it grows with the epochs
 _FREE = {

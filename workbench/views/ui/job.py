@@ -12,7 +12,7 @@ import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Job, State, Status
 from mrc_workbench.data.problems import MISSING_EXTRA
-from mrc_workbench.models.llm.endpoint import ADDRESS, MODEL, Endpoint, may_be_given
+from mrc_workbench.models.llm import ADDRESS, MODEL, Endpoint, may_be_given
 from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, search_failure_text, word
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pandas.io.formats.style import Styler
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.formats.text_tables import csv_bytes
-from mrc_workbench.retrieval.evaluation.measures import Measure
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.words import retriever_names
 from mrc_workbench.workbench.views.ui.words import known, language, word
 

@@ -17,14 +17,21 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data import problems
-from mrc_workbench.data.extras import MISSING_EXTRA, MissingExtraError, with_extra
-from mrc_workbench.data.formats.encodings.detection import ENCODING_PROBLEMS
-from mrc_workbench.data.problems import DataError, Failure, Problem, ProblemCode
+from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
+from mrc_workbench.data.problems import (
+    MISSING_EXTRA,
+    DataError,
+    Failure,
+    MissingExtraError,
+    Problem,
+    ProblemCode,
+    with_extra,
+)
 from mrc_workbench.data.questions.judgements import damaged_files
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.data.workspace import LimitError, is_of_the_disk, workspace
-from mrc_workbench.labs.language.texts import LanguageError
 from mrc_workbench.labs.reading.rules import ReadingError
 from mrc_workbench.retrieval import takeaway
 

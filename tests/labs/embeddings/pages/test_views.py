@@ -25,7 +25,7 @@ from mrc_workbench.labs.embeddings.results import (
     SimilarityRequest,
 )
 from mrc_workbench.labs.embeddings.study import STUDY
-from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.embeddings.pages.worlds import (
     GOLD,

@@ -14,7 +14,7 @@ from mrc_workbench.labs.embeddings.geometry import Map
 from mrc_workbench.labs.embeddings.judgement import correlate
 from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult
 from mrc_workbench.labs.embeddings.study import STUDY
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.runs import Run, create_run, new_plan

@@ -38,7 +38,7 @@ from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command
 from mrc_workbench.labs.language.pages.resources import CutPiece
 from mrc_workbench.labs.language.pages.tokenizers import TokenizersView, usual_sizes
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, Split, TokenizerKind, TrainedTokenizer
-from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.models.language.test_tokenizer_training import SENTENCES, prepared, trained

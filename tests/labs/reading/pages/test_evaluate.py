@@ -31,7 +31,7 @@ from mrc_workbench.labs.reading.pages.evaluation import (
 )
 from mrc_workbench.labs.reading.results import STUDY
 from mrc_workbench.labs.reading.rules import Rules, read_predictions
-from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.reading.pages.worlds import DISPUTED, QUESTIONS, carried_out, page, read_by_next_word, trained

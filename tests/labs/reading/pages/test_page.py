@@ -14,7 +14,7 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import acting_as, user_of, workspace, write_json
 from mrc_workbench.labs.reading.pages.page import Readers, marked_example
-from mrc_workbench.models.hub import ModelError
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.training.jobs import QUEUE, Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.recipes import usual_base
 from mrc_workbench.training.runs import new_plan

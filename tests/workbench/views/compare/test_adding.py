@@ -13,7 +13,7 @@ from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
-from mrc_workbench.retrieval.milvus.retriever import Search
+from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.retrieval.trec import read_run
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import create_run, new_plan

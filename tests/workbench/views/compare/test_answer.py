@@ -16,11 +16,11 @@ from mrc_workbench.retrieval.analysis.evidence import evidence, recommend
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
-from mrc_workbench.retrieval.evaluation.measures import DEFAULT_KS, Measure, evaluate
-from mrc_workbench.retrieval.evaluation.significance import question_groups
+from mrc_workbench.retrieval.measures import DEFAULT_KS, Measure, evaluate
 from mrc_workbench.retrieval.report.words import catalog as report_words
 from mrc_workbench.retrieval.report.words import headline_words, markdown_style, retriever_name
-from mrc_workbench.training.options.rankers import BI_ENCODER
+from mrc_workbench.retrieval.significance import question_groups
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import overview

@@ -11,7 +11,7 @@ from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.retrieval.report.drawing import colour_of
+from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.compare import page as compare_page
 from mrc_workbench.workbench.views.ui.tables import header_width
 from tests.workbench.views.compare.test_where import COUNT, forty, shown

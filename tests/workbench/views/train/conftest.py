@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.models.files import HubRevision
-from mrc_workbench.training.runs.runs import Plan, Run, create_rounds
+from mrc_workbench.training.runs import Plan, Run, create_rounds
 from mrc_workbench.workbench.views.train import base
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.doubles import small_set

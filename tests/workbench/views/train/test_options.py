@@ -18,7 +18,7 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.text_options import READER, ReaderObjective
-from mrc_workbench.workbench.views.train.options import matters, starting_values
+from mrc_workbench.workbench.views.train.base import matters, starting_values
 
 MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES
 GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL

@@ -10,7 +10,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.jobs import BestModelJob, all_jobs, made_id
 from mrc_workbench.training.runs import Run
-from mrc_workbench.workbench.views.runs.stopped import latest_stopped
+from mrc_workbench.workbench.views.train.cards import latest_stopped
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, done_run, labels, made_run, texts
 

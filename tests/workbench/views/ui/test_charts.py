@@ -11,14 +11,13 @@ import streamlit as st
 import vl_convert
 
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.retrieval.report.charts import legend
-from mrc_workbench.retrieval.report.drawing import letter_of
+from mrc_workbench.labs.embeddings.pages.cosines import matrix, ridges
+from mrc_workbench.labs.embeddings.pages.measures import plane
+from mrc_workbench.labs.language.pages.gaps import bars
+from mrc_workbench.labs.language.pages.layers import poolings
+from mrc_workbench.retrieval.report.charts import legend, letter_of
 from mrc_workbench.workbench.views.compare import bench
 from mrc_workbench.workbench.views.compare import charts as compare_charts
-from mrc_workbench.workbench.views.embeddings.cosines import matrix, ridges
-from mrc_workbench.workbench.views.embeddings.measures import plane
-from mrc_workbench.workbench.views.language.gaps import bars
-from mrc_workbench.workbench.views.language.layers import poolings
 from mrc_workbench.workbench.views.runs import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts, findings
 

@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.outside import OutsideError
-from mrc_workbench.training.runs.runs import Phase, Run, damaged_runs
+from mrc_workbench.training.runs import Phase, Run, damaged_runs
 from mrc_workbench.workbench.views.ui.words import (
     LANGUAGES,
     catalog,
