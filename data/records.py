@@ -20,15 +20,24 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.passages import Passage, Passages, RowOfId, open_passages, write_passages
 
 __all__ = ["Passage", "Passages", "Question", "QuestionSet", "composed"]
+RELEVANT_GRADE = 1  # the least that is relevant
+_PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
+FILE = "questions.parquet"
+_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+_SCHEMA = pa.schema(
+    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
+    | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
+)
+_GRADES = pa.list_(pa.struct([("id", _TEXT), ("grade", pa.int32())]))
+# stored only if any question has them: otherwise an earlier version opens the file, too
+_OPTIONAL = pa.schema({"grades": _GRADES, "groups": pa.list_(_TEXTS), "part": _TEXT})
+ALIASES = "aliases.parquet"
+_ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
 
 
 def composed(text: str) -> str:
-    """Return a text as questions are told apart: its letters composed, single spaces between words."""
+    """Return a text as questions are compared: its letters composed, single spaces between words."""
     return " ".join(unicodedata.normalize("NFC", text).split())  # a box of one line keeps no line breaks
-
-
-RELEVANT_GRADE = 1  # the least that is relevant
-_PUBLISHED_PARTS = ("", "train", "validation", "test")  # values of `Question.part`
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +98,8 @@ class Question:
         asked: tuple[object, ...] = (self.id, self.text, self.answers, self.relevant, self.kind)
         asked += (self.made, self.hidden) if self.made else ()
         # absent unless set, so that the fingerprints of older sets stay
-        optional = {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
+        optional: dict[str, object] = {}
+        optional |= {"grades": self.grades, "groups": self.groups} if self.grades or self.groups else {}
         optional |= {"part": self.part} if self.part else {}
         return (*asked, optional) if optional else asked
 
@@ -292,17 +302,6 @@ def without(text: str, sentences: Iterable[str]) -> str:
     return text
 
 
-FILE = "questions.parquet"
-_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
-_SCHEMA = pa.schema(
-    {"id": _TEXT, "text": _TEXT, "answers": _TEXTS, "relevant": _TEXTS, "kind": _TEXT, "made": _TEXT}
-    | {"hidden": pa.bool_(), "starts": pa.list_(pa.int32()), "rejected": _TEXTS}
-)
-_GRADES = pa.list_(pa.struct([("id", _TEXT), ("grade", pa.int32())]))
-# stored only if any question has them: otherwise an earlier version opens the file, too
-_OPTIONAL = pa.schema({"grades": _GRADES, "groups": pa.list_(_TEXTS), "part": _TEXT})
-
-
 def write_questions(folder: Path, questions: tuple[Question, ...]) -> None:
     """Write the questions into a folder that is not in use yet."""
     fields = [*_SCHEMA, *(field for field in _OPTIONAL if any(getattr(one, field.name) for one in questions))]
@@ -321,10 +320,6 @@ def open_questions(folder: Path) -> tuple[Question, ...]:
         if row.get("groups") is not None:
             row["groups"] = tuple(map(tuple, row["groups"]))
     return tuple(Question(**row) for row in rows)
-
-
-ALIASES = "aliases.parquet"
-_ALIAS_SCHEMA = pa.schema([("alias", pa.large_string()), ("passage", pa.large_string())])
 
 
 def write_question_set(folder: Path, question_set: QuestionSet) -> None:

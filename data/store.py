@@ -25,6 +25,7 @@ TIMEOUT_SECONDS = 30
 _CHUNK_BYTES = 1 << 16
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all
+_LAST_USED = "last_used.json"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,6 @@ class StoredSet(KeptSet):
 
 _SETS = Collection("datasets", StoredSet, partial(DataError.of, ProblemCode.UNKNOWN_SET), CATALOG)
 stored, damaged, remove, rename = _SETS.stored, _SETS.damaged, _SETS.remove, _SETS.rename
-_LAST_USED = "last_used.json"
 
 
 def keep(question_set: QuestionSet, *, source: str = "") -> StoredSet:

@@ -126,7 +126,7 @@ Find = Callable[[str, Sequence[str], Sequence[str]], str | None]  # role, known 
 
 
 def guess_columns(names: Sequence[str]) -> Columns:
-    """Guess roles from names alone, to tell a header from other rows; `data.layouts.columns.roles` assigns roles."""
+    """Guess roles from names alone, to tell a header from other rows; `data.layouts.roles` assigns roles."""
     return Columns(**roles_by_name(NAMES, ((known_name, names), (has_word, names)), {}))
 
 

@@ -1,4 +1,4 @@
-"""A language model judges which passages answer a question; how far it agrees with people is told beside.
+"""A language model judges which passages answer a question, and how far it agrees with people.
 
 Its verdicts are kept in `workspace/judgements/<fingerprint>.jsonl`, a line each as it comes, with the model's name:
 they stand beside those of people and never for them. Models judge much like people on average and not always in the
@@ -18,7 +18,7 @@ from mrc_workbench.data.workspace import require_room
 from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, KeptAnswers, lines_of, without_thoughts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
-_LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: kept, and told where nothing could be made of it
+_LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: stored, and shown if it cannot be used
 _BEFORE_VERDICT = " \t\r\n*_`\"'“”‘’「『([{"  # white space, Markdown emphasis, quotes and brackets
 _AFTER_VERDICT = " \t\r\n*_`\"'“”‘’」』)]}.,:;!。"
 _COPULAS = ("입니다", "이에요", "예요", "이다", "임")  # Korean for "it is", attached to the word
@@ -84,8 +84,8 @@ def judge_with_model(
         said = chat.answer(options.instruction, asked_text(one, options.language))
         if (verdict := verdict_in(said)) is None:
             return said or " "
-        told = {"question": one.question, "passage": one.passage.id, "verdict": verdict, "said": said[:_LONGEST_SAID]}
-        kept.add(_key(one, options), verdict, {"model": options.model, **told})
+        entry = {"question": one.question, "passage": one.passage.id, "verdict": verdict, "said": said[:_LONGEST_SAID]}
+        kept.add(_key(one, options), verdict, {"model": options.model, **entry})
         return ""
 
     failed = unusable_answers(new, ask, options.concurrency, lambda done: on_progress(known + done, len(wanted)))
@@ -166,10 +166,10 @@ def agreement(person: Verdicts, model: Verdicts) -> Agreement:
     from sklearn.metrics import cohen_kappa_score
 
     both = [(person[pair], model[pair]) for pair in person.keys() & model.keys()]
-    sure = [told for told in both if Verdict.UNSURE not in told]
+    sure = [verdicts for verdicts in both if Verdict.UNSURE not in verdicts]
     right, wrong = Verdict.RIGHT, Verdict.WRONG
-    told_apart = len({verdict for told in sure for verdict in told}) > 1  # else chance alone explains everything
-    kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if told_apart else None
+    differ = len({verdict for verdicts in sure for verdict in verdicts}) > 1  # else chance alone explains everything
+    kappa = float(cohen_kappa_score(*zip(*sure, strict=True))) if differ else None
     return Agreement(
         both_right=sure.count((right, right)),
         person_alone=sure.count((right, wrong)),

@@ -42,6 +42,7 @@ _NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _SHOWN = 200  # characters of an answer that nothing could be made of
 _LISTED = 5  # passages of a preview, questions, and passages without one
 K = TypeVar("K")
+Progress = Callable[[int, int], None]  # passages done, passages in all
 
 
 class QuestionsError(Failure):
@@ -93,9 +94,6 @@ class MakerOptions:
     @property
     def made(self) -> str:
         return made_by(self.by, self.model.strip())
-
-
-Progress = Callable[[int, int], None]  # passages done, passages in all
 
 
 class _Draft(NamedTuple):

@@ -32,17 +32,6 @@ from mrc_workbench.data.layouts.lines import WHOLE
 from mrc_workbench.data.problems import ProblemCode
 
 Opener = Callable[[], Table]
-
-
-class ListedPassage(NamedTuple):
-    """One passage of a list. `is_relevant` comes from a mark in its entry and is None without one."""
-
-    id: str
-    title: str
-    text: str
-    is_relevant: bool | None = None
-
-
 # Compared as `plain_name` makes them, the best name first.
 ID_NAMES = (
     "docid", "passageid", "psgid", "pid", "contextid", "paragraphid", "chunkid", "documentid", "nodeid",
@@ -76,6 +65,17 @@ _MARKS = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 _NOT = re.compile(r"not?[\s_-]+|non[\s_-]*")  # before a mark: "not relevant", "not_entailment", "non-relevant"
 _MAX_DEPTH = 4
 _LONGEST_TITLE = 200  # characters; a longer first text of a pair is no title
+MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
+NOT_RELEVANT = 0
+
+
+class ListedPassage(NamedTuple):
+    """One passage of a list. `is_relevant` comes from a mark in its entry and is None without one."""
+
+    id: str
+    title: str
+    text: str
+    is_relevant: bool | None = None
 
 
 def passages_in(cell: object) -> list[ListedPassage]:
@@ -225,6 +225,11 @@ def _value(cell: object, *, only_objects: bool = False) -> Any:
     return plain_value(cell)
 
 
+def objects_in_list(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list, none for anything else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
 def plain_value(value: Any) -> Any:
     """Return a value as Python keeps it: an array as a list."""
     return value.tolist() if isinstance(value, np.ndarray) else value
@@ -233,10 +238,6 @@ def plain_value(value: Any) -> Any:
 def _is_empty(value: Any) -> bool:
     value = plain_value(value)
     return not value if is_collection(value) else is_blank(value)
-
-
-MOST_GRADE = 1000  # gains are powers of two: those of larger grades are no numbers any more
-NOT_RELEVANT = 0
 
 
 @dataclass(frozen=True)

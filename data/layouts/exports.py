@@ -11,8 +11,7 @@ from mrc_workbench.data.formats.columns import guess_columns, is_known
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table
 from mrc_workbench.data.formats.text import EncodedText
-from mrc_workbench.data.formats.text_tables import item_opener, json_lines
-from mrc_workbench.data.layouts.cells import Opener
+from mrc_workbench.data.layouts.cells import Opener, objects_in_list
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was given
@@ -20,6 +19,13 @@ Items = Iterable[tuple[int, Any, object]]  # number, object or problem, what was
 _PREDICTION = "prediction_text"
 _PREDICTED = re.compile(r"(?<![a-z])(predictions?|predicted|preds?|nbest|outputs?)(?![a-z])|예측")
 _SAMPLE = 5
+_ACTIONS = ("index", "create", "update", "delete")
+_MOST_LEVELS = 20  # of a query that are searched for its text
+ASKED_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
+_RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
+_QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
+_WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
+_ALIKE, _SAMPLE_LINES = 0.8, 200
 
 
 def numbered(items: Iterable[Any]) -> Items:
@@ -101,15 +107,10 @@ def _flat_task(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
     """The marked or typed texts of annotations, less those that were cancelled."""
-    for annotation in annotations if isinstance(annotations, list) else []:
-        if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
-            continue
-        results = annotation.get("result")
-        for result in results if isinstance(results, list) else []:
-            value = result.get("value") if isinstance(result, dict) else None
-            if not isinstance(value, dict):
-                continue
-            text = value.get("text")
+    for annotation in objects_in_list(annotations):
+        results = [] if annotation.get("was_cancelled") else objects_in_list(annotation.get("result"))
+        for value in (result.get("value") for result in results):
+            text = value.get("text") if isinstance(value, dict) else None
             if isinstance(text, str):
                 yield value
             elif isinstance(text, list):
@@ -120,8 +121,6 @@ _EXPORTS: tuple[tuple[dict[str, type], Callable[[dict[str, Any]], Any]], ...] = 
     ({"inputs": dict, "outputs": dict}, partial(flat, keys=("inputs", "outputs"))),  # LangSmith
     ({"data": dict, "annotations": list}, _flat_task),  # Label Studio
 )
-_ACTIONS = ("index", "create", "update", "delete")
-_MOST_LEVELS = 20  # of a query that are searched for its text
 
 
 def documents_opener(recognised: RecognisedFile) -> Opener | None:
@@ -150,7 +149,7 @@ def _is_action(item: object) -> bool:
 
 
 def _is_hit(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("_source"), dict)
+    return _has_fields(item, {"_source": dict})
 
 
 def _hits_in(value: object) -> list[Any] | None:
@@ -207,9 +206,6 @@ class Ratings(NamedTuple):
     has_ids: bool  # whether judgements name questions by id, else by text
 
 
-ASKED_NAMES, RATING_NAMES = ("id", "text"), ("query-id", "query", "corpus-id", "score")
-
-
 def ratings_in(value: object) -> Ratings | None:
     """Return the judgements of an Elasticsearch `_rank_eval` request or of OpenSearch's list; None if it is neither."""
     if not isinstance(value, dict):
@@ -225,8 +221,8 @@ def ratings_in(value: object) -> Ratings | None:
     rated_queries = value.get("judgmentRatings")
     if _has_ratings(rated_queries):
         entries = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in rated_queries)
-        rated = [(None, entry.get("query"), entry.get("ratings")) for entry in entries]
-        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "docId"), rated), None, has_ids=False)
+        queries = [(None, entry.get("query"), entry.get("ratings")) for entry in entries]
+        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "docId"), queries), None, has_ids=False)
     return None
 
 
@@ -279,12 +275,6 @@ def query_text(node: object, level: int = 0) -> str:
             if texts:
                 return texts[0]
     return next((text for child in children if (text := query_text(child, level + 1))), "")
-
-
-_RATED_LINE = re.compile(r"(\d{1,9}(?:\.0+)?)\s+qid:\s*(\S+)\s+([^#]*)#\s*(?:docid\s*=\s*)?(\S+)")
-_QUERY_LINE = re.compile(r"#\s*qid:\s*([^\s:]+)\s*:\s*(.*\S)")
-_WEIGHT = re.compile(r"\s+\*[\d.]+$")  # of a question, behind its text
-_ALIKE, _SAMPLE_LINES = 0.8, 200
 
 
 def holds_rated_lines(head: str) -> bool:

@@ -41,6 +41,8 @@ _SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
 _WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
 _ASKING = (Role.QUESTIONS, Role.ROWS)
 _DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
+_MOST_ROWS = 20_000  # of nested data that are looked at
+_LONGEST_ANSWER, _LONGEST_NAME = 200, 200  # characters
 
 
 def holds_passages(source: Source) -> bool:
@@ -198,10 +200,6 @@ def source_beside_others(file: File, seen: Sighted, chosen: Chosen) -> Source:
         code = ProblemCode.NO_KNOWN_COLUMN if any(" " in cell for cell in cells) else ProblemCode.ONLY_IDS
         raise DataError.of(code, found=shown(", ".join(source.names), 300))
     return as_questions(source)
-
-
-_MOST_ROWS = 20_000  # of nested data that are looked at
-_LONGEST_ANSWER, _LONGEST_NAME = 200, 200  # characters
 
 
 @dataclass

@@ -20,6 +20,20 @@ WHOLE = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgement
 _SAMPLE, _SAMPLE_LETTERS = 200, 500_000  # lines that are looked at
 _ALIKE = 0.8  # share of them that must be of a kind: the others are rows with a problem
 _LEAST_OF_A_TRIPLE = 20  # letters of its passages on average
+_TOPIC_NAMES, _DOCUMENT_NAMES = ("num", "title"), ("DOCNO", "TITLE", "TEXT")
+_LONGEST = 4 * MOST_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
+_TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
+_TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
+_DOCUMENT = re.compile(_TAG.format(names="doc"), re.IGNORECASE)
+_ANY = re.compile(_TAG.format(names=r"[a-z][\w-]{0,50}"), re.IGNORECASE)
+_MARKUP = re.compile(r"<[!?/]?[a-z\-\[][^<>]{0,10000}>", re.IGNORECASE)
+_NUMBER = re.compile(r"""\b(?:number|num|id|qid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
+_LEAD = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
+_ASKED = ("title", "query", "question", "desc", "description")  # what asks, the best one first
+_HEADS = ("title", "headline", "hl", "head", "ttl")
+_ID, _TITLE, _TEXT = ".I", ".T", ".W"
+_ENTRY = re.compile(r"\.I\s+(\S+)\s*")
+_FIELD = re.compile(r"(\.[A-Z])\s*")
 
 
 class Lines(Enum):
@@ -82,19 +96,6 @@ def has_numbers(table: Table) -> bool:
     """Whether the ids at the beginning are such as programs give: without space, and with a digit."""
     first = [str(row.cells.get("id", "")) for row in islice(table.rows, _SAMPLE)]
     return all(any(letter.isdigit() for letter in id_) for id_ in first if id_)
-
-
-_TOPIC_NAMES, _DOCUMENT_NAMES = ("num", "title"), ("DOCNO", "TITLE", "TEXT")
-_LONGEST = 4 * MOST_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
-_TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
-_TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
-_DOCUMENT = re.compile(_TAG.format(names="doc"), re.IGNORECASE)
-_ANY = re.compile(_TAG.format(names=r"[a-z][\w-]{0,50}"), re.IGNORECASE)
-_MARKUP = re.compile(r"<[!?/]?[a-z\-\[][^<>]{0,10000}>", re.IGNORECASE)
-_NUMBER = re.compile(r"""\b(?:number|num|id|qid)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
-_LEAD = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
-_ASKED = ("title", "query", "question", "desc", "description")  # what asks, the best one first
-_HEADS = ("title", "headline", "hl", "head", "ttl")
 
 
 class _Entry(NamedTuple):
@@ -203,11 +204,6 @@ def _rest(text: str) -> str:
 
 def _plain(text: str) -> str:
     return html.unescape(_MARKUP.sub(" ", text.replace("<![CDATA[", "").replace("]]>", ""))).strip()
-
-
-_ID, _TITLE, _TEXT = ".I", ".T", ".W"
-_ENTRY = re.compile(r"\.I\s+(\S+)\s*")
-_FIELD = re.compile(r"(\.[A-Z])\s*")
 
 
 def holds_smart_entries(head: str) -> bool:

@@ -53,6 +53,21 @@ _NO_TEXT = {
 }
 _OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
+_BY_KIND = {
+    ProblemCode.PDF_DOCUMENT: Format.PDF,
+    ProblemCode.WORD_DOCUMENT: Format.WORD,
+    ProblemCode.PRESENTATION: Format.SLIDES,
+    ProblemCode.HANGUL_DOCUMENT: Format.HANGUL,
+}
+_BY_SUFFIX = {
+    **dict.fromkeys((".md", ".markdown", ".mdown"), Format.MARKDOWN),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
+}
+_TEXT_SUFFIXES = (".txt", ".text", ".rst")
+# of data: a web page under such a name is what a server sent in place of the file
+_DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
+MAX_NAME = 300  # characters of the name of a file
+_WEB_PAGE = (b"<!doctype html", b"<html")
 
 
 def unpacked(files: Sequence[File]) -> list[File]:
@@ -194,7 +209,7 @@ def _opened_zip(content: Content) -> ZipFile:
     names = [entry.filename for entry in archive.infolist() if not entry.flag_bits & _UTF8_NAME]
     try:
         given = "\n".join(name for name in names if not name.isascii()).encode("cp437")
-    except UnicodeEncodeError:  # an extra field of an entry told its name in Unicode
+    except UnicodeEncodeError:  # an extra field of an entry has its name in Unicode
         return archive
     codec = codec_of_names(given) if given else None
     return archive if codec is None else ZipFile(packed, metadata_encoding=codec)
@@ -209,23 +224,6 @@ def describes_data(name: str) -> bool:
 def _is_hidden(name: str) -> bool:
     parts = PurePosixPath(name.replace("\\", "/")).parts
     return any(part in _OF_SYSTEMS or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")
-
-
-_BY_KIND = {
-    ProblemCode.PDF_DOCUMENT: Format.PDF,
-    ProblemCode.WORD_DOCUMENT: Format.WORD,
-    ProblemCode.PRESENTATION: Format.SLIDES,
-    ProblemCode.HANGUL_DOCUMENT: Format.HANGUL,
-}
-_BY_SUFFIX = {
-    **dict.fromkeys((".md", ".markdown", ".mdown"), Format.MARKDOWN),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
-}
-_TEXT_SUFFIXES = (".txt", ".text", ".rst")
-# of data: a web page under such a name is what a server sent in place of the file
-_DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
-MAX_NAME = 300  # characters of the name of a file
-_WEB_PAGE = (b"<!doctype html", b"<html")
 
 
 def sighted_file(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:

@@ -33,6 +33,20 @@ _TEXT_OF_QUESTION = ("body", "text", "content", "title", "내용")
 _SAMPLE = 50
 _LONG_TEXT = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
+Pairs = Sequence[tuple[str, Any]]
+_QUESTION_NAMES = ("id", "text", "response")
+_PASSAGE_NAMES = ("id", "text", "title")
+JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
+_TEXT_COLUMNS = ("id", "text")
+ANSWER_NAMES = ("id", "answers")
+_QUESTIONS = ("queries", "questions", "query", "topics")
+_PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
+_JUDGEMENTS = (
+    "relevantdocs", "relevantdocuments", "relevantpassages", "qrels", "qrel", "judgements", "judgments", "relevance",
+    "labels",
+)  # fmt: skip
+_ANSWERS = ("responses", "answers")
+_ANSWER_KEYS = {"text", "answerstart"}
 
 
 def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
@@ -178,23 +192,6 @@ def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> 
     if len({frozenset(item) for item in first}) == 1:
         return {"": _opener([item for items in lists.values() for item in items], skipped)}
     return {name: _opener(items, skipped) for name, items in lists.items()}
-
-
-Pairs = Sequence[tuple[str, Any]]
-
-_QUESTION_NAMES = ("id", "text", "response")
-_PASSAGE_NAMES = ("id", "text", "title")
-JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
-_TEXT_COLUMNS = ("id", "text")
-ANSWER_NAMES = ("id", "answers")
-_QUESTIONS = ("queries", "questions", "query", "topics")
-_PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
-_JUDGEMENTS = (
-    "relevantdocs", "relevantdocuments", "relevantpassages", "qrels", "qrel", "judgements", "judgments", "relevance",
-    "labels",
-)  # fmt: skip
-_ANSWERS = ("responses", "answers")
-_ANSWER_KEYS = {"text", "answerstart"}
 
 
 class Dictionaries(NamedTuple):

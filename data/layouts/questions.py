@@ -1,7 +1,7 @@
 """The questions of every source while rows are read: their judgements, and labels that may be relevance or answers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from mrc_workbench.data.formats.columns import NAMES, Columns, plain_name
 from mrc_workbench.data.formats.rows import RowReader
@@ -20,6 +20,9 @@ from mrc_workbench.data.layouts.roles import Sample, column_flag
 from mrc_workbench.data.passages import Tally
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, is_made
+
+_PARTS = ("", "train", "validation", "test")  # from the least strict on
+_Judged = str | int  # a passage by its id, or by its position if it has none
 
 
 @dataclass
@@ -55,11 +58,6 @@ def unread_labels(columns: Columns, names: Sequence[str], sample: Sample) -> lis
     if name is None or len({*questions}) == len(questions):
         return []
     return [Problem.of(ProblemCode.UNREAD_LABEL, column=shown(name, 80), value=shown(sample[0].get(name), 80))]
-
-
-_PARTS = ("", "train", "validation", "test")  # from the least strict on
-
-_Judged = str | int  # a passage by its id, or by its position if it has none
 
 
 @dataclass(slots=True)
@@ -221,41 +219,27 @@ class GatheredQuestions:
         for judged, grade in question.grades.items():
             passage = self._passage_id(judged, ids)
             grades[passage] = max(grades.get(passage, NOT_RELEVANT), grade)
-        starts = tuple(question.answers.values())
-        found = Question.judged(
-            id_,
-            question.text,
-            grades,
-            answers=tuple(question.answers),
-            kind=question.kind,
-            starts=starts if max(starts, default=NOWHERE) >= 0 else (),
-            rejected=tuple([ids[position] for position in question.rejected]),
-            part=question.part,
-        )
-        if question.groups or question.metadata is not None:
-            found = self._with_metadata(found, question, ids)
-        return found
-
-    def _with_metadata(self, found: Question, question: GatheredQuestion, ids: Sequence[str]) -> Question:
-        """Add the groups of a question and what an export of this project says of it."""
-        metadata = question.metadata or QuestionMetadata()
+        metadata = question.metadata or QuestionMetadata()  # of an export of this project
         groups = [[self._passage_id(named, ids) for named in group] for group in question.groups]
         groups += [self._known_ids(group, ids) for group in metadata.groups]
         if not any(groups):
             groups = []  # no passage answers the question, which is reported as such
         elif not all(groups):
-            self.unmet.append(found.id)
-        answers = tuple(dict.fromkeys((*found.answers, *metadata.answers)))
-        starts = found.starts or metadata.starts
-        return replace(
-            found,
+            self.unmet.append(id_)
+        answers = tuple(dict.fromkeys((*question.answers, *metadata.answers)))
+        own_starts = tuple(question.answers.values())
+        starts = own_starts if max(own_starts, default=NOWHERE) >= 0 else metadata.starts
+        return Question.judged(
+            id_,
+            question.text,
+            grades,
             answers=answers,
-            kind=found.kind or metadata.kind,
+            kind=question.kind or metadata.kind,
             made=metadata.made if is_made(metadata.made) else "",
             hidden=metadata.hidden,
-            part=found.part or metadata.part,
+            part=question.part or metadata.part,
             starts=starts if len(starts) == len(answers) else (),
-            rejected=(*found.rejected, *self._known_ids(metadata.rejected, ids)),
+            rejected=(*(ids[position] for position in question.rejected), *self._known_ids(metadata.rejected, ids)),
             groups=tuple(tuple(dict.fromkeys(group)) for group in groups),
         )
 

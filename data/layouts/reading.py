@@ -15,7 +15,7 @@ from mrc_workbench.data.formats.columns import plain_name, require_columns
 from mrc_workbench.data.formats.opening import Format, set_name, told_of
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import EncodedText
-from mrc_workbench.data.formats.text_tables import parse_json
+from mrc_workbench.data.layouts.cells import objects_in_list
 from mrc_workbench.data.layouts.files import (
     PLAIN_WORDS,
     holds_passages,
@@ -37,13 +37,21 @@ from mrc_workbench.data.layouts.sources import Role, Shape, Source, stands_alone
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
+_LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
+_WORDS = re.compile(r"[^\W\d_]+")
+_STATE = "state.json"
+_NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")
+_LARGEST_NOTE = 2**24  # bytes
+_MOST_SHARDS = 1_000
+_SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
+
 
 class Layout(StrEnum):
     """Whose layout a collection is in; `label` is what a set without a name is called."""
 
     label: str
 
-    def __new__(cls, value: str, label: str) -> Self:
+    def __new__(cls, value: str, label: str = "") -> Self:
         layout = str.__new__(cls, value)
         layout._value_ = value
         layout.label = label
@@ -64,10 +72,6 @@ class Layout(StrEnum):
     ROWS = "rows", "questions"  # several files whose rows hold questions and passages
     DOCUMENTS = "documents", "documents"
     FILES = "files", "collection"  # nobody's: passages, questions and judgements in files of their own
-
-
-_LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
-_WORDS = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -247,13 +251,6 @@ def _named(files: Sequence[File], layout: Layout, name: str) -> str:
     return next(telling, "") or layout.label
 
 
-_STATE = "state.json"
-_NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")
-_LARGEST_NOTE = 2**24  # bytes
-_MOST_SHARDS = 1_000
-_SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
-
-
 def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
     """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
     arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
@@ -284,8 +281,7 @@ def _listed(file: File) -> Iterable[str]:
         state = parse_json(EncodedText(file.content, file.content.encoding).whole)
     except DataError:
         return []
-    listed = state.get("_data_files") if isinstance(state, dict) else None
-    entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    entries = objects_in_list(state.get("_data_files")) if isinstance(state, dict) else []
     names = [entry.get("filename") for entry in entries]
     return [str(path.parent / PurePosixPath(name).name) for name in names if isinstance(name, str) and name]
 

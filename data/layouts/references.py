@@ -20,6 +20,38 @@ from mrc_workbench.data.records import RELEVANT_GRADE
 
 _NUMBER = re.compile(r"0*(\d{1,18})(?:\.0{1,9})?", re.ASCII)
 _SCIENTIFIC = re.compile(r"\d(?:\.\d{1,17})?[eE]\+?0?[1-9]\d?", re.ASCII)
+_PART_WORDS = {
+    "train": ("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"),
+    "validation": (
+        "dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発",
+    ),
+    "test": (
+        "test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트",
+        "評価", "テスト", "测试", "測試",
+    ),
+}  # fmt: skip
+_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
+_WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
+_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
+_LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
+_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
+_HINT = re.compile(
+    "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"
+    "|url|link|문서|지문|본문|정답|근거|출처|파일|관련|참조|자료|주소|링크"
+)
+_NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
+_NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
+_SEPARATOR = re.compile(r"[,;|\n、，；]")
+_DOUBTFUL_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
+_BRACKETS = " \t\"'[](){}<>"
+_EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
+_PLACE = re.compile(  # a page behind the name of a file
+    r"(.+\.(?:txt|md|html?|pdf|docx?|pptx?|hwpx?))[\s,(\[:]+(?:pp?\.?|page|제)?\s*\d[\d\s~-]*(?:쪽|페이지|면|頁|ページ|页)?[)\]]?",
+    re.IGNORECASE,
+)
+_MOST_LEVELS = 4  # of lists in a cell
+_MOST_VALUES = 50  # of a sampled cell
+_LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
 
 
 class NumberIds:
@@ -55,23 +87,6 @@ def _number(id_: str) -> str | None:
 def canonical_id(id_: str) -> str:
     """Return an id as ids are compared before it is known which numbers are equal: "1" for "1.0" and "01"."""
     return _number(id_) or id_
-
-
-_PART_WORDS = {
-    "train": ("train", "training", "trn", "학습", "훈련", "学習", "訓練", "训练"),
-    "validation": (
-        "dev", "devel", "development", "val", "valid", "validation", "검증", "개발", "検証", "验证", "開発",
-    ),
-    "test": (
-        "test", "testing", "tst", "eval", "evaluation", "heldout", "holdout", "평가", "시험", "테스트",
-        "評価", "テスト", "测试", "測試",
-    ),
-}  # fmt: skip
-_BY_WORD = {word: part for part, words in _PART_WORDS.items() for word in words}
-_WORD = re.compile(r"[a-z]+|[가-힣]+|[\u3040-\u30ff\u4e00-\u9fff]+")
-_HUMP = re.compile("(?<=[a-z])(?=[A-Z])")
-_LONGEST_CELL, _MOST_WORDS = 40, 3  # characters and words; a cell with more is a text
-_ENDINGS = ("용데이터", "데이터셋", "데이터", "세트", "셋", "용", "用データ", "データ", "用", "集", "")
 
 
 def part_named(value: object) -> str:
@@ -112,25 +127,6 @@ def _part_of_words(words: Iterable[str]) -> str:
     """The only part among words; two different ones, as of train_test.json, tell nothing."""
     parts = {part for word in words if (part := part_of_word(word))}
     return parts.pop() if len(parts) == 1 else ""
-
-
-_HINT = re.compile(
-    "doc|passage|context|corpus|article|gold|relevant|positive|evidence|source|file|reference|chunk|page"
-    "|url|link|문서|지문|본문|정답|근거|출처|파일|관련|참조|자료|주소|링크"
-)
-_NEGATIVE = re.compile("neg|irrelevant|nonrelevant|부정|오답|무관")
-_NEVER = re.compile("retriev|predict|candidate|result|ranking|top[k0-9]|bm25|검색|예측|후보")
-_SEPARATOR = re.compile(r"[,;|\n、，；]")
-_DOUBTFUL_SEPARATORS = (re.compile(r"[/·•&+]"), re.compile(r"\s+"))  # they may be part of a name
-_BRACKETS = " \t\"'[](){}<>"
-_EXTENSION = re.compile(r"\.(txt|md|markdown|html?|pdf|docx?|pptx?|hwpx?|json|xml|csv|rst)$")
-_PLACE = re.compile(  # a page behind the name of a file
-    r"(.+\.(?:txt|md|html?|pdf|docx?|pptx?|hwpx?))[\s,(\[:]+(?:pp?\.?|page|제)?\s*\d[\d\s~-]*(?:쪽|페이지|면|頁|ページ|页)?[)\]]?",
-    re.IGNORECASE,
-)
-_MOST_LEVELS = 4  # of lists in a cell
-_MOST_VALUES = 50  # of a sampled cell
-_LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
 
 
 class NameKind(StrEnum):

@@ -32,6 +32,35 @@ _MOST_LABEL = 10  # a larger number is a score of a search engine, or no grade a
 
 Sample = Sequence[Mapping[str, object]]
 Chosen = Mapping[str, str | None]  # columns that the user named, by role
+_SIBLINGS = ("positives", "negatives", "candidates")
+_SURE_LABELS = {
+    "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
+    "관련도", "관련여부", "관련성", "적합도", "적합여부",
+}  # fmt: skip
+_UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
+_YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
+_NEVER_PASSAGES = {
+    "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
+    "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
+    "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
+    "files", "filename", "source", "sources", "sourcedoc", "sourcedocs", "sourcedocument", "sourcefile", "metadata",
+    "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
+    "링크", "주소", "벡터", "임베딩",
+}  # fmt: skip
+_NEVER_PASSAGE = re.compile(
+    r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
+    r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
+)
+_RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
+# names that mean a passage whatever their values look like; ids stand under the others, too
+_SURE_PASSAGES = {
+    "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
+}  # fmt: skip
+_ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
+_REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
+_MOST_FLAGS = 5
+_SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
+_LEAST_ROWS = 2  # that an observation about values needs
 
 
 def _may_hold_passages(name: str, sample: Sample) -> bool:
@@ -102,37 +131,6 @@ def is_label(value: object) -> bool:
     if WHOLE.fullmatch(text):
         return abs(float(text)) <= _MOST_LABEL
     return is_marked(text) is not None and not any(letter.isdigit() for letter in text)
-
-
-_SIBLINGS = ("positives", "negatives", "candidates")
-_SURE_LABELS = {
-    "isrelevant", "relevant", "relevance", "relevancelabel", "relevancegrade", "isselected", "ispositive",
-    "관련도", "관련여부", "관련성", "적합도", "적합여부",
-}  # fmt: skip
-_UNSURE_LABELS = {"label", "라벨", "레이블"}  # may also be the answers to questions of yes or no
-_YES_OR_NO = {"0", "1", "true", "false", "yes", "no", "y", "n"}
-_NEVER_PASSAGES = {
-    "response", "responses", "output", "outputs", "prediction", "predictions", "pred", "reference", "references",
-    "groundtruth", "groundtruths", "explanation", "rationale", "reasoning", "note", "notes", "comment", "comments",
-    "memo", "embedding", "embeddings", "vector", "vectors", "url", "urls", "uri", "link", "links", "path", "file",
-    "files", "filename", "source", "sources", "sourcedoc", "sourcedocs", "sourcedocument", "sourcefile", "metadata",
-    "비고", "메모", "응답", "출력", "예측", "생성답변", "모델답변", "해설", "풀이", "출처", "파일", "파일명", "경로",
-    "링크", "주소", "벡터", "임베딩",
-}  # fmt: skip
-_NEVER_PASSAGE = re.compile(
-    r"^(retriev|predict|generat|model|llm|system|neg|hardneg|expected|gold(en)?answer|reference(answer)?s?$|검색|부정|오답)"
-    r"|(url|uri|link|path|filename|embedding|vector|prediction|response|output|answer)s?$|파일명?$|경로$|링크$"
-)
-_RETRIEVED = re.compile(r"^retriev|^검색(된|결과)|^searchresults?$")
-# names that mean a passage whatever their values look like; ids stand under the others, too
-_SURE_PASSAGES = {
-    "text", "context", "contexttext", "passagetext", "contents", "paragraph", "지문", "본문", "문맥", "문단",
-}  # fmt: skip
-_ID_NAME = re.compile(r"(id|uid|uuid|no|number|code|번호|아이디|식별자|코드|番号|编号|編號)$")
-_REFERENCE_ANSWERS = ("groundtruth", "groundtruths", "reference", "expectedanswer", "expectedoutput", "referenceanswer")
-_MOST_FLAGS = 5
-_SURE_LISTS = ("positive", "positives", "pos", "긍정")  # texts whatever they look like
-_LEAST_ROWS = 2  # that an observation about values needs
 
 
 def assign_columns(names: Sequence[str], sample: Sample, chosen: Chosen | None = None) -> Columns:

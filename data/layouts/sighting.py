@@ -24,6 +24,20 @@ _ROLE_OF_LIST = {
     **dict.fromkeys(("questions", "queries", "topics"), Role.QUESTIONS),
     **dict.fromkeys(("corpus", "documents", "docs", "passages", "collection", "contexts"), Role.PASSAGES),
 }
+_DOCUMENTS = Columns(id="DOCNO", title="TITLE", context="TEXT")
+_MARKUP = (
+    (lines.holds_documents, Role.PASSAGES, Shape.MARKUP, _DOCUMENTS, lines.document_table),
+    (lines.holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), lines.topic_table),
+    (lines.holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), lines.smart_table),
+)
+_JUDGED = Columns(id="query-id", passage_id="corpus-id", label="score")
+_LINES = {
+    lines.Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
+    lines.Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, Columns("query", positives="positive", negatives="negative")),
+    lines.Lines.JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    lines.Lines.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
+    lines.Lines.SMART_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, replace(_JUDGED, label=None)),
+}
 
 
 @dataclass(frozen=True)
@@ -217,22 +231,6 @@ def holds_dataset(table: Table, sample: Sample) -> bool:
     """Whether the rows of a table hold questions with their passages."""
     columns = assign_columns(table.names, sample)
     return columns.question is not None and columns.has_passages
-
-
-_DOCUMENTS = Columns(id="DOCNO", title="TITLE", context="TEXT")
-_MARKUP = (
-    (lines.holds_documents, Role.PASSAGES, Shape.MARKUP, _DOCUMENTS, lines.document_table),
-    (lines.holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), lines.topic_table),
-    (lines.holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), lines.smart_table),
-)
-_JUDGED = Columns(id="query-id", passage_id="corpus-id", label="score")
-_LINES = {
-    lines.Lines.TEXTS: (Role.TEXTS, Shape.LINES, Columns(id="id", context="text")),
-    lines.Lines.TRIPLES: (Role.QUESTIONS, Shape.TRIPLES, Columns("query", positives="positive", negatives="negative")),
-    lines.Lines.JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
-    lines.Lines.SHORT_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, _JUDGED),
-    lines.Lines.SMART_JUDGEMENTS: (Role.JUDGEMENTS, Shape.LINES, replace(_JUDGED, label=None)),
-}
 
 
 def _text_sources(name: str, text: EncodedText) -> list[Source]:

@@ -30,6 +30,22 @@ from mrc_workbench.data.layouts.roles import (
 from mrc_workbench.data.layouts.trees import NestedTable
 from mrc_workbench.data.records import RELEVANT_GRADE
 
+_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
+_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
+_IDS = ("id", "num", "number")
+_GRADES = (
+    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
+    "judgement", "관련도", "점수", "평점",
+)  # fmt: skip
+_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
+_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
+_TEXTS = ("text", "텍스트")
+_TITLES = ("title", "headline", "제목")
+_KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
+_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
+ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
+_LONGEST_NAME = 200  # characters of a title
+
 
 class Role(StrEnum):
     """What the rows of a file are."""
@@ -102,20 +118,6 @@ def as_questions(source: Source) -> Source:
     own = source.columns
     columns = Columns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
     return replace(source, role=Role.QUESTIONS, columns=columns)
-
-
-_QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
-_PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
-_IDS = ("id", "num", "number")
-_GRADES = (
-    "score", "relevance", "relevancelabel", "relevancegrade", "rel", "grade", "label", "rating", "judgment",
-    "judgement", "관련도", "점수", "평점",
-)  # fmt: skip
-_QUESTIONS = ("query", "question", "querytext", "questiontext", "질문", "질의", "검색어")
-_PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment", "context", "document", "지문", "본문")
-_TEXTS = ("text", "텍스트")
-_TITLES = ("title", "headline", "제목")
-_KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 
 
 class Kind(NamedTuple):
@@ -223,11 +225,6 @@ def stands_alone(source: Source) -> bool:
     return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
 
 
-_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
-
-ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
-
-
 @dataclass(frozen=True)
 class RowPlan:
     """How rows are read. `lists` are columns of passages; `has_context` is whether the passage is a text.
@@ -270,9 +267,6 @@ class RowPlan:
             separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
             has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
         )
-
-
-_LONGEST_NAME = 200  # characters of a title
 
 
 def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> Source:

@@ -22,6 +22,7 @@ from mrc_workbench.data.layouts.cells import (
     is_unclear,
     joined_text,
     list_items,
+    objects_in_list,
     passages_in,
     plain_value,
 )
@@ -41,6 +42,11 @@ _POSITIVES = (
 _ADDRESS = re.compile(r"(https?://|www\.)\S+", re.IGNORECASE)
 _PROVENANCE = "provenance"
 _SAMPLE_ROWS = 50
+_NOT_SPREAD = {
+    *("metadata", "meta"),
+    *(name for role in ("context", "positives", "negatives", "answers", "title") for name in NAMES[role]),
+} - {"expectedoutput"}  # an object of Langfuse
+_SENTENCES = (*TEXT_NAMES, "abstract")
 
 
 def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
@@ -174,18 +180,15 @@ def _titles(facts: Any) -> set[str]:
 
 
 def _provenance(output: Any) -> list[list[ListedPassage]]:
-    items = plain_value(output)
-    if not isinstance(items, list):
-        return []
-    return [passages_in(item[_PROVENANCE]) for item in items if isinstance(item, dict) and item.get(_PROVENANCE)]
+    items = objects_in_list(plain_value(output))
+    return [passages_in(item[_PROVENANCE]) for item in items if item.get(_PROVENANCE)]
 
 
 def _with_output(name: str) -> Change:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
 
     def cells(row: Mapping[str, Any]) -> Cells:
-        outputs = plain_value(row.get(name))
-        items = [item for item in outputs if isinstance(item, dict)] if isinstance(outputs, list) else []
+        items = objects_in_list(plain_value(row.get(name)))
         passages = [_as_object(passage) for found in _provenance(items) for passage in found]
         return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
 
@@ -195,13 +198,6 @@ def _with_output(name: str) -> Change:
 def _as_object(passage: ListedPassage) -> Cells:
     entry: Cells = {"id": passage.id, "title": passage.title, "text": passage.text}
     return entry if passage.is_relevant is None else {**entry, "is_relevant": passage.is_relevant}
-
-
-_NOT_SPREAD = {
-    *("metadata", "meta"),
-    *(name for role in ("context", "positives", "negatives", "answers", "title") for name in NAMES[role]),
-} - {"expectedoutput"}  # an object of Langfuse
-_SENTENCES = (*TEXT_NAMES, "abstract")
 
 
 def with_flat_cells(

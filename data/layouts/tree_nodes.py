@@ -245,11 +245,7 @@ def _is_plain_answer(value: Any) -> bool:
 
 def with_parsed_cells(cells: Node) -> dict[str, Any]:
     """Return the cells of a row, those parsed that hold the JSON or Python text of objects."""
-    return {name: _parsed_cell(plain_value(cell)) for name, cell in cells.items()}
-
-
-def _parsed_cell(cell: Any) -> Any:
-    if is_list_text(cell) and "{" in cell[:1_000]:
-        value = parsed(cell.strip())
-        return value if isinstance(value, (list, dict)) else cell
-    return cell
+    row = {name: plain_value(cell) for name, cell in cells.items()}
+    texts = {name: cell for name, cell in row.items() if is_list_text(cell) and "{" in cell[:1_000]}
+    values = {name: parsed(text.strip()) for name, text in texts.items()}
+    return row | {name: value for name, value in values.items() if isinstance(value, (list, dict))}

@@ -26,6 +26,9 @@ _NAMES = ("question", "answers", "context", "title", "id", "kind", PARAGRAPH_ID,
 _ARTICLE, _PARAGRAPH = "an article with a list of paragraphs", "a paragraph with a context and a list of qas"
 _SAMPLE_ITEMS = 50
 _MAX_KEYS = 1_000  # paths that are reported
+Items = Callable[[], Iterable[Any]]
+Node = Mapping[str, Any]
+_Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
 
 
 @dataclass
@@ -53,10 +56,6 @@ class NestedTable(Table):
     """Rows of nested data in the columns of `NESTED_COLUMNS`; `keys` reports how the input's own keys were used."""
 
     keys: KeyReport = field(default_factory=KeyReport)
-
-
-Items = Callable[[], Iterable[Any]]
-Node = Mapping[str, Any]
 
 
 class Tree(NamedTuple):
@@ -100,9 +99,6 @@ def _tree(items: Items) -> Tree | None:
         return None
     keys = KeyReport()
     return Tree(items, lambda: NestedTable(_NAMES, _Walk(keys).items(items(), "data", "", {}), keys=keys))
-
-
-_Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
 
 
 class _Walk:

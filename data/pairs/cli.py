@@ -36,6 +36,20 @@ from mrc_workbench.data.pairs.store import (
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.terminal import tell
 
+commands = commands_of("pairs", "Inspect and import sentence pairs.")
+_NO_PART = "none"
+_PAIR_FILE_HELP = (
+    "TSV, CSV, JSON, JSONL, Parquet, Excel or text, a folder or zip archive of them; "
+    f"or a dataset of the catalog: {', '.join(PAIR_CATALOG)}"
+)
+PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
+PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
+Kind = Annotated[PairKind | None, one_of(PairKind, help="how the pairs are labelled; by default the columns decide")]
+Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
+NamedPairColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
+_PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
+NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
+
 
 def reading_lines(reading: PairReading) -> list[str]:
     """Return what was read from which file and column, and the problems of each file."""
@@ -83,6 +97,10 @@ def _split_lines(figures: PairAudit) -> list[str]:
 def report_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np.ndarray]) -> dict[str, Any]:
     """Return the set, its files, its audit and its split, `rows` by part."""
     pairs = reading.pairs
+    leaks = [
+        {"from": first, "into": second, "sentences": leak.sentences, "rows": len(leak.rows), "repeated": leak.repeated}
+        for (first, second), leak in figures.leaks.items()
+    ]
     return {
         "name": pairs.name,
         "fingerprint": pairs.fingerprint,
@@ -103,24 +121,10 @@ def report_as_json(reading: PairReading, figures: PairAudit, rows: dict[Part, np
             "equal_count": figures.equal_count,
             "repeated_count": len(figures.repeated),
             "disputed_count": figures.disputed_count,
-            "leaks": [
-                {
-                    "from": first,
-                    "into": second,
-                    "sentences": leak.sentences,
-                    "rows": len(leak.rows),
-                    "repeated": leak.repeated,
-                }
-                for (first, second), leak in figures.leaks.items()
-            ],
+            "leaks": leaks,
         },
         "split": {"published": figures.published, "rows": {part: len(indices) for part, indices in rows.items()}},
     }
-
-
-commands = commands_of("pairs", "Inspect and import sentence pairs.")
-
-_NO_PART = "none"
 
 
 def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
@@ -130,17 +134,6 @@ def _parts_named(_: Any, tokens: Sequence[Token]) -> tuple[Part | None, ...]:
     return tuple(None if token.value == _NO_PART else Part(token.value) for token in tokens)
 
 
-_PAIR_FILE_HELP = (
-    "TSV, CSV, JSON, JSONL, Parquet, Excel or text, a folder or zip archive of them; "
-    f"or a dataset of the catalog: {', '.join(PAIR_CATALOG)}"
-)
-PairFile = Annotated[Path, Parameter(help=_PAIR_FILE_HELP)]
-PairFiles = Annotated[Path, Parameter(help="more files of the same dataset")]
-Kind = Annotated[PairKind | None, one_of(PairKind, help="how the pairs are labelled; by default the columns decide")]
-Scale = Annotated[tuple[float, float] | None, Parameter(help="lowest and highest possible score")]
-NamedPairColumns = Annotated[dict[str, str] | None, columns_of(PairColumns)]
-_PARTS_HELP = f"part of each file: {', '.join(PARTS)}, or {_NO_PART}; by default their names decide"
-NamedEncoding = Annotated[str, Parameter(help=f"encoding of the text, if it is not detected: {', '.join(ENCODINGS)}")]
 Parts = Annotated[
     tuple[Part | None, ...], Parameter(converter=_parts_named, n_tokens=-1, help=_PARTS_HELP, metavar="PART")
 ]

@@ -208,7 +208,7 @@ def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Par
 
 
 def part_to_measure(rows: dict[Part, np.ndarray]) -> Part:
-    """Return what figures are told of: the test rows, the validation rows where there are none, or else all."""
+    """Return the part that metrics are of: the test rows, the validation rows if there are none, or else all."""
     return next((part for part in (Part.TEST, Part.VALIDATION) if len(rows[part])), Part.ALL)
 
 

@@ -318,7 +318,7 @@ WORK = Work(
     read=lambda files, options: read_pairs(files, _OPTIONS.validate_python(options)),
     propose=partial(propose_or_encodings, lambda files: propose_pair_columns(*files[0]), PairColumns()),
     leave=_leave,
-    open=lambda folder, told: PairReading(open_pairs(folder, told["name"]), _FILES.validate_python(told["files"])),
+    open=lambda folder, left: PairReading(open_pairs(folder, left["name"]), _FILES.validate_python(left["files"])),
 )
 
 
@@ -337,11 +337,11 @@ class PairEntry:
         return sum(file.size for file in self.files)
 
 
-def _pair_entry(told: dict[str, Any]) -> PairEntry:
-    parts = tuple(map(Part, told.get("parts", ())))
-    scale = tuple(told["scale"]) if "scale" in told else None
-    options = PairOptions(kind=PairKind(told["kind"]), scale=scale, parts=parts)
-    return PairEntry(told["id"], told["title"], told["licence"], tuple(map(catalog_entry, told["files"])), options)
+def _pair_entry(given: dict[str, Any]) -> PairEntry:
+    parts = tuple(map(Part, given.get("parts", ())))
+    scale = tuple(given["scale"]) if "scale" in given else None
+    options = PairOptions(kind=PairKind(given["kind"]), scale=scale, parts=parts)
+    return PairEntry(given["id"], given["title"], given["licence"], tuple(map(catalog_entry, given["files"])), options)
 
 
 PAIR_CATALOG = {entry.id: entry for entry in map(_pair_entry, KNOWN["pairs"])}

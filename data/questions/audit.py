@@ -26,6 +26,7 @@ _BY_CHANCE = 1000  # questions that are held against a passage of others
 _MOST_LABELS = 5
 _TIMES_AN_ANSWER = 5  # that labels repeat, on average at least
 OVERLAP_WIDTH = 0.05
+LEAST_QUESTIONS = 30  # below them the mean overlap of a set says little about the next question
 
 
 class Unit(StrEnum):
@@ -192,9 +193,6 @@ class Level(StrEnum):
     LOW = "low"
     UNKNOWN = "unknown"
     FEW = "few"  # too few questions to tell
-
-
-LEAST_QUESTIONS = 30  # below them the mean overlap of a set says little about the next question
 
 
 def overlap_level(overlap: Overlap) -> Level:

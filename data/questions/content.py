@@ -11,7 +11,7 @@ then computed from the shingles themselves.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Literal
@@ -61,6 +61,16 @@ _DAMAGE = (
 _WORD = regex.compile(r"[\w\p{M}]+")
 _LETTER = regex.compile(r"\X")  # with its marks, or the jamo of a syllable
 _Form = Literal["NFC", "NFKC"]
+SIMILARITY = 0.8  # Jaccard, from which on two texts are near-duplicates: about one word in ten differs
+_BINS, _BAND = 64, 4  # of a signature; 16 bands of 4 find 99.9% of the pairs with a similarity of 0.8
+_ESTIMATE = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
+_MOST_COMPARED = 5_000  # candidate pairs that are compared by their shingles; of more the estimate counts
+_LONGEST = 20_000  # characters of a text that are looked at
+_BLOCK = 100_000  # characters hashed at a time: their arrays fit into a processor's cache
+_CHUNK = 200_000  # pairs estimated at a time
+_DIGITS = re.compile(r"\d+")
+_SPACE = re.compile(r"[\x00- ]+")
+_EMPTY = np.uint64(2**64 - 1)
 
 
 def content_notes(question_set: QuestionSet, parts: Split) -> tuple[Problem, ...]:
@@ -113,10 +123,8 @@ def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _F
     """Report decomposed letters (BM25 here composes them, other engines may not), or full-width letters and digits and
     half-width kana, which BM25 tells from the usual forms.
     """
-    code, pattern, holds = {
-        "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, _is_decomposed),
-        "NFKC": (ProblemCode.FULL_WIDTH, _WIDE, re.compile(_WIDE).search),
-    }[form]
+    code, pattern = {"NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS), "NFKC": (ProblemCode.FULL_WIDTH, _WIDE)}[form]
+    holds: Callable[[str], object] = _is_decomposed if form == "NFC" else re.compile(_WIDE).search
     places = [place for place in np.flatnonzero(texts.matching(pattern)).tolist() if holds(texts[place])]
     asked = [question for question in question_set.questions if holds(question.text)]
     if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
@@ -239,18 +247,6 @@ def _snippets(texts: Texts, ids: Texts, places: np.ndarray, pattern: re.Pattern[
 
 def _is_decomposed(text: str) -> bool:
     return not unicodedata.is_normalized("NFC", text)
-
-
-SIMILARITY = 0.8  # Jaccard, from which on two texts are near-duplicates: about one word in ten differs
-_BINS, _BAND = 64, 4  # of a signature; 16 bands of 4 find 99.9% of the pairs with a similarity of 0.8
-_ESTIMATE = SIMILARITY - 0.15  # three standard errors of an estimate from 64 bins
-_MOST_COMPARED = 5_000  # candidate pairs that are compared by their shingles; of more the estimate counts
-_LONGEST = 20_000  # characters of a text that are looked at
-_BLOCK = 100_000  # characters hashed at a time: their arrays fit into a processor's cache
-_CHUNK = 200_000  # pairs estimated at a time
-_DIGITS = re.compile(r"\d+")
-_SPACE = re.compile(r"[\x00- ]+")
-_EMPTY = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)

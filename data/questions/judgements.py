@@ -25,6 +25,9 @@ from mrc_workbench.data.workspace import workspace, write_json
 _FINGERPRINT = re.compile("[0-9a-f]{16,64}")
 LONGEST_QUESTION = 2000  # characters
 C = TypeVar("C")
+_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
+COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
+LONGEST_NOTE = 2000  # characters
 
 
 class Verdict(StrEnum):
@@ -139,7 +142,6 @@ class _Files(Generic[C]):
 _JUDGEMENTS = _Files(
     "judgements", _Judgements, {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)}
 )
-_PAIR: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 _REMARKS = _Files("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
 
 
@@ -263,10 +265,6 @@ def _same(one: JudgedAnswer, question: str, answer: str) -> bool:
 
 def _cut(text: str) -> str:
     return " ".join(text.split())[:LONGEST_QUESTION]
-
-
-COLUMNS = ("question_id", "question", "note", "passage_id", "title", "passage")
-LONGEST_NOTE = 2000  # characters
 
 
 def remarks_of(fingerprint: str) -> Remarks:

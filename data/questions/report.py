@@ -41,6 +41,14 @@ _NO_QUESTION = "No questions: these passages can be searched, and `mrc data gene
 _SHOWN_PROBLEMS = 10
 _LISTED_FILES = 20
 _SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading
+WRITTEN = (Layout.BEIR, Layout.MTEB)
+_METADATA = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_LONGEST_NAME = 60
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_JUDGEMENTS = ("query-id", "corpus-id", "score")
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same bytes
+_Write = Callable[[QuestionSet, IO[bytes]], None]
 
 
 def reading_lines(reading: Reading) -> list[str]:
@@ -186,15 +194,6 @@ def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
             for question in question_set.questions
         ],
     }
-
-
-WRITTEN = (Layout.BEIR, Layout.MTEB)
-_METADATA = ("answers", "kind", "made", "hidden", "starts", "rejected", "groups", "part")  # of a question
-_UNSAFE = re.compile(r"[^\w.+-]+")
-_LONGEST_NAME = 60
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-_JUDGEMENTS = ("query-id", "corpus-id", "score")
-_ZIP_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest: the same set makes the same bytes
 
 
 def written(question_set: QuestionSet, layout: Layout) -> bytes:
@@ -355,7 +354,6 @@ def _judgement_table(question_set: QuestionSet, file: IO[bytes]) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema), file, compression="zstd")
 
 
-_Write = Callable[[QuestionSet, IO[bytes]], None]
 _PARTS: dict[Layout, dict[str, tuple[str, _Write]]] = {
     Layout.BEIR: {
         "corpus": ("corpus.jsonl", _corpus_lines),

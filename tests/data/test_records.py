@@ -126,8 +126,7 @@ def test_more_than_a_block() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passage", "told"),
-    [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")],
+    ("passage", "told"), [(Passage("p1", "새 글"), "passage id 'p1'"), (Passage("p9", MANY[3].text), "passage text")]
 )
 def test_what_is_repeated_is_told(passage: Passage, told: str) -> None:
     assert Passages.of([*MANY, passage]).repeated.startswith(told)

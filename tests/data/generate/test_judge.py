@@ -143,8 +143,7 @@ NO_VERDICT = [
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict"),
-    [(answer, verdict) for verdict, answers in ONE_VERDICT.items() for answer in answers],
+    ("answer", "verdict"), [(answer, verdict) for verdict, answers in ONE_VERDICT.items() for answer in answers]
 )
 def test_accepts_an_answer_that_is_one_verdict(answer: str, verdict: Verdict) -> None:
     assert verdict_in(answer) is verdict
@@ -160,7 +159,7 @@ VERDICT_WORDS = st.sampled_from([*Verdict]).flatmap(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(
     drawn=VERDICT_WORDS,
     before=st.text(alphabet=" \n*_\"'(“「", max_size=4),
@@ -178,7 +177,7 @@ def test_case_width_and_punctuation_do_not_change_a_verdict(
     assert verdict_in(f"{before}{word}{copula}{after}") is verdict
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(
     verdict=st.sampled_from([*Verdict]),
     other=st.text(alphabet=st.characters(categories=["L", "N"]), min_size=1, max_size=12),
@@ -191,7 +190,7 @@ def test_any_other_word_beside_the_verdict_makes_it_none(verdict: Verdict, other
     assert verdict_in(answer) is None
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.text(max_size=40) | st.text(alphabet="RIGHTWONUSE rightwonuse입니다.,*?", max_size=20))
 def test_a_verdict_found_in_any_text_is_its_only_word(answer: str) -> None:
     verdict = verdict_in(answer)

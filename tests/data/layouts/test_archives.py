@@ -12,10 +12,15 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import unpacked
+from mrc_workbench.data.layouts.reading import Layout
+from mrc_workbench.data.layouts.sources import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import read_files
+from mrc_workbench.data.questions.read import Reading, read, read_file, read_files
+from tests.data.documents.written import pdf, word
+from tests.data.layouts.written import jsonl, zipped
 
 ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhansan stands here.\n"
 
@@ -99,7 +104,7 @@ def test_the_named_encoding_counts_for_the_files_of_an_archive() -> None:
     assert file.content.named_encoding == "Johab"
 
 
-def zipped(**contents: bytes) -> bytes:
+def zip_of(**contents: bytes) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
@@ -115,10 +120,10 @@ def with_broken_checksum(content: bytes, name: str) -> bytes:
 
 
 BROKEN = {
-    "gzip": zipped(a_csv=ROWS, b_csv_gz=gzip.compress(ROWS)[:-12]),
-    "bzip2": zipped(a_csv=ROWS, b_csv_bz2=bz2.compress(ROWS)[:-12]),
-    "xz": zipped(a_csv=ROWS, b_csv_xz=lzma.compress(ROWS)[:-12]),
-    "checksum": with_broken_checksum(zipped(a_csv=ROWS, b_csv=ROWS + b"which lake?,The lake lies here.\n"), "b.csv"),
+    "gzip": zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(ROWS)[:-12]),
+    "bzip2": zip_of(a_csv=ROWS, b_csv_bz2=bz2.compress(ROWS)[:-12]),
+    "xz": zip_of(a_csv=ROWS, b_csv_xz=lzma.compress(ROWS)[:-12]),
+    "checksum": with_broken_checksum(zip_of(a_csv=ROWS, b_csv=ROWS + b"which lake?,The lake lies here.\n"), "b.csv"),
 }
 
 
@@ -133,14 +138,14 @@ def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["b.csv.gz", "b.zip", "b.tar.gz"])
 def test_a_broken_archive_among_several_files_is_set_aside_and_named(name: str) -> None:
-    broken = zipped(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
+    broken = zip_of(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
     reading = read_files([File(Content(broken), name), File(Content(ROWS), "a.csv")])
     assert len(reading.question_set.questions) == 2
     assert [(problem.code, problem.details["file"]) for problem in reading.gaps] == [(ProblemCode.BROKEN_ARCHIVE, name)]
 
 
 def test_an_archive_of_broken_members_is_refused() -> None:
-    content = zipped(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
+    content = zip_of(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
     with pytest.raises(DataError) as error:
         read_files([File(Content(content), "set.zip")])
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
@@ -163,7 +168,7 @@ def test_questions_are_no_passages_because_the_corpus_is_broken(left: list[str])
 
 def test_a_bomb_among_the_members_is_refused() -> None:
     with pytest.raises(DataError) as error:
-        read_files([File(Content(zipped(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))), "set.zip")])
+        read_files([File(Content(zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))), "set.zip")])
     assert error.value.problem.code is ProblemCode.TOO_LARGE
 
 
@@ -180,7 +185,7 @@ def test_members_are_unpacked_when_they_are_read(
 
     monkeypatch.setattr(zipfile.ZipFile, "read", recorded)
     path = tmp_path / "docs.zip"
-    path.write_bytes(zipped(a_txt=b"a" * 10_000, b_txt=b"b" * 10_000))
+    path.write_bytes(zip_of(a_txt=b"a" * 10_000, b_txt=b"b" * 10_000))
     files = unpacked([File(Content(path if is_on_disk else path.read_bytes()), "docs.zip")])
     assert [file.content.size for file in files] == [10_000, 10_000]
     assert read == []
@@ -188,3 +193,226 @@ def test_members_are_unpacked_when_they_are_read(
     assert read == ["a.txt", "b.txt", "a.txt"]
     with files[0].content.open() as opened:
         assert opened.read() == b"a" * 10_000
+
+
+LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 60
+FILES = {
+    "자료/새.txt": "두루미는 들판에 온다.\n둘째 줄이다.\n\n다른 문단이다.\n".encode(),
+    "자료/강/수달.md": f"# 수달\n\n{LONG}\n\n## 먹이\n\n{LONG}\n".encode(),
+    "자료/누리.html": "<html><title>누리집</title><body><p>곰은 산에 산다.</p></body></html>".encode(),
+    "자료/책.pdf": pdf(["호랑이는 숲에 산다."]),
+    "자료/규정.docx": word(("휴가", 1), ("닷새를 쉰다.", 0)),
+}
+IDS = ["강/수달.md#1", "강/수달.md#먹이", "규정.docx", "누리.html", "새.txt", "책.pdf"]
+TITLES = {"강/수달.md#1": "수달", "규정.docx": "휴가", "누리.html": "누리집", "새.txt": "새", "책.pdf": "책"}
+
+
+def titles(reading: Reading) -> dict[str, str]:
+    return {passage.id: passage.title for passage in reading.question_set.passages}
+
+
+def given(files: dict[str, bytes]) -> list[File]:
+    return [File(Content(content), name) for name, content in files.items()]
+
+
+def test_an_archive_of_documents_is_a_corpus() -> None:
+    reading = read(zipped(FILES), "자료.zip")
+    assert sorted(titles(reading)) == IDS
+    assert titles(reading).items() >= TITLES.items()
+    assert reading.layout is Layout.DOCUMENTS
+    assert (reading.gaps, reading.problems, reading.question_set.questions) == ((), (), ())
+    assert {file.format for file in reading.files} == {
+        Format.TEXT, Format.MARKDOWN, Format.HTML, Format.PDF, Format.WORD,
+    }  # fmt: skip
+
+
+def test_a_folder_of_documents_reads_as_its_archive(tmp_path: Path) -> None:
+    for name, content in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    folder = read_file(tmp_path / "자료")
+    assert titles(folder) == titles(read(zipped(FILES), "자료.zip"))
+    assert {file.role for file in folder.files} == {Role.PASSAGES}
+
+
+@pytest.mark.parametrize("name", ["자료/강/수달.md", "자료/누리.html", "자료/책.pdf", "자료/규정.docx"])
+def test_a_document_alone_is_a_corpus_of_its_sections(name: str) -> None:
+    base = name.rpartition("/")[2]
+    reading = read(FILES[name], base)
+    assert sorted(titles(reading)) == [id_.removeprefix("강/") for id_ in IDS if base in id_]
+    assert reading.question_set.name == base.partition(".")[0]
+
+
+def test_text_alone_is_one_passage_a_paragraph() -> None:
+    assert len(read(FILES["자료/새.txt"], "새.txt").question_set.passages) == 2
+
+
+def test_documents_beside_questions_are_their_passages() -> None:
+    questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
+    judged = b"query-id\tcorpus-id\tscore\nq1\t\xeb\x88\x84\xeb\xa6\xac.html\t1\nq2\t\xec\x83\x88.txt\t1\n"
+    reading = read_files(given({"queries.jsonl": questions, "qrels.tsv": judged, **FILES}))
+    assert [one.relevant for one in reading.question_set.questions] == [("누리.html",), ("새.txt",)]
+    assert sorted(titles(reading)) == IDS
+
+
+def test_documents_beside_passages_are_set_aside_by_name() -> None:
+    corpus = jsonl([{"_id": "d1", "title": "곰", "text": "곰은 산에 산다."}])
+    reading = read_files(given({"corpus.jsonl": corpus, "notes.md": b"# notes", "guide.pdf": pdf(["a guide"])}))
+    assert list(titles(reading)) == ["d1"]
+    (gap,) = reading.gaps
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.md, guide.pdf")
+
+
+@pytest.mark.parametrize("name", ["ids.txt", "notes.md"])
+def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
+    files = {
+        "corpus.jsonl": jsonl([{"_id": "d1", "text": "곰은 산에 산다."}, {"_id": "d2", "text": "수달은 강에 산다."}]),
+        "queries.jsonl": jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}]),
+        "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
+        name: b"d1\nd2\n",
+    }
+    reading = read_files(given(files))
+    assert list(titles(reading)) == ["d1", "d2"]
+    (gap,) = reading.gaps
+    assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, name)
+
+
+def test_texts_with_ids_are_questions_about_the_documents_beside_them() -> None:
+    asked = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
+    reading = read_files(given({"texts.jsonl": asked, **FILES}))
+    assert [question.id for question in reading.question_set.questions] == ["q1", "q2"]
+
+
+def test_files_that_describe_others_are_reported() -> None:
+    files = {**FILES, "자료/README.md": b"# about", "자료/LICENSE": b"CC0", "자료/그림.png": b"\x89PNG"}
+    reading = read(zipped(files), "자료.zip")
+    assert sorted(titles(reading)) == IDS
+    (gap,) = reading.gaps
+    assert (gap.code, gap.details["ids"]) == (ProblemCode.DESCRIBING_FILES, 3)
+    assert "README.md" in gap.message
+    assert list(titles(read(b"# about\n\nText of it.", "README.md"))) == ["README.md"], "alone it is read"
+
+
+def test_an_unreadable_document_is_named_and_the_others_are_read() -> None:
+    files = {**FILES, "자료/잠긴.pdf": pdf(["비밀"], is_encrypted=True), "자료/스캔.pdf": pdf(["", ""])}
+    reading = read(zipped(files), "자료.zip")
+    assert sorted(titles(reading)) == IDS
+    found = {gap.code: gap.details["file"] for gap in reading.gaps}
+    assert found == {ProblemCode.ENCRYPTED_DOCUMENT: "자료/잠긴.pdf", ProblemCode.SCANNED_DOCUMENT: "자료/스캔.pdf"}
+
+
+def test_unreadable_documents_alone_are_refused() -> None:
+    with pytest.raises(DataError, match="has a password"):
+        read(pdf(["비밀"], is_encrypted=True), "잠긴.pdf")
+    with pytest.raises(DataError, match=r"b\.pdf: The PDF contains pictures"):
+        read_files(given({"b.pdf": pdf([""]), "c.pdf": pdf([""])}))
+
+
+def test_equal_texts_of_two_documents_are_merged_and_reported() -> None:
+    reading = read_files(given({"a.md": b"# A\n\nThe same text.", "b.md": b"# B\n\nThe same text."}))
+    assert len(reading.question_set.passages) == 1
+    (problem,) = [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES]
+    assert "b.md → a.md" in problem.message
+    assert reading.question_set.aliases == {"b.md": "a.md"}
+
+
+def test_text_with_one_line_is_a_document_among_others() -> None:
+    reading = read_files(given({"a.txt": b"one word", "b.txt": b"first line\nsecond line"}))
+    assert titles(reading) == {"a.txt": "a", "b.txt": "b"}
+
+
+def test_documents_do_not_hide_lists_of_ids() -> None:
+    passages = jsonl([{"_id": "1", "title": "a", "text": "first"}, {"_id": "2", "title": "b", "text": "second"}])
+    files = {
+        "corpus.jsonl": passages,
+        "queries.txt": b"q1\twhich is first?\nq2\twhich is second?\n",
+        "qrels.txt": b"q1 0 1 1\n",
+    }
+    reading = read_files(given(files))
+    assert [one.relevant for one in reading.question_set.questions] == [("1",), ()]
+
+
+def test_questions_name_documents_by_file_name() -> None:
+    rows = "질문,문서\n수달은 무엇을 먹나?,수달.md\n새는 언제 오나?,자료/새.txt\n휴가는 며칠인가?,규정\n".encode()
+    reading = read(zipped({"질문.csv": rows, **FILES}), "모음.zip")
+    assert [sorted(one.relevant) for one in reading.question_set.questions] == [
+        ["강/수달.md#1", "강/수달.md#먹이"], ["새.txt"], ["규정.docx"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", ["source_doc", "doc_id", "file"])
+def test_golden_questions_find_their_documents(column: str) -> None:
+    rows = [
+        {"question": "수달은 무엇을 먹나?", "expected_answer": "물고기", column: "수달.md"},
+        {"question": "곰은 어디에 사나?", "expected_answer": "산", column: "누리.html"},
+    ]
+    reading = read_files(given({"golden.jsonl": jsonl(rows), **FILES}))
+    found = [sorted(one.relevant) for one in reading.question_set.questions]
+    assert found == [["강/수달.md#1", "강/수달.md#먹이"], ["누리.html"]]
+
+
+def test_documents_beside_questions_with_their_passages_are_set_aside() -> None:
+    rows = jsonl([{"question": "곰은 어디에 사나?", "context": "곰은 산에 산다."}])
+    reading = read_files(given({"rows.jsonl": rows, "notes.md": b"# notes\n\nof the rows"}))
+    assert [passage.text for passage in reading.question_set.passages] == ["곰은 산에 산다."]
+    (gap,) = [one for one in reading.gaps if one.code is ProblemCode.DESCRIBING_DOCUMENTS]
+    assert gap.details["examples"] == "notes.md"
+
+
+def test_an_unreadable_document_beside_judgements_is_named() -> None:
+    questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}])
+    judged = "query-id\tcorpus-id\tscore\nq1\t누리.html\t1\n".encode()
+    files = {"queries.jsonl": questions, "qrels.tsv": judged, "잠긴.pdf": pdf(["비밀"], is_encrypted=True), **FILES}
+    reading = read_files(given(files))
+    assert reading.question_set.questions[0].relevant == ("자료/누리.html",)
+    assert reading.judgement_count == 1
+    assert [gap.code for gap in reading.gaps] == [ProblemCode.ENCRYPTED_DOCUMENT]
+
+
+def test_files_of_operating_systems_are_passed_over() -> None:
+    files = {**FILES, "자료/~$규정.docx": b"\x05owner", "__MACOSX/자료/._새.txt": b"\0", "자료/Thumbs.db": b"\xd0\xcf"}
+    reading = read(zipped(files), "자료.zip")
+    assert (sorted(titles(reading)), reading.gaps) == (IDS, ())
+
+
+def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:
+    questions = jsonl([{"_id": "q1", "text": "수달은 무엇을 먹나?"}, {"_id": "q2", "text": "새는?"}])
+    judged = "query-id\tcorpus-id\tscore\nq1\t수달.md\t2\nq1\t새.txt\t0\nq2\t강/수달.md#먹이\t1\n".encode()
+    reading = read_files(given({"queries.jsonl": questions, "qrels.tsv": judged, **FILES}))
+    first, second = reading.question_set.questions
+    assert first.grade_of == {"강/수달.md#1": 2, "강/수달.md#먹이": 2, "새.txt": 0}
+    assert [sorted(group) for group in first.groups] == [["강/수달.md#1", "강/수달.md#먹이"]]
+    assert second.relevant == ("강/수달.md#먹이",)
+    assert reading.gaps == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "second"), [("문서", "휴가 규정", "수당"), ("document", "휴가_규정.txt", "수당.txt")]
+)
+def test_a_passage_column_of_document_names_is_a_judgement(column: str, first: str, second: str) -> None:
+    documents = {"휴가 규정.txt": "열닷새를 쉰다.".encode(), "수당.txt": "스무닷새에 나온다.".encode()}
+    questions = f"질문,{column}\n며칠을 쉬나?,{first}\n언제 나오나?,{second}\n".encode()
+    reading = read(zipped({**documents, "질문.csv": questions}), "자료.zip")
+    assert len(reading.question_set.passages) == 2
+    assert [question.relevant for question in reading.question_set.questions] == [("휴가 규정.txt",), ("수당.txt",)]
+
+
+def test_plain_text_named_questions_holds_one_a_line() -> None:
+    documents = {"휴가.txt": "열닷새를 쉰다.".encode(), "문제.txt": "문제가 생기면 전화한다.\n밤에도 받는다.".encode()}
+    reading = read(zipped({**documents, "질문.txt": "며칠을 쉬나?\n언제 쉬나?\n".encode()}), "자료.zip")
+    assert len(reading.question_set.passages) == 2
+    assert [question.text for question in reading.question_set.questions] == ["며칠을 쉬나?", "언제 쉬나?"]
+
+
+def test_lists_of_relevant_documents_by_id_are_judgements() -> None:
+    documents = [{"doc_id": name, "text": f"{name} 문서에는 규정이 있다."} for name in ("가", "나", "다")]
+    questions = [
+        {"question": "며칠을 쉬나?", "relevant_docs": ["가", "나"], "negative_docs": ["다"]},
+        {"question": "언제 나오나?", "relevant_docs": ["나"], "negative_docs": []},
+    ]
+    reading = read(zipped({"docs.jsonl": jsonl(documents), "qa.jsonl": jsonl(questions)}), "set.zip")
+    assert len(reading.question_set.passages) == 3
+    first, second = reading.question_set.questions
+    assert first.grade_of == {"가": 1, "나": 1, "다": 0}
+    assert second.relevant == ("나",)

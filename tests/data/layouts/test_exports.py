@@ -231,10 +231,7 @@ def test_judgements_of_a_tool_name_questions_and_passages(name: str) -> None:
     corpus = jsonl([{"_id": id_, "title": title, "text": text} for id_, (title, text) in PASSAGES.items()])
     reading = read_all({"judgements": JUDGEMENTS[name], "corpus.jsonl": corpus})
     found = {one.text: one.grade_of for one in reading.question_set.questions if one.grade_of}
-    assert found == {
-        QUESTIONS["q1"]: {"d1": 2, "d3": 1, "d4": 0},
-        QUESTIONS["q2"]: {"d5": 1, "d2": 3},
-    }
+    assert found == {QUESTIONS["q1"]: {"d1": 2, "d3": 1, "d4": 0}, QUESTIONS["q2"]: {"d5": 1, "d2": 3}}
     assert (reading.layout, reading.left_out, reading.judgement_count) == (Layout.ENGINE, 0, 5)
     assert gaps(reading).keys() <= {"unjudged_questions"}
 

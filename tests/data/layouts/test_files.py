@@ -310,12 +310,7 @@ JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 
 
 @pytest.mark.parametrize(
-    ("documents", "topics"),
-    [
-        ("docs.trec", "topics.txt"),
-        ("a.txt", "b.txt"),
-        ("topics.txt", "docs.txt"),
-    ],
+    ("documents", "topics"), [("docs.trec", "topics.txt"), ("a.txt", "b.txt"), ("topics.txt", "docs.txt")]
 )
 def test_judged_ids_come_before_tags_and_names(documents: str, topics: str) -> None:
     reading = read_all({documents: TAGGED.encode(), topics: TOPICS.encode(), "qrels.txt": JUDGED.encode()})

@@ -42,16 +42,10 @@ PASSAGE = "서울은 대한민국의 수도이자 최대 도시이다. " * 6
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (
-            ("id", "title", "context", "question", "answers"),
-            Columns("question", "context", "answers", "title", "id"),
-        ),
+        (("id", "title", "context", "question", "answers"), Columns("question", "context", "answers", "title", "id")),
         (("번호", "질문", "지문", "정답", "유형"), Columns("질문", "지문", "정답", None, "번호", "유형")),
         (("question_id", "Question Text", "Passage"), Columns("Question Text", "Passage", id="question_id")),
-        (
-            ("guid", "문서 제목", "본문", "문제", "답변"),
-            Columns("문제", "본문", "답변", "문서 제목", "guid"),
-        ),
+        (("guid", "문서 제목", "본문", "문제", "답변"), Columns("문제", "본문", "답변", "문서 제목", "guid")),
         (("query", "positive", "negative"), Columns("query", positives="positive", negatives="negative")),
         (("질의", "정답문서", "오답문서1"), Columns("질의", positives="정답문서", negatives="오답문서1")),
         (
@@ -80,10 +74,7 @@ def test_assigns_roles_by_names(names: tuple[str, ...], expected: Columns) -> No
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (
-            {"context": None, "text": "서울", "question": "수도?"},
-            Columns("question", "text"),
-        ),  # not an empty one
+        ({"context": None, "text": "서울", "question": "수도?"}, Columns("question", "text")),  # not an empty one
         ({"context": "", "question": "?"}, Columns("question", "context")),  # and better than none
         ({"가": "수도는 어디인가?", "나": PASSAGE, "다": "서울"}, Columns("가")),  # a long text alone is no passage
         ({"가": "수도는?", "나": "강은?"}, Columns()),  # two that ask are no guess
@@ -362,10 +353,7 @@ def test_the_flags_of_the_refusal_read_the_files(count: int) -> None:
     half = len(DOCS) // count
     marks = MARKS["numbers"]
     files = [
-        File(
-            Content(json_rows(NAMES[0], QUERIES[at : at + half], DOCS[at : at + half], marks[at : at + half])),
-            name,
-        )
+        File(Content(json_rows(NAMES[0], QUERIES[at : at + half], DOCS[at : at + half], marks[at : at + half])), name)
         for at, name in zip(range(0, len(DOCS), half), ("a.json", "b.json"), strict=False)
     ]
     with pytest.raises(UnusableFileError) as error:

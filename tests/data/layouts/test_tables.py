@@ -178,10 +178,6 @@ def test_contexts_without_a_question_stay_passages_of_their_own() -> None:
 
 def test_a_pair_without_sentences_is_no_passage() -> None:
     rows = [
-        {
-            "question": QUERIES[0],
-            "context": [["Crane", [DOCS[0]]], ["Otter", []]],
-            "supporting_facts": [["Crane", 0]],
-        }
+        {"question": QUERIES[0], "context": [["Crane", [DOCS[0]]], ["Otter", []]], "supporting_facts": [["Crane", 0]]}
     ]
     assert [one.text for one in _read_objects([*rows, *rows]).question_set.passages] == [DOCS[0]]

@@ -1,4 +1,4 @@
-"""The carrier of sentence pairs."""
+"""Scores, labels and parts, and what a column of them means."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mrc_workbench.data.layouts.references import part_named
+from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
 from mrc_workbench.data.pairs.records import (
     Label,
     PairKind,
@@ -21,6 +23,118 @@ from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 from tests.data.test_hostile import CHANGES
+
+
+def values(*texts: str) -> Values:
+    found = Values()
+    for text in texts:
+        found.add(text)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("4.900", 4.9), ("4,5", 4.5), ("-1", -1), ("+.5", 0.5), ("1e-3", 0.001), ("5.", 5), ("True", 1), ("false", 0),
+        ("", None), ("nan", None), ("inf", None), ("1e999", None), ("1e39", None), ("-1e300", None),
+        ("9" * 200_000, None), ("1e15", 1e15), ("1_000", None), ("1,000.5", None), ("네", None),
+        ("٣", None), ("4점", None), ("0x1", None),
+    ],
+)  # fmt: skip
+def test_scores(text: str, number: float | None) -> None:
+    assert score_of(text) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("entailment", Label.ENTAILMENT), ("Entails", Label.ENTAILMENT), ("0", Label.ENTAILMENT),
+        ("함의", Label.ENTAILMENT), ("NEUTRAL", Label.NEUTRAL), ("n", Label.NEUTRAL), ("1", Label.NEUTRAL),
+        ("중립", Label.NEUTRAL), ("contradiction", Label.CONTRADICTION), ("2", Label.CONTRADICTION),
+        ("모순", Label.CONTRADICTION), ("contradictory", Label.CONTRADICTION), ("-", None), ("", None), ("-1", None),
+        ("3", None), ("긍정", None),
+    ],
+)  # fmt: skip
+def test_labels(text: str, label: Label | None) -> None:
+    assert label_of(text) is label
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("korsts_train", Part.TRAIN), ("sts-dev", Part.VALIDATION), ("xnli.test.ko", Part.TEST),
+        ("klue-sts-v1.1_dev", Part.VALIDATION), ("snli_1.0_train.ko", Part.TRAIN), ("문장쌍 검증용", Part.VALIDATION),
+        ("testament", None), ("latest", None), ("문장", None), ("train_test", Part.TEST), ("", None),
+    ],
+)  # fmt: skip
+def test_parts_in_names(name: str, part: Part | None) -> None:
+    assert part_in_name(name) is part
+
+
+def test_parts_of_a_column() -> None:
+    named = [part_named(text) for text in ("Train", "dev", "TEST", "평가", "학습용", "기타", "")]
+    assert named == [Part.TRAIN, Part.VALIDATION, Part.TEST, Part.TEST, Part.TRAIN, "", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"), [("korsts_train", "korsts"), ("xnli.dev.ko", "xnli-ko"), ("test", ""), ("뉴스 학습", "뉴스")]
+)
+def test_names_without_their_part(name: str, rest: str) -> None:
+    assert without_part(name) == rest
+
+
+@pytest.mark.parametrize(
+    ("texts", "scale"),
+    [
+        (("0", "0.5", "1"), (0, 1)),
+        (("-1", "0.2", "1"), (-1, 1)),
+        (("1", "3.5", "5"), (1, 5)),
+        (("0", "3.8", "5.000"), (0, 5)),
+        (("0", "7"), (0, 10)),
+        (("12", "100"), (0, 100)),
+        (("-50", "99"), (-100, 100)),
+        (("-7", "300.5"), (-7, 301)),
+        (("250", "250"), (250, 251)),
+        ((), (0, 1)),
+    ],
+)
+def test_scales(texts: tuple[str, ...], scale: tuple[float, float]) -> None:
+    assert values(*texts).scale() == scale
+
+
+def test_a_slip_of_the_pen_makes_no_other_scale() -> None:
+    many = [str(number % 6) for number in range(1000)]
+    assert values(*many, "45").scale() == (0, 5)
+    assert values(*many[:20], "45").scale() == (0, 100)
+
+
+NUMBERED, NAMED, BINARY = values("0", "1", "2", "-1"), values("함의", "중립", "?"), values("0", "1", "1")
+SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
+
+
+@pytest.mark.parametrize(
+    ("sentences", "score", "label", "kind"),
+    [
+        (1, None, None, PairKind.SENTENCES),
+        (1, SCORES, NAMED, PairKind.SENTENCES),
+        (0, None, None, PairKind.SENTENCES),
+        (3, None, NAMED, PairKind.TRIPLETS),
+        (2, None, None, PairKind.PARALLEL),
+        (2, SCORES, None, PairKind.SCORED),
+        (2, NUMBERED, None, PairKind.SCORED),
+        (2, None, NUMBERED, PairKind.LABELLED),
+        (2, None, NAMED, PairKind.LABELLED),
+        (2, None, SCORES, PairKind.SCORED),
+        (2, None, BINARY, PairKind.SCORED),
+        (2, None, values("1", "함의"), PairKind.LABELLED),  # half of them are not most
+        (2, None, WORDS, PairKind.LABELLED),
+        (2, WORDS, NAMED, PairKind.LABELLED),
+        (2, SCORES, NAMED, PairKind.SCORED),
+        (2, WORDS, None, PairKind.SCORED),
+    ],
+)
+def test_kinds(sentences: int, score: Values | None, label: Values | None, kind: PairKind) -> None:
+    assert guessed_kind(sentences, score, label) is kind
 
 
 def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
@@ -106,7 +220,7 @@ def test_sets_of_plain_sentences() -> None:
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp949")
 LETTERS = "가나힣똠ab?7 \t\n,;\"'.℃"
 SENTENCES = st.text(LETTERS, min_size=1, max_size=12).filter(str.strip)
-SCORES = st.integers(0, 50).map(lambda tenths: f"{tenths / 10:.1f}")
+SCORE_TEXTS = st.integers(0, 50).map(lambda tenths: f"{tenths / 10:.1f}")
 LABELS = st.sampled_from(["entailment", "Neutral", "모순", "함의", "contradiction"])
 LABEL_OF = {"entailment": 0, "함의": 0, "Neutral": 1, "모순": 2, "contradiction": 2}
 
@@ -139,7 +253,7 @@ def check(content: bytes, rows: list[Row], kind: PairKind) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@given(rows=rows_of(SCORES))
+@given(rows=rows_of(SCORE_TEXTS))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_delimited(rows: list[Row], delimiter: str, encoding: str) -> None:
     check(as_csv(rows, delimiter).encode(encoding), rows, PairKind.SCORED)
@@ -154,7 +268,7 @@ def test_json(rows: list[Row], write: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [as_excel, as_parquet])
-@given(rows=rows_of(SCORES))
+@given(rows=rows_of(SCORE_TEXTS))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_binary(rows: list[Row], write: Any) -> None:
     check(write(rows), rows, PairKind.SCORED)

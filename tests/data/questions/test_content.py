@@ -244,9 +244,9 @@ def test_a_few_other_numbers_make_no_other_text() -> None:
 
 
 def test_many_copies_give_few_pairs() -> None:
-    texts = [random_texts(1, 0xAC00, 11_000)[0] + chr(0xAC00 + number) for number in range(3_000)]
+    texts = [random_texts(1, 0xAC00, 11_000)[0] + chr(0xAC00 + number) for number in range(600)]
     found = near_duplicates(texts)
-    assert found.repeated == 2_999
+    assert found.repeated == 599
     assert len(found.pairs) < 10 * len(texts)
 
 

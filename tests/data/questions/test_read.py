@@ -120,8 +120,8 @@ def test_a_column_named_row_is_kept() -> None:
 
 
 def test_rows_that_each_name_their_own_columns() -> None:
-    rows = [{"question": "a?", "context": "" if number else "b", f"k{number}": 1} for number in range(3000)]
-    assert read(json.dumps(rows).encode(), "set").rejected.shape == (2999, 102)
+    rows = [{"question": "a?", "context": "" if number else "b", f"k{number}": 1} for number in range(600)]
+    assert read(json.dumps(rows).encode(), "set").rejected.shape == (599, 102)
 
 
 def test_a_missing_column_names_what_was_found_and_wanted() -> None:
@@ -208,10 +208,7 @@ PASSAGES = [("서울은 수도이다.", "서울"), ("부산은 항구이다.", "
         ("a.json", json.dumps([{"title": t, "context": p} for p, t in PASSAGES]).encode()),
         ("a.parquet", pd.DataFrame(PASSAGES, columns=["passage", "title"]).to_parquet()),
         ("a.xlsx", workbook([["본문", "제목"], *map(list, PASSAGES)])),
-        (
-            "a.json",
-            json.dumps({"data": [{"title": t, "paragraphs": [{"context": p}]} for p, t in PASSAGES]}).encode(),
-        ),
+        ("a.json", json.dumps({"data": [{"title": t, "paragraphs": [{"context": p}]} for p, t in PASSAGES]}).encode()),
     ],
 )
 def test_passages_alone_are_a_set(name: str, content: bytes) -> None:

@@ -8,10 +8,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 
 
 def set_of(
-    relevant: Iterable[Iterable[int]],
-    n_passages: int,
-    titles: Sequence[str] = (),
-    parts: Sequence[str] = (),
+    relevant: Iterable[Iterable[int]], n_passages: int, titles: Sequence[str] = (), parts: Sequence[str] = ()
 ) -> QuestionSet:
     """Return a set by the rows of the passages that are relevant to each question; titles repeat in their order."""
     title_of = [titles[row % len(titles)] if titles else "" for row in range(n_passages)]
