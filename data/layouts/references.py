@@ -70,10 +70,12 @@ class NumberIds:
         ids = self._ids()
         if len(ids) != self._count:
             self._count = len(ids)
-            numbers = [(own, id_) for id_ in ids if (own := _number(id_)) is not None]
-            self._id_by_number = dict(numbers)
-            if len(self._id_by_number) < len(numbers):
-                self._id_by_number = {}
+            self._id_by_number = {}
+            for id_ in ids:
+                own = _number(id_)
+                if own is not None and self._id_by_number.setdefault(own, id_) != id_:
+                    self._id_by_number = {}
+                    break
         return self._id_by_number.get(number)
 
 
