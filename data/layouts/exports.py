@@ -109,8 +109,8 @@ def _spans(annotations: object) -> Iterator[Mapping[str, Any]]:
     """The marked or typed texts of annotations, less those that were cancelled."""
     for annotation in objects_in_list(annotations):
         results = [] if annotation.get("was_cancelled") else objects_in_list(annotation.get("result"))
-        for value in (result.get("value") for result in results):
-            text = value.get("text") if isinstance(value, dict) else None
+        for value in objects_in_list([result.get("value") for result in results]):
+            text = value.get("text")
             if isinstance(text, str):
                 yield value
             elif isinstance(text, list):
