@@ -208,7 +208,7 @@ def _draw_more(preset: str, header: str) -> dict[str, Any]:
     if not user():
         left, right = st.columns(2)
         name = left.text_input(word("outside.secret_header"), header, key=f"http_header_{preset}").strip()
-        look = {"placeholder": "MRC_SECRET_SEARCH", "help": word("outside.secret_help")}
+        look: dict[str, Any] = {"placeholder": "MRC_SECRET_SEARCH", "help": word("outside.secret_help")}
         variable = right.text_input(word("outside.secret_variable"), key=f"http_variable_{preset}", **look).strip()
         values["secret_headers"] = {name: variable} if variable else {}
     left, right = st.columns(2)

@@ -153,7 +153,7 @@ def draw_table(
         shown[name] *= 100
     place = int(rows.index[rows["name"] == leader][0])
     st.caption(caption or word("tune.choose_a_row"))
-    forms = {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}
+    forms: dict[Any, Any] = {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}
     styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(forms, na_rep="–")
     picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=min(38 + 35 * len(shown), 360))
     return str(rows["name"][picked[0] if picked else place])

@@ -149,7 +149,7 @@ def _draw_unmatched(found: LabResult) -> None:
         if not with_some:
             st.markdown(word("tune.all_matched"))
             return
-        look = {"format_func": lambda value: analyzer_words(Analyzer(value)), "key": "lab_unmatched"}
+        look: dict[str, Any] = {"format_func": lambda value: analyzer_words(Analyzer(value)), "key": "lab_unmatched"}
         chosen = st.segmented_control(word("tune.analyzer"), with_some, default=with_some[0], **look)
         _draw_unmatched_questions(found.opened.question_set, counts[Analyzer(chosen or with_some[0])])
 

@@ -224,9 +224,10 @@ def _draw_kept(names: dict[str, str]) -> StoredDictionary | None:
     types = ("txt", "dic", "dict", "tsv", "csv")
     file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MOST_BYTES // 10**6, key=key)
     st.caption(word("dictionary_page.lines"))
+    taken = None
     with errors_told():
-        return _taken(file) if isinstance(file, UploadedFile) else None
-    return None
+        taken = _taken(file) if isinstance(file, UploadedFile) else None
+    return taken
 
 
 def _keep_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:

@@ -1,6 +1,7 @@
 """The overview of a comparison in three sections: the conclusion, where retrievers differ, and how sure that is."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -154,7 +155,10 @@ def _draw_curves(view: ComparisonView) -> None:
         shown = curve[curve[detail].isin(view.called(view.charted))]
         described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.figure.long)
         untrained = untrained_of(view.charted, choices_for(view.data))
-        look = {"dashed": view.called(name for name in view.charted if name in untrained), "alt": described}
+        look: dict[str, Any] = {
+            "dashed": view.called(name for name in view.charted if name in untrained),
+            "alt": described,
+        }
         draw_chart(charts.curves, shown, view.called(view.names), x="K", y=height, detail=detail, **look)
         st.caption(word("compare.interval_help"))
         figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)

@@ -122,8 +122,8 @@ def listed(view: ComparisonView) -> QuestionList:
 
 
 def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
-    told = [name for name in without_plainest(names) if name != first]
-    compared = (first, *(told or (name for name in names if name != first)))
+    others = [name for name in names if name != first]
+    compared = (first, *([name for name in without_plainest(names) if name != first] or others))
     return compared[most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
 
 

@@ -187,7 +187,7 @@ def draw_table(
     styled = table.style.highlight_max(subset=pd.IndexSlice[:, bold], props=tables.BOLD)
     deep = {f"recall@{k}" for k in ks[3:]}
     beside = [one for one in measures if one not in {of_figure, *deep} and not (table[one].round(2) == 100).all()]
-    wide = {"width": _WIDE_COLUMN}
+    wide: dict[str, Any] = {"width": _WIDE_COLUMN}
     columns = {
         "retriever": tables.retriever(width=tables.width_of(retriever_names(table["retriever"]).values())),
         "looked_at": tables.measure(of_figure, figure.long, **wide),

@@ -136,7 +136,7 @@ def _draw_list(of: QuestionList) -> None:
     called = of.view.called(of.names)
     widths = [max(_RANK_WIDTH, ceil(tables.header_width(name))) for name in called]
     wider = sum(widths) - _RANK_WIDTH * len(widths)  # the questions give way to longer names
-    bar = {"min_value": 0, "max_value": 100, "format": "%d%%", "width": _OVERLAP_WIDTH}
+    bar: dict[str, Any] = {"min_value": 0, "max_value": 100, "format": "%d%%", "width": _OVERLAP_WIDTH}
     bar["help"] = word("data_page.overlap_help")
     columns = {
         "question": tables.text("why.question", width=max(_NARROW_QUESTION, _QUESTION_WIDTH - wider), pinned=True),

@@ -173,8 +173,8 @@ def _make_set(
         model = None
         if models:
             label, about = word("judging.with_model"), word("judging.with_model_help")
-            called = {None: word("judging.nobody")} | {name: name for name in models}
-            model = st.selectbox(label, [*called], format_func=called.__getitem__, help=about)
+            judges = {None: word("judging.nobody")} | {name: name for name in models}
+            model = st.selectbox(label, [*judges], format_func=judges.__getitem__, help=about)
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
         return
@@ -346,8 +346,8 @@ def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: De
     if not judged.failed:
         st.rerun()
     reason = failure_text(judged.error) if judged.error else judged.said
-    told = word("pool.model_failed", count=f"{judged.failed:,}", reason=plain(reason))
-    place.warning(told, icon=":material/warning:")
+    message = word("pool.model_failed", count=f"{judged.failed:,}", reason=plain(reason))
+    place.warning(message, icon=":material/warning:")
 
 
 def _stop() -> None:
