@@ -123,7 +123,7 @@ def test_of_a_training_the_curve_of_what_it_was_is_dashed(data: StoredSet, monke
     monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
     finished(BI_ENCODER, "mine", data)
     told(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
-    assert looks["_curves"]["dashed"] == ["Dense"]
+    assert looks["curves"]["dashed"] == ["Dense"]
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet)
     view = ComparisonView(data, opened_comparison, results, names, "mrr", 10, "BM25")
     assert view.recommendation is not None
     interval = opened_comparison.intervals["Dense"]["mrr@10"]
-    (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][2]())
+    (answer,) = re.findall(r'<div class="answer"><p>(.*?)</p>', _files(view, language)["report"][0]())
     words = headline_words(
         view.recommendation, markdown_style(language, lambda name: retriever_name(name, language)), interval
     ).answer
