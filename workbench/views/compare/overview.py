@@ -130,7 +130,8 @@ def _draw_forest(view: ComparisonView) -> None:
     title = word("compare.forest", figure=view.figure.long, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
-    table = in_points(against).assign(**{detail: view.called(test.a for test in against)})
+    table = in_points(against).rename(columns={"a": detail})
+    table[detail] = table[detail].map(view.display_names)
     lines = []
     for name, test in zip(table[detail], against, strict=True):
         values = signed_interval(test.difference, test.low, test.high)
