@@ -1,8 +1,7 @@
-"""What is put into an engine, and what it is asked with: documents, the values of questions, and where these stand.
+"""The documents of an engine, the values of questions, and the requests that contain them.
 
-All that an engine is told is data, sent by the script of the folder: requests of its HTTP interface, or arguments of
-Milvus's client. A question's values stand in it as marks, `{{terms}}` and `{{vector}}`, which the script fills; those
-of a new question are computed here, from what the folder holds.
+Requests of the HTTP interface, or arguments of Milvus's client, are data that the script of the folder sends. It fills
+in a question's values for marks, `{{terms}}` and `{{vector}}`; those of a new question are computed here.
 """
 
 import hashlib
@@ -40,10 +39,10 @@ from mrc_workbench.retrieval.takeaway.signals import (
     written,
 )
 
-HITS = 10  # passages that a query returns, where nobody changes it
-SHOWN = ("row", "passage", "title")  # of a passage found
+HITS = 10  # passages that a query returns by default
+SHOWN = ("row", "passage", "title")  # of a hit
 TOLD = "takeaway.json"  # in a folder, how its signals are read
-PROJECTION = "{}_projection.npy"  # what brings a field's vectors of tokens to the dimensions that are kept
+PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensions
 QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
 TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
@@ -52,7 +51,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One request of an engine's HTTP interface; the body is JSON, None where the engine takes none."""
+    """One request of an engine's HTTP interface; the body is JSON, or None."""
 
     method: str
     path: str
@@ -61,33 +60,24 @@ class Request:
 
 @dataclass(frozen=True)
 class Told:
-    """What an engine is told. `bulk` says how documents are sent, `hits` where an answer holds hits and their scores.
-
-    `exists` and `remove` look for the index called `index`, and delete it. `free` are queries of one signal each, and
-    how they are mixed, where the query needs a paid licence; `nothing` has, by the kind of a query, one that finds
-    nothing, for a question without terms or vectors. `files` are further ones of the folder, by name; `client` are the
-    arguments of Milvus's client, for which there are no requests.
-    """
+    """The requests of an engine, or the arguments of Milvus's client."""
 
     index: str
     setup: Sequence[Request] = ()
     exists: Request | None = None
     remove: Request | None = None
-    bulk: Mapping[str, str] = field(default_factory=dict)
+    bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
     finish: Sequence[Request] = ()
     query: Request | None = None
-    hits: Body = field(default_factory=dict)
-    free: Body = field(default_factory=dict)
-    nothing: Body = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
+    hits: Body = field(default_factory=dict)  # where an answer has hits and their scores
+    free: Body = field(default_factory=dict)  # queries of one signal each, without a paid licence, and how to mix them
+    nothing: Body = field(default_factory=dict)  # by kind of query, one without results, for a question without values
+    files: Mapping[str, str] = field(default_factory=dict)  # further ones of the folder, by name
     client: Body = field(default_factory=dict)
 
 
 def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
-    """Return where an answer holds its list of hits, and in a hit the fields and the score, higher is better.
-
-    `is_distance` says that the score is a cosine distance.
-    """
+    """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
     return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
 
 

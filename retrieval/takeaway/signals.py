@@ -85,8 +85,6 @@ class Terms:
 
 
 class _Encoded:
-    """What signals of an encoder have in common."""
-
     encoder: Any
 
     def __init__(self, field: str, spec: DenseSpec | LateSpec | SparseSpec, materials: Materials) -> None:
@@ -163,10 +161,7 @@ class LateTokens(_Encoded):
 
 
 class SparseTerms(_Encoded):
-    """The term weights of a sparse encoder: the score of a passage is the dot product; see `LearnedSparse`.
-
-    Engines get the number of a term in the model's vocabulary as its name, so no character of a term needs escaping.
-    """
+    """The term weights of a sparse encoder, named by number: the score is the dot product; see `LearnedSparse`."""
 
     kind = "sparse"
 
@@ -275,10 +270,7 @@ class Plan:
 
 
 def plan_of(name: str, materials: Materials) -> Plan:
-    """Return the signals of a retriever of the materials; see the module.
-
-    Raises `TakeAwayError` if no engine knows any of it, and the errors of a model or a dictionary.
-    """
+    """Return the signals of a retriever. Raises `TakeAwayError` if no engine knows any, and errors of a model."""
     local = materials.specs[name].local
     if isinstance(local, LateSpec) and (first := local.first):
         message = f"{name!r} compares only what {first!r} finds, which take-away does not export. Export {first!r}, or "
