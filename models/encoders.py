@@ -237,9 +237,11 @@ class SparseTextEncoder(CutModel):
         corpus: Sequence[str],
         *,
         precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         super().__init__(source, corpus, precision)
+        self._batch_size = batch_size  # of an inference-free question side
         self.meter, self._on_progress = Meter(), on_progress
 
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
@@ -267,8 +269,8 @@ class SparseTextEncoder(CutModel):
         if takes_rows(model):
             with fast_passes(model, "sentence_embedding", self._precision, self._places):
                 found = encode(list(texts), batch_size=max(1, len(texts)), **settings)
-        else:  # an inference-free question side
-            found = encode(list(texts), batch_size=64, **settings)
+        else:
+            found = encode(list(texts), batch_size=self._batch_size, **settings)
         weights = self._finite(found.numpy().astype(np.float32, copy=False))
         if self.model.similarity_fn_name == "cosine":
             lengths = np.linalg.norm(weights, axis=1, keepdims=True)
