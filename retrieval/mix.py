@@ -51,7 +51,7 @@ class TrainingLists:
 
     `indices` are rows of the corpus, `(n_queries, n)`, -1 for padding; `values` `(n_queries, n, n_values)` are those of
     the signals; `relevant` is `(n_queries, n)` bool. `trained` `(n_values,)` bool marks values of models that were
-    trained on some of the queries, those that `lessons.known` marks.
+    trained on the queries of `lessons.known`.
     """
 
     lessons: Lessons
@@ -73,8 +73,8 @@ class TrainingLists:
     ) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of a fit of each strength to the queries at `rows` `(n_queries,)` bool.
 
-        A model's own training queries show nothing of how good it is on others: they weigh the other signals only, and
-        all signals are then fitted to the remaining queries, pulled to those weights.
+        A model's own training queries do not show how good it is on others: they fit the other signals only, and all
+        signals are then fitted to the remaining queries, pulled to those weights.
         """
         is_mixed = np.repeat(start.reshape(-1, VALUES).any(axis=1), VALUES)
         pulls = [np.where(is_mixed, strength, EXTRA * strength) for strength in strengths]
@@ -86,10 +86,7 @@ class TrainingLists:
         return [new.least(first, free, [pull])[0] for first, pull in zip(firsts, pulls, strict=True)]
 
     def ndcg(self, weights: Mapping[int, np.ndarray]) -> float:
-        """Return mean nDCG@10, 0 to 1, each query ranked by the weights `(n_values,)` of its fold.
-
-        Only queries that no model was trained on count; 0 if there is none.
-        """
+        """Return mean nDCG@10 of queries that no model was trained on, ranked by the weights of its fold, else 0."""
         new = np.flatnonzero(~self.lessons.known)
         if not len(new):
             return 0.0
@@ -310,9 +307,8 @@ def explained(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, 
 
     `leaks`, if any, are the queries that share a relevant passage with a query of another fold. A share is the fraction
     of the spread of scores among a query's candidates, all together 1; of queries that no model was trained on, if
-    there are some. `brings` is by how much nDCG@10 of the training queries falls if the signal is left out and the
-    others are fitted again, for single fits of the usual strength, each query ranked by weights that did not see it. Of
-    many queries some are sampled for that.
+    there are some. `brings` is by how much nDCG@10 of the training queries (a sample of many) falls if the signal is
+    left out, for single fits of the usual strength, each query ranked by weights that did not see it.
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
     some = [Rankings(signal.indices[drawn], signal.scores[drawn]) for signal in rankings]
