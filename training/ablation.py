@@ -190,8 +190,6 @@ def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
 
 
 class _Ablating(Sweep[Ablation]):
-    """One process that runs an ablation."""
-
     def __init__(self, ablation: Ablation, status: Status) -> None:
         super().__init__(ablation, status)
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
@@ -289,7 +287,6 @@ class _Ablating(Sweep[Ablation]):
         return find_questions(self._experiment.questions)
 
     def _is_alike(self, run: Run | None, number: int) -> bool:
-        """Whether the same tokens are hidden as for the reference."""
         if number == REFERENCE:
             return True
         first = self._reference
@@ -324,7 +321,7 @@ class _Ablating(Sweep[Ablation]):
         self._write(0.0)
 
     def _write(self, within: float) -> None:
-        """Report the progress; the stages left are assumed to take as long as those done here."""
+        """Report the progress as if the stages left took as long as those done here."""
         done = self._ended + within
         here = done - self._ended_before
         left = (time.monotonic() - self._began) / here * (self._stages - done) if here > 0 else None

@@ -26,6 +26,7 @@ OnProgress = Callable[[float], None]  # receives the fraction done, 0 to 1
 Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked as a hard negative of it
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
+MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
 _PROBED = 64  # texts or pairs
 _PROBED_AT_ONCE = 16
 
@@ -191,7 +192,7 @@ class Task:
     best_by: str = ""  # what picks the best checkpoint where the options leave it open: a figure's name, or `LOSS`
 
     def labelled(self, label: Callable[[Teacher], list[Any]]) -> "Task":
-        """The task with its teacher's labels beside its examples, and beside those held out."""
+        """Add the teacher's labels to the examples, and to those held out."""
         if not self.teacher:
             return self
         labels, held_out = label(self.teacher), self.held_out
@@ -361,3 +362,11 @@ class Recipe(ABC, Generic[Options, Learned]):
 def finished(model_folder: Path) -> ModelSource:
     """Return the source of a finished model."""
     return ModelSource(str(model_folder), folder=model_folder)
+
+
+def transformer_layers(network: Any) -> Any:
+    """The layers of a transformer, lowest first, as a `ModuleList`; None of an unknown architecture."""
+    backbone = getattr(network, network.base_model_prefix, network)
+    encoder = getattr(backbone, "encoder", None) or getattr(backbone, "transformer", None) or backbone
+    layers = getattr(encoder, "layer", None)
+    return layers if layers is not None else getattr(backbone, "layers", None)

@@ -47,7 +47,6 @@ class Budget:
         return self.seconds - (self.clock() - (self.started or 0.0))
 
     def allows(self, seconds: float) -> bool:
-        """Whether a step of so many seconds fits, with what is reserved for the evaluation."""
         return seconds <= self.left - _RESERVED * self.seconds
 
 
@@ -126,11 +125,10 @@ class StepTimes:
 
     @property
     def is_rough(self) -> bool:
-        """Whether no whole batch was timed, so that a step's seconds are extrapolated."""
+        """Whether no whole batch was timed."""
         return not self.timed[0].whole
 
     def seconds(self, characters: float) -> float:
-        """Seconds of a step that reads so many characters."""
         fixed = median(step.optimizer_seconds for step in self.timed)
         rate = median((step.seconds - step.optimizer_seconds) / step.characters for step in self.timed)
         return fixed + rate * characters
@@ -150,7 +148,6 @@ class StepTimes:
         return slope, last.memory - slope * last.characters
 
     def memory(self, characters: float) -> float:
-        """Bytes held by a step that reads so many characters, on the line."""
         slope, constant = self.memory_line()
         return constant + slope * characters
 
@@ -162,9 +159,7 @@ def evenly(ordered: np.ndarray, count: int) -> list[int]:
 
 
 def batches_to_try(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
-    """Return batches, ordered by characters, and whether each is whole: first parts with short and long examples, then
-    the largest, which decides the memory.
-    """
+    """Return batches by size and whether each is whole: first parts, then the largest, which decides the memory."""
     largest = batches[-1]
     usual = [batches[row] for row in evenly(np.arange(len(batches)), _WHOLE_BATCHES)]
     middle = usual[len(usual) // 2]
@@ -340,7 +335,6 @@ class LoadMeter:
 
     @staticmethod
     def _spent() -> tuple[float, float, float]:
-        """Seconds of all processors, of these idle, and of this process."""
         times, own = psutil.cpu_times(), psutil.Process().cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         counted = sum(times[:8])  # what guests use is counted as user time, too

@@ -17,7 +17,7 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.base import Task
+from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers
 from mrc_workbench.training.dry_run import (
     Batch,
     Budget,
@@ -31,7 +31,6 @@ from mrc_workbench.training.dry_run import (
     memory_available,
     take_steps,
 )
-from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION
 from mrc_workbench.training.jobs import Estimate, Rehearsal, RehearsalTask
 from mrc_workbench.training.options import AttentionDropout, EmbeddingTable, TrainingOptions
 from mrc_workbench.training.recipes import recipe_of
@@ -247,7 +246,7 @@ class _Work:
     def outcome(
         self, times: StepTimes, load: Load, *, measuring: float | None = None, teaching: float = 0.0
     ) -> Estimate:
-        """Return the estimate; `measuring` are the seconds of one evaluation, derived from the steps if None."""
+        """`measuring` are the seconds of one evaluation, derived from the steps if None."""
         task, options = self.task, self.options
         steps = int(np.ceil(len(self.batches) * options.epochs))
         characters = [self.reader.characters(batch) for batch in self.batches]
@@ -260,7 +259,9 @@ class _Work:
             measured = 0  # only the finished model is
         # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
         shared = bool(times.lower_layers) and task.lower_states is not None
-        seconds_measuring = measuring + (measured + 1) * measuring * (self._computed_share() if shared else 1.0)
+        n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
+        computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
+        seconds_measuring = measuring + (measured + 1) * measuring * computed_fraction
         if task.held_out:  # their loss is computed, too
             seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
         need = _need(task, times, max(characters), self.a_token)
@@ -287,13 +288,6 @@ class _Work:
             others=load.others,
             seconds_alone=seconds * load.own / (load.own + load.others) if load.is_busy else seconds,
         )
-
-    def _computed_share(self) -> float:
-        """The fraction of a model's layers that are computed if the frozen layers' states are stored."""
-        from mrc_workbench.training.engine.adaptation import transformer_layers
-
-        layers = transformer_layers(self.task.model[0].auto_model)
-        return 1 - self.options.frozen_layers / len(layers)
 
 
 def _need(task: Task, times: StepTimes, largest: float, a_token: float) -> Need:

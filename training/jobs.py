@@ -53,11 +53,10 @@ class CompositeRun(Run):
             return None
 
     def part(self, name: str) -> Run:
-        """Return the run of a part, which may not exist."""
         return Run(self.folder.parent / f"{self.id}-{name}")
 
     def parts(self) -> list[Run]:
-        """Return the parts that have begun, in the order of their numbers."""
+        """Return the parts that have begun, by number."""
         begun = (find_run(path.parent.name) for path in self.folder.parent.glob(f"{self.id}-*/run.json"))
         return sorted(filter(None, begun), key=lambda run: (trial.number if (trial := run.plan().trial) else 0, run.id))
 
@@ -225,7 +224,6 @@ class Table:
 
     @property
     def measures(self) -> list[str]:
-        """The measures that any variant has, in the order of `MEASURES`."""
         return [name for name in MEASURES if any(name in (one.figures or ()) for one in self.variants)]
 
 
@@ -378,7 +376,6 @@ class BestModelJob(Job):
 
     @property
     def made(self) -> Run | None:
-        """The finished training that was made of the current best checkpoint, None if there is none yet."""
         checkpoint = best_checkpoint(self.run)
         return find_run(made_id(self.run, checkpoint)) if checkpoint else None
 

@@ -123,7 +123,6 @@ class TrainingOptions:
 
     @property
     def mines(self) -> bool:
-        """Whether hard negatives are mined."""
         return False
 
     @property

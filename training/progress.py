@@ -42,7 +42,6 @@ class RunFolderCallback(TrainerCallback):
         self._step_began = time.monotonic()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write the progress; stop, with a checkpoint, if asked to."""
         now = time.monotonic()
         self._step_seconds += now - self._step_began
         self._steps += 1
@@ -69,7 +68,6 @@ class RunFolderCallback(TrainerCallback):
         self._keep(state, model)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
-        """Seal the checkpoint, and only then discard older ones."""
         self._saved = time.monotonic()
         if args.world_size > 1:
             import torch
@@ -163,6 +161,5 @@ class TrialWatch(Watch):
             self._run.ask_to_stop()
 
     def on_epoch_end(self, _args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Do nothing twice where the round ends with an epoch."""
         if self._due == state.global_step:
             control.should_evaluate = control.should_save = False

@@ -161,7 +161,7 @@ class BiEncoderOptions(_TaughtOptions):
 
     @property
     def shares_passages(self) -> bool:
-        """Whether batches hold passages with all their questions: with `shared_passages`, if the rest allows it."""
+        """Whether batches hold passages with all their questions."""
         if self.base == STARTER or self.negatives or self.mini_batch_size:
             return False
         return self.shared_passages and self.objective is BiEncoderObjective.MULTIPLE_NEGATIVES
@@ -301,10 +301,8 @@ class LateOptions(_TaughtOptions):
 
     @property
     def shares_passages(self) -> bool:
-        """Whether batches hold passages with all their questions: with `shared_passages`, if the rest allows it."""
         return self.shared_passages and not self.negatives and self.objective is LateObjective.MULTIPLE_NEGATIVES
 
     @property
     def contrasts(self) -> bool:
-        """Whether passages of other examples in the batch are negatives."""
         return self.objective is not LateObjective.KL or self.distillation_weight < 1

@@ -121,7 +121,6 @@ def advice(plan: Plan, scores: dict[str, Any], measured: Points) -> Advice | Non
 
 
 def _course(best: int, steps: dict[int, float]) -> Advice | None:
-    """How the validation metric went on after the best step."""
     if best not in steps or len(steps) < 3:  # the base and one measurement are no course
         return None
     last = max(steps)
@@ -218,7 +217,6 @@ def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterat
 
 
 def _told(gain: dict[str, Any], measures: Mapping[str, str]) -> tuple[str, str]:
-    """The measure's name, and its gain."""
     low, high = gain["interval"]
     points = f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
     return measures.get(gain["measure"], gain["measure"]), points

@@ -234,7 +234,6 @@ def new_plan(kind: str, name: str, data: tuple[str, str, str], split: SplitOptio
 
 
 def _folders(place: Path | None) -> list[Run]:
-    """What looks like a run there, newest first."""
     return [Run(path.parent) for path in sorted((place / "runs").glob("*/run.json"), reverse=True)] if place else []
 
 
@@ -272,14 +271,15 @@ def rounds_of(options: TrainingOptions) -> int:
 
 def create_rounds(plan: Plan, folder: Path | None = None, *, attended: bool = False) -> list[Run]:
     """Make the runs of a plan as `create_run` does, the first round first; several are folders of `folder`."""
-    options, rounds = plan.options, rounds_of(plan.options)
-    if rounds == 1 or not isinstance(options, BiEncoderOptions):
+    planned, rounds = plan.options, rounds_of(plan.options)
+    if rounds == 1 or not isinstance(planned, BiEncoderOptions):
         return [create_run(plan, folder, attended=attended)]
+    options = planned
     runs: list[Run] = []
     for number in range(1, rounds + 1):
         this = replace(plan, name=f"{plan.name} · {number}/{rounds}", options=options, round=number)
         runs.append(create_run(this, folder and folder / f"round-{number}", attended=attended))
-        options = mined_by(str(runs[-1].folder.resolve()) if folder else runs[-1].id, plan.options)
+        options = mined_by(str(runs[-1].folder.resolve()) if folder else runs[-1].id, planned)
     return runs
 
 

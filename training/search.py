@@ -76,7 +76,6 @@ class Sweep(ABC, Generic[J]):
         return in_turn(job, work, sent_by_worker=sent_by_worker)
 
     def _taken_up(self, run: Run, create: Callable[[], Run]) -> Run:
-        """Return a run as it was left, or a new one."""
         if find_run(run.id):
             (run.folder / "stop").unlink(missing_ok=True)
             return run
@@ -155,7 +154,6 @@ class _Searching(Sweep[Search]):
         self._job.write("search.json", asdict(made))
 
     def _estimate(self, plan: Plan) -> Estimate:
-        """Estimate the training in a process of its own, which ends when time is up."""
         rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
         if not (rehearsal.done or rehearsal.running):
             rehearsal.start(plan)
@@ -264,7 +262,6 @@ class _Searching(Sweep[Search]):
         return self._job.asked_to_stop or self._spent > self._budget
 
     def _write_soon(self, more: float) -> None:
-        """Report the progress: `more` seconds of work past what is done."""
         if not self._is_due():
             return
         done = self._done + more
@@ -285,7 +282,6 @@ def measured(run: Run) -> Measured:
 
 
 def _loss_of(run: Run) -> float | None:
-    """Return the mean of the last logged losses, None if there are none."""
     losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
     return float(np.mean(losses[-_LOSSES:])) if losses else None
 

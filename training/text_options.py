@@ -305,7 +305,6 @@ class ReaderOptions(RankerOptions):
 
     @classmethod
     def suited_to(cls, base: str = DEFAULT_READER) -> Self:
-        """A small packaged base moves by larger steps."""
         return cls(base=base, learning_rate=1e-4 if base.startswith(PREFIX) else 5e-5)
 
     @classmethod

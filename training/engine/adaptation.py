@@ -8,7 +8,7 @@ import numpy as np
 from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.token_encoder import directions
+from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.options import (
     AttentionDropout,
     EmbeddingTable,
@@ -18,17 +18,6 @@ from mrc_workbench.training.options import (
     uses_bfloat16,
 )
 from mrc_workbench.training.text_options import SentencePooling
-
-MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
-
-
-def transformer_layers(network: Any) -> Any:
-    """The layers of a transformer, lowest first, as a `ModuleList`; None of an unknown architecture."""
-    backbone = getattr(network, network.base_model_prefix, network)
-    encoder = getattr(backbone, "encoder", None) or getattr(backbone, "transformer", None) or backbone
-    layers = getattr(encoder, "layer", None)
-    return layers if layers is not None else getattr(backbone, "layers", None)
-
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
 

@@ -28,7 +28,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from mrc_workbench.models.inference import OF_TOKENS, Features, passes_of_like_length, replaced, takes_rows
-from mrc_workbench.training.engine.adaptation import MEMORY_FRACTION, transformer_layers
+from mrc_workbench.training.base import MEMORY_FRACTION, transformer_layers
 
 LONGEST = 384  # tokens of a text for which the plain formula is used
 _NAME = "plain_if_short"
@@ -96,7 +96,6 @@ class LowerStates:
         self.tokens = 0
 
     def attach(self, model: Any) -> None:
-        """Let a loaded model take the states of its frozen layers from here."""
         if isinstance(vars(model[0]).get("forward"), LowerLayers):
             return
         if lower := _lower_layers(model, self._count, self):

@@ -52,8 +52,6 @@ class _MeasuredOnce(TrainerCallback):
 
 
 class _OwnBatches:
-    """Mixin with batches of our own, for training and held-out examples."""
-
     args: Any
     accelerator: Any
     gather_function: Any
@@ -129,7 +127,6 @@ class _OfRows(Trainer):
             return self.compute_loss(model, self._prepare_inputs(inputs)).detach(), None, None
 
     def evaluate(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> dict[str, float]:
-        """The loss of held-out examples, if any, and the evaluator's metrics."""
         if self.task.held_out is None:
             self.eval_dataset = None
             metrics = self._found(metric_key_prefix)

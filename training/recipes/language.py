@@ -87,7 +87,6 @@ class Languages(Family):
         return LanguageMaterial.of(data, shares, options, tell)
 
     def baselines(self, material: LanguageMaterial) -> dict[str, LanguageMeasurement]:
-        """Guesses by the frequencies of tokens alone."""
         counts, special = material.files[Part.TRAIN].counts, material.learned.masker.special
         both = (material.judging, material.sample)
         judged, learned = (unigram_guesses(rows.labels(), counts, special) for rows in both)
@@ -100,7 +99,7 @@ class Languages(Family):
         self, measured: Mapping[str, LanguageMeasurement], material: LanguageMaterial, options: LanguageOptions
     ) -> dict[str, Any]:
         judging = {name: one.validation for name, one in measured.items()}
-        learned = {name: one.training for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items() if one.training}
         ends = {name: {of: list(both) for of, both in one.intervals().items()} for name, one in judging.items()}
         return {
             **{name: one.means() for name, one in judging.items()},

@@ -152,7 +152,6 @@ class LanguageMaterial:
         rest = within(on_progress, first, 1)
 
         def cut(new: Path) -> None:
-            """Read the text once for each part."""
             counted = Counter({part.value: 0 for part in _PARTS})
             learned = 1 - shares.validation / (1 - shares.test)
             for part, low, high in ((Part.TRAIN, 0.0, learned), (Part.VALIDATION, learned, 1.0)):
@@ -306,9 +305,7 @@ def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_
 
 
 def _heeding(material: Material, wanted: TokenizerOptions, on_progress: OnProgress | None) -> TrainedTokenizer:
-    """Train a tokenizer in a thread, so that a stop is noticed within minutes of merging; the thread ends with the
-    process.
-    """
+    """Train a tokenizer in a thread, so that a stop is noticed during its long merges."""
     future, shares = Future[TrainedTokenizer](), [0.0]
 
     def carried_out() -> None:

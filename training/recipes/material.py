@@ -84,7 +84,6 @@ def _figures(scores: Mapping[str, Scores], best_by: str, asked: QuestionSet) -> 
 def _gain(
     scores: Mapping[str, Scores], measure: str, groups: np.ndarray, over: str = "before", of: str = "after"
 ) -> dict[str, Any]:
-    """The paired difference of two measurements, with its 95% interval."""
     gain = scores[of].per_question[measure] - scores[over].per_question[measure]
     return {"measure": measure, "difference": float(gain.mean()), "interval": list(mean_interval(gain, groups))}
 

@@ -109,7 +109,6 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
         return LowerStates(self._options.frozen_layers) if self._options.frozen_layers else None
 
     def _stored_encoder(self, source: ModelSource) -> Any:
-        """An encoder of the base or of the finished model, whose results are stored."""
         encoder = self._encoder(source)
         encoder.stored_work = self._lower_states
         return encoder
@@ -387,7 +386,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
         return self._material.evaluated(ranked(self._candidates.indices, mixed, max(CUT, mixed.shape[1])))
 
     def _cut(self, model: Any) -> Cut | None:
-        """Windows of the passages that do not fit beside a question into what the model, as it is adapted, reads."""
+        """Windows of the passages that the adapted model does not read whole beside a question."""
         if not (options := self._options.window_options):
             return None
         scorer, texts, heads = self._live(model), self._material.texts, self._material.heads

@@ -166,9 +166,7 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return seconds_for(reader.read, sorted(pairs, key=lambda pair: len(pair[1])))
 
     def _answered(self, reader: SpanReader) -> tuple[QuestionMeasurement, float | None]:
-        """Measure a reader on both sets of questions; the threshold for no answer is the best on validation questions,
-        or None.
-        """
+        """Return the results and the threshold for no answer that is the best on validation questions, or None."""
         both, rules = (self._material.validation, self._material.sample), self._options.rules
         read = [read_own_passages(reader, asked) for asked in both]
         threshold = best_threshold(read[0], both[0], rules)
@@ -178,7 +176,8 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
             values = np.array([judged(answer, question.answers, rules) for answer, question in said])
             return QuestionScores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
 
-        return QuestionMeasurement(*map(scored, read, both)), threshold
+        validation, training = map(scored, read, both)
+        return QuestionMeasurement(validation, training), threshold
 
     def _reader(self, source: ModelSource, *, new_head: bool = False) -> SpanReader:
         options, precision = self._options.span_options, self._options.precision
@@ -269,9 +268,7 @@ class Located:
 
 
 def located(question: Question, text: str) -> Located:
-    """Find the answers of a question in a passage: where the file says, else the same words nearest to that position,
-    else all that may be meant, see `data.text.marking.answer_spans`.
-    """
+    """Find the answers: at the positions in the file, else nearest to these, else all that `answer_spans` finds."""
     starts = question.starts or (-1,) * len(question.answers)
     claimed = [(answer, start) for answer, start in zip(question.answers, starts, strict=True) if start >= 0]
     exact = tuple((start, start + len(answer)) for answer, start in claimed if text.startswith(answer, start))
@@ -290,7 +287,6 @@ def located(question: Question, text: str) -> Located:
 
 
 def _all(text: str, answer: str) -> list[Span]:
-    """Every place where it stands, those that overlap, too."""
     found = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
     return [(match.start(), match.start() + len(answer)) for match in found]
 
@@ -316,7 +312,6 @@ class WindowsToRead:
     )
 
     def add_answered(self, question: Question, text: str) -> None:
-        """Add the windows of a passage that answers; none where its answer is lost."""
         found = located(question, text)
         self.counts["answers"] += 1
         self.counts["mended"] += found.mended and bool(found.spans)
@@ -326,17 +321,14 @@ class WindowsToRead:
                 self._add(question.text, text, window, found.spans)
 
     def add_rejected(self, question: Question, text: str, rng: np.random.Generator) -> None:
-        """Add one window, by chance, of a passage that does not answer."""
         windows = list(self.tokens.windows(question.text, text))
         self._add(question.text, text, windows[int(rng.integers(len(windows)))], ())
 
     def columns(self) -> Columns:
-        """Questions and what is read beside them, for who wants to know how long they are."""
         questions, passages = zip(*self.texts, strict=True) if self.texts else ((), ())
         return {"question": list(questions), "passage": list(passages)}
 
     def examples(self) -> Examples:
-        """As batches are made of them: any may stand together, those of like length do."""
         return Examples.apart(np.array([window.width for window in self.windows], dtype=float))
 
     def features(self, model: "SpanNetwork", rows: Sequence[int]) -> dict[str, Any]:
@@ -372,7 +364,6 @@ def _places_of(span: Span, letters: np.ndarray, window: SpanWindow) -> tuple[int
 
 
 def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, negatives: bool) -> WindowsToRead:
-    """Windows of the passages that answer the questions to learn from, and of some that do not."""
     found, texts = WindowsToRead(tokens), material.texts
     row_of, rng = material.question_set.row_of_passage, np.random.default_rng(options.seed)
     mined = mine(options, material).rows if negatives else None

@@ -71,7 +71,6 @@ class PairMaterial:
         )
 
     def require_judge(self, held_out: object) -> None:
-        """Raise `TrainingError` if a checkpoint is picked by the loss, and nothing is held out for it."""
         if self.judged_by == LOSS and held_out is None:
             message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
             raise TrainingError("nothing_judges", message)

@@ -113,7 +113,6 @@ class MixTeacher:
 
 
 def _z_scores(scores: np.ndarray) -> np.ndarray:
-    """Z-scores along the last axis; 0 if all are equal."""
     centred = scores - scores.mean(axis=-1, keepdims=True)
     deviation = scores.std(axis=-1, keepdims=True)
     return np.asarray(np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0))
@@ -131,7 +130,6 @@ class ShownPassages:
         self._long: set[int] = set()
 
     def columns(self, columns: Columns, examples: Examples) -> Columns:
-        """Return what a loss reads of examples, with their passages as they are shown."""
         if not self._cut:
             return columns
         shown, column = dict(columns), 0
@@ -147,7 +145,7 @@ class ShownPassages:
         return shown
 
     def texts(self, questions: np.ndarray, rows: np.ndarray) -> list[str]:
-        """Return what is shown of passages beside questions of the training, both as rows `(n,)`."""
+        """Return what is shown of passages beside training questions, both as rows `(n,)`."""
         texts = [self._material.texts[row] for row in rows.tolist()]
         asked = [self._material.train.questions[row] for row in questions.tolist()]
         read = enumerate(zip(asked, rows.tolist(), strict=True))

@@ -8,8 +8,9 @@ import pytest
 
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import transformer_layers
 from mrc_workbench.training.engine import speed
-from mrc_workbench.training.engine.adaptation import adapt, transformer_layers
+from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, short_passes
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from tests.hub import build_bi_encoder, build_cross_encoder_base
