@@ -335,6 +335,7 @@ class LoadMeter:
 
     @staticmethod
     def _spent() -> tuple[float, float, float]:
+        """Seconds of all processors, of these idle, and of this process."""
         times, own = psutil.cpu_times(), psutil.Process().cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         counted = sum(times[:8])  # what guests use is counted as user time, too

@@ -2,9 +2,11 @@
 
 import math
 import zipfile
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
@@ -13,7 +15,7 @@ from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.results import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned, zipped_model
-from mrc_workbench.training.runs import Run, find_run
+from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.views.ui.words import catalog
@@ -44,7 +46,8 @@ def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:
     assert found.bm25 == {"recall@10": 0.9, "ndcg@10": 0.8}
 
 
-def test_only_what_was_asked_for_is_read(run: Run) -> None:
+def test_reads_only_the_requested_names(run: Run) -> None:
+    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {}, {"loss": [], "ndcg@10": []})
     run.add_measures("bm25", {"recall@10": 0.9})
     run.add_progress({"step": 5, "loss": 1.5})
     assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {}, {"loss": []})
@@ -65,18 +68,12 @@ def test_runs_of_the_time_before_are_read_too(run: Run) -> None:
     assert curves(run, ["recall@10"]).points == {"recall@10": [(0, 0.5), (7, 0.6)]}
 
 
-def test_a_run_that_logged_nothing_has_empty_curves(run: Run) -> None:
-    assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {}, {"loss": [], "ndcg@10": []})
-
-
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_a_figure_that_is_no_finite_number_stays_a_gap(run: Run, value: float) -> None:
-    run.add_progress({"step": 1, "grad_norm": value})
-    run.add_progress({"step": 2, "grad_norm": 0.5})
-    first, second = curves(run, ["grad_norm"]).points["grad_norm"]
-    assert first[0] == 1
-    assert math.isnan(first[1])
-    assert second == (2, 0.5)
+def test_values_that_are_not_finite_are_gaps(run: Run) -> None:
+    for step, value in enumerate((math.inf, -math.inf, math.nan, 0.5), start=1):
+        run.add_progress({"step": step, "grad_norm": value})
+    steps, values = zip(*curves(run, ["grad_norm"]).points["grad_norm"], strict=True)
+    assert steps == (1, 2, 3, 4)
+    np.testing.assert_equal(values, (math.nan, math.nan, math.nan, 0.5))
 
 
 @pytest.mark.parametrize("count", [0, 1, MOST_POINTS, MOST_POINTS + 1, 12_345])
@@ -120,11 +117,15 @@ def test_a_run_asked_to_stop_before_it_began_does_no_work(run: Run) -> None:
     assert run.progress() == []
 
 
-@pytest.mark.parametrize("name", ["..", "../x", "", "a/b", "no such run", "x" * 300, "a\0b"])
-def test_no_name_but_an_id_finds_a_run(run: Run, name: str) -> None:
+def test_finds_runs_by_id_only(run: Run) -> None:
     assert find_run(run.id) == run
-    assert find_run(name) is None
-    assert find_run(str(run.folder)) is None
+    for name in ("..", "../x", "", "a/b", "no such run", "x" * 300, "a\0b", str(run.folder)):
+        assert find_run(name) is None, name
+
+
+@cache
+def plan_from(base: str) -> Plan:
+    return planned(BI_ENCODER, small_set(), base=base).plan()
 
 
 RISING = [(0, 0.5), (5, 0.6), (10, 0.7)]
@@ -166,7 +167,7 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
     ],
 )
 def test_what_is_advised(found: dict[str, Any], measured: Points, expected: Advice | None) -> None:
-    assert advice(planned(BI_ENCODER, small_set()).plan(), found, measured) == expected
+    assert advice(plan_from(STARTER), found, measured) == expected
 
 
 def test_a_reader_that_was_right_before_is_told_no_ranks_to_look_at() -> None:
@@ -179,23 +180,22 @@ def test_a_reader_that_was_right_before_is_told_no_ranks_to_look_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "expected"),
-    [(STARTER, Advice.STARTER_NOT_CARRIED_OVER), ("klue/roberta-base", Advice.NOT_CARRIED_OVER)],
-)
-def test_a_starter_learns_only_words_it_has_seen(base: str, expected: Advice) -> None:
-    plan = planned(BI_ENCODER, small_set(), base=base).plan()
-    assert advice(plan, scores(UNSURE, UP), RISING) is expected
-
-
-@pytest.mark.parametrize(
-    ("base", "learned", "mixed"),
+    ("base", "learned", "carried_over", "mixed"),
     [
-        (STARTER, Advice.STARTER_NOTHING_LEARNED, Advice.STARTER_MIXED_UNSURE),
-        ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.MIXED_UNSURE),
+        (
+            STARTER,
+            Advice.STARTER_NOTHING_LEARNED,
+            Advice.STARTER_NOT_CARRIED_OVER,
+            Advice.STARTER_MIXED_UNSURE,
+        ),
+        ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.NOT_CARRIED_OVER, Advice.MIXED_UNSURE),
     ],
 )
-def test_a_starter_is_advised_a_pretrained_base(base: str, learned: Advice, mixed: Advice) -> None:
-    plan = planned(BI_ENCODER, small_set(), base=base).plan()
+def test_a_starter_is_advised_a_pretrained_base(
+    base: str, learned: Advice, carried_over: Advice, mixed: Advice
+) -> None:
+    plan = plan_from(base)
+    assert advice(plan, scores(UNSURE, UP), RISING) is carried_over
     assert advice(plan, scores(UNSURE, UNSURE), RISING) is learned
     unsure = {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}
     assert advice(plan, scores(UP, UP) | unsure, RISING) is mixed
