@@ -258,11 +258,11 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         encoder = self._stored_encoder(finished(model_folder))
         scores = {"after": self._material.measure(self._retriever(encoder), tested=True)}  # stores its texts
         questions = [question.text for question in self._material.validation.questions]
-        weights = {
+        sides = {
             "question": encoder.encode_questions(questions),
             "passage": encoder.encode_passages(self._material.texts),
         }
-        return scores, {"active_terms": {side: float(np.diff(of.indptr).mean()) for side, of in weights.items()}}
+        return scores, {"active_terms": {side: float(np.diff(of.indptr).mean()) for side, of in sides.items()}}
 
     def _loaded(self, source: ModelSource) -> Any:
         model = load_sparse_encoder(source)
@@ -277,15 +277,14 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
         return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
 
     def _live(self, model: Any) -> SparseTextEncoder:
-        source, texts, options = ModelSource(self._options.base), self._material.texts, self._options
-        size = options.evaluation_batch_size
-        encoder = _LiveSparseEncoder(source, texts, precision=options.precision, batch_size=size)
+        options, source = self._options, ModelSource(self._options.base)
+        size, precision = options.evaluation_batch_size, options.precision
+        encoder = _LiveSparseEncoder(source, self._material.texts, precision=precision, batch_size=size)
         encoder.model = model
         return encoder
 
     def _retriever(self, encoder: SparseTextEncoder) -> LearnedSparse:
-        passages = self._material.question_set.passages
-        return LearnedSparse("sparse", passages, encoder, title=self._options.title)
+        return LearnedSparse("sparse", self._material.question_set.passages, encoder, title=self._options.title)
 
     def _read(self, encoder: SparseTextEncoder, rows: Sequence[int]) -> object:
         return encoder.encode_passages([self._material.texts[row] for row in rows])
@@ -393,8 +392,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
         return lambda question, row: scorer.windows_of(question, texts[row], int(heads[row]), options)
 
     def _scorer(self, source: ModelSource, *, new_head: bool = False) -> CrossEncoderScorer:
-        precision = self._options.precision
-        return CrossEncoderScorer(source, self._material.texts, precision=precision, new_head=new_head)
+        return CrossEncoderScorer(source, self._material.texts, precision=self._options.precision, new_head=new_head)
 
     def _live(self, model: Any) -> CrossEncoderScorer:
         return live_scorer(model, self._options, self._material.texts)
