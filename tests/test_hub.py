@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -18,21 +19,19 @@ from tests.hub import (
     build_bi_encoder,
     build_cross_encoder_base,
     hub_environment,
-    hub_server,
     running_server,
 )
 
 pytestmark = pytest.mark.slow
 
-LOAD = """
+# loads both models, then asks for what the hub does not have
+SCRIPT = """
 import sys, numpy
-from tests.test_hub import results
-numpy.savez(sys.argv[3], *results(sys.argv[1], sys.argv[2]))
-"""
-REFUSED = """
 from huggingface_hub import hf_hub_download
 from sentence_transformers import SentenceTransformer
+from tests.test_hub import results
 
+numpy.savez(sys.argv[3], *results(sys.argv[1], sys.argv[2]))
 attempts = (
     lambda: SentenceTransformer("nobody/no-such-model"),
     lambda: hf_hub_download("nobody/no-such-model", "config.json"),
@@ -67,41 +66,45 @@ def results(bi_encoder: str, cross_encoder: str) -> tuple[np.ndarray, np.ndarray
     return vectors, scores
 
 
-def run_fresh(script: str, environment: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments],
-        cwd=PROJECT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@dataclass
+class FreshProcess:
+    """What one process loaded from the hub, what it printed, and what it asked for."""
+
+    vectors: np.ndarray
+    scores: np.ndarray
+    printed: list[str]
+    requests: list[str]
+    unknown: list[str]
 
 
-def test_models_from_the_hub_equal_those_on_disk(root: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def fresh(root: Path, tmp_path_factory: pytest.TempPathFactory) -> FreshProcess:
+    folder = tmp_path_factory.mktemp("fresh")
+    command = [sys.executable, "-c", SCRIPT, BI_ENCODER, CROSS_ENCODER_BASE, str(folder / "results.npz")]
     with running_server(root) as server:
-        environment = hub_environment(server.url, tmp_path / "home")
-        run_fresh(LOAD, environment, BI_ENCODER, CROSS_ENCODER_BASE, str(tmp_path / "results.npz"))
-    assert server.unknown == []
-    downloads = {line.rpartition("/")[2] for line in server.requests if re.match("GET .*/resolve/", line)}
-    assert {"modules.json", "config.json", "model.safetensors", "tokenizer.json"} <= downloads
-
-    with np.load(tmp_path / "results.npz") as file:
+        environment = hub_environment(server.url, folder / "home")
+        done = subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+    assert done.returncode == 0, done.stderr
+    with np.load(folder / "results.npz") as file:
         vectors, scores = file["arr_0"], file["arr_1"]
-    expected_vectors, expected_scores = results(str(root / BI_ENCODER), str(root / CROSS_ENCODER_BASE))
-    assert vectors.shape == (len(SENTENCES), 32)
-    np.testing.assert_allclose(vectors, expected_vectors, atol=1e-6)
-    np.testing.assert_allclose(scores, expected_scores, atol=1e-6)
-    assert len(np.unique(vectors.round(4), axis=0)) == len(SENTENCES)
+    return FreshProcess(vectors, scores, done.stdout.splitlines(), server.requests, server.unknown)
 
 
-def test_what_is_missing_gives_the_errors_of_the_real_hub(root: Path, tmp_path: Path) -> None:
-    with hub_server(root) as url:
-        printed = run_fresh(REFUSED, hub_environment(url, tmp_path / "home"))
-    assert printed.splitlines() == [
+def test_models_from_the_hub_equal_those_on_disk(root: Path, fresh: FreshProcess) -> None:
+    assert fresh.unknown == []
+    downloads = {line.rpartition("/")[2] for line in fresh.requests if re.match("GET .*/resolve/", line)}
+    assert {"modules.json", "config.json", "model.safetensors", "tokenizer.json"} <= downloads
+    vectors, scores = results(str(root / BI_ENCODER), str(root / CROSS_ENCODER_BASE))
+    assert fresh.vectors.shape == (len(SENTENCES), 32)
+    np.testing.assert_allclose(fresh.vectors, vectors, atol=1e-6)
+    np.testing.assert_allclose(fresh.scores, scores, atol=1e-6)
+    assert len(np.unique(fresh.vectors.round(4), axis=0)) == len(SENTENCES)
+
+
+def test_what_is_missing_gives_the_errors_of_the_real_hub(fresh: FreshProcess) -> None:
+    assert fresh.printed == [
         "huggingface_hub RepositoryNotFoundError",
         "huggingface_hub RepositoryNotFoundError",
         "huggingface_hub RevisionNotFoundError",

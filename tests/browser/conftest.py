@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, ViewportSize, expect, sync_playwright
 
 from mrc_workbench.data.jobs.processes import start_fork_server
 from mrc_workbench.data.workspace import PROJECT
 from tests.programs import end_all_in, free_port, wait_for
 
 expect.set_options(timeout=60_000)  # a busy machine draws slowly; nothing here is about speed
+SIZE: ViewportSize = {"width": 1280, "height": 900}
 # Animations end within a millisecond, so that the events of their end still come
 WITHOUT_ANIMATIONS = """
 document.addEventListener("DOMContentLoaded", () => {
@@ -91,15 +92,21 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def open_pages() -> dict[str, Page]:
+    """The pages that tests use one after the other, by locale."""
+    return {}
+
+
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with new_page(browser, "en-US") as page:
+def page(browser: Browser, open_pages: dict[str, Page]) -> Iterator[Page]:
+    with reused_page(browser, "en-US", open_pages) as page:
         yield page
 
 
 @pytest.fixture
-def korean_page(browser: Browser) -> Iterator[Page]:
-    with new_page(browser, "ko-KR") as page:
+def korean_page(browser: Browser, open_pages: dict[str, Page]) -> Iterator[Page]:
+    with reused_page(browser, "ko-KR", open_pages) as page:
         yield page
 
 
@@ -117,6 +124,29 @@ def korean_module_page(browser: Browser) -> Iterator[Page]:
 
 
 @contextmanager
+def reused_page(browser: Browser, locale: str, open_pages: dict[str, Page]) -> Iterator[Page]:
+    """Use the page of the previous test without what that stored: a new one takes a third longer to load the app.
+
+    Its history is that of all tests: tests that count steps of history need a new page.
+    """
+    if locale not in open_pages or open_pages[locale].is_closed():
+        open_pages[locale] = open_context(browser, locale).new_page()
+    page = open_pages[locale]
+    page.set_viewport_size(SIZE)
+    yield page
+    for other in page.context.pages:
+        if other is not page:
+            other.close()
+    page.context.clear_cookies()
+    page.context.clear_permissions()
+    try:
+        page.evaluate("if (location.protocol === 'http:') { localStorage.clear(); sessionStorage.clear() }")
+        page.goto("about:blank")
+    except Error:  # the test closed the page, or left it in the middle of a navigation
+        page.context.close()
+
+
+@contextmanager
 def new_page(browser: Browser, locale: str) -> Iterator[Page]:
     """Open a page in a new browser session."""
     with new_context(browser, locale) as context:
@@ -125,10 +155,14 @@ def new_page(browser: Browser, locale: str) -> Iterator[Page]:
 
 @contextmanager
 def new_context(browser: Browser, locale: str) -> Iterator[BrowserContext]:
-    """Open a browser session without animations: to draw their frames took a quarter of the browser's time."""
-    size: ViewportSize = {"width": 1280, "height": 900}
-    context = browser.new_context(locale=locale, viewport=size, reduced_motion="reduce")
-    context.set_default_timeout(60_000)
-    context.add_init_script(WITHOUT_ANIMATIONS)
+    context = open_context(browser, locale)
     yield context
     context.close()
+
+
+def open_context(browser: Browser, locale: str) -> BrowserContext:
+    """Open a browser session without animations: to draw their frames took a quarter of the browser's time."""
+    context = browser.new_context(locale=locale, viewport=SIZE, reduced_motion="reduce")
+    context.set_default_timeout(60_000)
+    context.add_init_script(WITHOUT_ANIMATIONS)
+    return context

@@ -1,16 +1,25 @@
 """Links hold: an address shows the same later, says what is missing, and a click is one step back in the browser."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from mrc_workbench.workbench.views.ui.words import catalog
+from tests.browser.conftest import new_page
 from tests.browser.driving import MINUTES, compared, settled
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EN, KO = catalog("en"), catalog("ko")
 FIRST, SECOND = "retrievers=BM25%7CBM25+words", "retrievers=BM25%7CLSA"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A new page, whose history begins with the test."""
+    with new_page(browser, "en-US") as page:
+        yield page
 
 
 @pytest.fixture(scope="module")
