@@ -1,5 +1,6 @@
 """Environments that hold the project and the closure of its extras, linked from the installed packages: no network."""
 
+import csv
 import sys
 import venv
 from collections import defaultdict
@@ -65,15 +66,16 @@ def environment_with(folder: Path, site: Path, *extras: str) -> Path:
 def _link(package: Distribution, target: Path) -> None:
     """Link a package's folders, with what was compiled in them; files one by one in folders that packages share."""
     owners = _owners()
-    for file in package.files or ():
-        if file.parts[0] in ("..", "/") or file.suffix == ".pth":
-            continue
-        shared = len(owners[file.parts[0]]) > 1
-        linked = Path(file) if shared else Path(file.parts[0])
-        link = target / linked
-        if not link.is_symlink():
+    linked = dict[str, None]()
+    for path in _paths(package):
+        top = path.partition("/")[0]
+        if top not in ("..", "") and not path.endswith(".pth"):
+            linked[path if len(owners[top]) > 1 else top] = None
+    for path in linked:
+        source, link = Path(str(package.locate_file(path))), target / path
+        if not link.is_symlink() and source.exists():
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(Path(str(package.locate_file(linked))))
+            link.symlink_to(source)
 
 
 @cache
@@ -81,6 +83,15 @@ def _owners() -> dict[str, set[str]]:
     """Return the installed packages that have files in each folder at the top."""
     owners = defaultdict[str, set[str]](set)
     for package in distributions():
-        for file in package.files or ():
-            owners[file.parts[0]].add(package.name)
+        name = package.name  # parsed anew each time
+        for path in _paths(package):
+            owners[path.partition("/")[0]].add(name)
     return owners
+
+
+def _paths(package: Distribution) -> list[str]:
+    """Return the paths of a package's files. `package.files` looks up each of them on the disk."""
+    record = package.read_text("RECORD")
+    if record is None:
+        return [str(file) for file in package.files or ()]
+    return [row[0] for row in csv.reader(record.splitlines()) if row]
