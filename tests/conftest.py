@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 from statistics import median_low
@@ -153,6 +154,23 @@ def _libraries_of_jobs_are_imported() -> None:
         from tests.programs import have_libraries_read
 
         have_libraries_read()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _package_metadata_is_parsed_once() -> Iterator[None]:
+    """Cache the metadata of installed packages: every training and comparison records a dozen versions."""
+    parse = metadata.Distribution.metadata.fget
+    parsed: dict[Any, Any] = {}
+
+    def cached(package: Any) -> Any:
+        path = getattr(package, "_path", package)
+        if path not in parsed:
+            parsed[path] = parse(package)
+        return parsed[path]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata.Distribution, "metadata", property(cached))
+        yield
 
 
 @pytest.fixture
