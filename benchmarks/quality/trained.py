@@ -33,7 +33,6 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.training.options import READER, ReaderOptions
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,

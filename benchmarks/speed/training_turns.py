@@ -92,7 +92,7 @@ def options_of(turn: Turn) -> QuestionOptions:
 def take(turn: Turn) -> Took:
     """Load and train. Raises `RuntimeError` or `MemoryError` where memory does not suffice."""
     from mrc_workbench.data.jobs.processes import hold_freed_memory
-    from mrc_workbench.training.engine.trainers import short_passes, tokenized_once
+    from mrc_workbench.training.engine.speed import short_passes, tokenized_once
 
     with tempfile.TemporaryDirectory() as folder:
         if turn.side == PLAIN:

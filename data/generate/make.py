@@ -32,7 +32,8 @@ from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.llm import MODEL, Chat, Endpoint, EndpointError, KeptAnswers, ask_each, without_thoughts
+from mrc_workbench.models.llm import MODEL, Chat, Endpoint, without_thoughts
+from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, ask_each
 
 _LETTER = regex.compile(r"\p{L}")
 _LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or a formula

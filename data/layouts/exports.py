@@ -11,6 +11,7 @@ from mrc_workbench.data.formats.columns import guess_columns, is_known
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.formats.text_tables import item_opener, json_lines
 from mrc_workbench.data.layouts.cells import Opener, objects_in_list
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 

@@ -14,12 +14,13 @@ from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.documents import document_kind, refuse_document
+from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
 from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content
-from mrc_workbench.data.formats.refusals import DOCUMENT_COLUMNS, document_table
+from mrc_workbench.data.formats.refusals import document_kind, refuse_document
 from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import (
+    MAX_UNPACKED_BYTES,
     Content,
     Unreadable,
     ZipMember,
@@ -33,7 +34,7 @@ from mrc_workbench.data.formats.text import (
     tar_files,
     unpacked_limit,
 )
-from mrc_workbench.data.formats.workbooks import MAX_UNPACKED_BYTES, is_workbook, unpacked_limit
+from mrc_workbench.data.formats.workbooks import is_workbook
 from mrc_workbench.data.layouts.files import holds_passages, role_by_name, with_roles
 from mrc_workbench.data.layouts.references import PassageNames, reference_columns
 from mrc_workbench.data.layouts.roles import Chosen, asking_column

@@ -15,6 +15,7 @@ from mrc_workbench.data.formats.columns import plain_name, require_columns
 from mrc_workbench.data.formats.opening import Format, set_name, told_of
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import EncodedText
+from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.layouts.cells import objects_in_list
 from mrc_workbench.data.layouts.files import (
     PLAIN_WORDS,

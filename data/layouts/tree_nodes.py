@@ -6,7 +6,7 @@ from typing import Any
 
 from mrc_workbench.data.formats.columns import NAMES
 from mrc_workbench.data.formats.columns import plain_name as _uncached_plain_name
-from mrc_workbench.data.formats.tables import is_blank
+from mrc_workbench.data.formats.tables import is_blank, parsed
 from mrc_workbench.data.layouts.cells import TITLE_NAMES, is_list_text, plain_value
 
 PARAGRAPH_ID = "paragraph_id"

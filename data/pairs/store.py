@@ -25,7 +25,6 @@ from mrc_workbench.data.formats.opening import (
     Format,
     Proposal,
     RecognisedFile,
-    collector_paused,
     looked_at,
     recognise,
     set_name,
@@ -34,6 +33,7 @@ from mrc_workbench.data.formats.opening import (
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from mrc_workbench.data.formats.text import Content, line_table
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.cells import Opener
 from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
 from mrc_workbench.data.layouts.reading import set_aside
@@ -115,7 +115,7 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
     given, notices = _data_files(files)
     parts = [*options.parts] or [part_in_name(set_name(file.name, "")) for file in given]
     parts *= len(given) if len(files) == len(parts) == 1 else 1
-    with collector_paused():
+    with without_collections():
         opened: list[_OpenedFile] = []
         for file in given:
             with told_of(file.name, given):

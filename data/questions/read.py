@@ -14,6 +14,7 @@ from mrc_workbench.data.formats.opening import Format, Proposal, recognise, told
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
 from mrc_workbench.data.layouts.members import (
     files_of,
@@ -150,7 +151,7 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
         raise
 
 
-@collector_paused()
+@without_collections()
 def _read(files: Sequence[File], chosen: Chosen) -> Reading:
     found = _selected(files, chosen)
     rows = found.sources[0] if found.layout is None else None  # the one file that is read by itself

@@ -12,6 +12,7 @@ from mrc_workbench.api.errors import ApiError, unknown_name
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
 from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
+from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import (
     Pair,
     mean_intervals,

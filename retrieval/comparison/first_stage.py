@@ -31,6 +31,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOpti
 from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
 from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from mrc_workbench.retrieval.milvus_connection import place
+from mrc_workbench.retrieval.outside import Order, OutsideError
 from mrc_workbench.retrieval.outside.adapt import find_plugin
 from mrc_workbench.retrieval.outside.http_search import (
     HttpCaller,
@@ -43,7 +44,6 @@ from mrc_workbench.retrieval.outside.http_search import (
     checked_url,
     http_retriever,
 )
-from mrc_workbench.retrieval.outside.results import Order, OutsideError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 _OPTIONS = {option.name for option in fields(BM25Options)}

@@ -4,8 +4,8 @@
     measure(item, question_set, k=100, **how) -> Measured
 
 `question_set` has the questions to search and the whole corpus; `how` are the other arguments of `as_retriever`.
-`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured as
-an imported run with its latency. `item` may be
+`mrc_workbench.retrieval.comparison.experiment.store_measured(measured, whole_set) -> RunSpec` stores what was measured
+as an imported run with its latency. `item` may be
 
 - an object with `search(query, k)` or `search(queries, k)`, or a function of these: see `results`;
 - a retriever of LangChain (`invoke`; the library passes k on only if the retriever takes it) or LlamaIndex (`retrieve`;

@@ -26,6 +26,7 @@ from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import TokenVectors
+from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.experiment import needed
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, MilvusSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec

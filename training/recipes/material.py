@@ -14,6 +14,7 @@ from mrc_workbench.data.store import find
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import CUT, Measure, Scores, evaluate
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
+from mrc_workbench.retrieval.significance import intervals_of, mean_interval, question_groups
 from mrc_workbench.training.base import Family, Marks, Measurement, OnProgress
 from mrc_workbench.training.options import BestBy, QuestionOptions, TrainingError
 

@@ -28,7 +28,7 @@ from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.dense import max_sim
-from mrc_workbench.retrieval.lexical.weights import TermStatistics, term_statistics
+from mrc_workbench.retrieval.lexical import TermStatistics, term_statistics
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.training.base import Columns, Examples, HeldOut, OnProgress, Teacher
 from mrc_workbench.training.options import RankerOptions, TrainingError

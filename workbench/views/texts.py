@@ -9,8 +9,8 @@ from mrc_workbench.data.formats.opening import set_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
-from mrc_workbench.labs.language.pages.resources import characters_of
 from mrc_workbench.workbench.views.names import as_shared, set_name
+from mrc_workbench.workbench.views.resources.sets import characters_of
 from mrc_workbench.workbench.views.ui.state import choose_named, remember
 from mrc_workbench.workbench.views.ui.words import draw_damaged, draw_remove, errors_told, plain, word
 from mrc_workbench.workbench.views.uploads import translate_field

@@ -29,7 +29,7 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Run
-from mrc_workbench.workbench.views.choices import choices_for, finished_runs, free_name, model_place
+from mrc_workbench.workbench.views.choices import choices_for, finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name, told_with_download
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import chosen_set, pair_set, parts_of, stored_pairs

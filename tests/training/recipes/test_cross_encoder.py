@@ -13,6 +13,7 @@ from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.combine import Reranked, recommended_weight
 from mrc_workbench.retrieval.lexical.bm25 import BM25
+from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.ranker_options import CROSS_ENCODER, CrossEncoderOptions
 from mrc_workbench.training.recipes.examples import cross_encoder_examples
 from mrc_workbench.training.recipes.material import Material

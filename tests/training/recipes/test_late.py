@@ -15,6 +15,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.retrieval.dense import Late
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.engine import speed

@@ -17,6 +17,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import open_searchers
 from mrc_workbench.workbench.serving.app import app_of
 from mrc_workbench.workbench.serving.messages import Limits
+from tests.depth import sampled
 from tests.milvus_server import serving
 
 FILE = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

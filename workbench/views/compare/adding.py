@@ -21,8 +21,8 @@ from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, HttpSpec, 
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.outside import Hit
 from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpCaller, http_retriever
-from mrc_workbench.retrieval.outside.results import Hit
 from mrc_workbench.retrieval.trec import RunError
 from mrc_workbench.workbench.views.choices import Choices, models_at_hand
 from mrc_workbench.workbench.views.names import base_name, model_label

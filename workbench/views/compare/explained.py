@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.comparison.experiment import Lab
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec, TermSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.explain.bm25 import BM25Explanation, Explanation
+from mrc_workbench.retrieval.explain import BM25Explanation, Explanation
 from mrc_workbench.retrieval.explain.encoders import SentenceExplanation, WindowExplanation
 from mrc_workbench.retrieval.explain.standing import Duel, PartContribution, option_table, token_table, weighed_table
 from mrc_workbench.workbench.views.compare.controls import change, choose_in_address

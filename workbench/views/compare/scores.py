@@ -14,7 +14,11 @@ from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.evidence import (
     JUDGED,
     Intervals,
+    Recommendation,
     at_ceiling,
+    best_first,
+    cost_of,
+    recommend,
     telling_figure,
     turned,
     usual_baseline,

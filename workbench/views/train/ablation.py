@@ -33,7 +33,7 @@ from mrc_workbench.workbench.views.train.cards import close_dialog, setting_word
 from mrc_workbench.workbench.views.train.fields import entered_value
 from mrc_workbench.workbench.views.train.start import begin, pressed_once
 from mrc_workbench.workbench.views.ui.state import offer, relabel
-from mrc_workbench.workbench.views.ui.words import label_and_help, plain, word, word_or
+from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, word, word_or
 from mrc_workbench.workbench.views.uploads import translate_field
 
 _NONE = ""

@@ -18,7 +18,7 @@ from mrc_workbench.data.workspace import for_this_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision
 from mrc_workbench.models.packaged import DEFAULT, PREFIX, base_at_hand
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model
-from mrc_workbench.training.options import NegativesFrom, OptionError, ReaderObjective, TrainingOptions
+from mrc_workbench.training.options import NegativesFrom, OptionError, TrainingOptions
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -38,6 +38,7 @@ from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
     CrossSentenceObjective,
     LanguageObjective,
+    ReaderObjective,
     SentenceObjective,
 )
 from mrc_workbench.workbench.views.choices import finished_runs

@@ -15,6 +15,7 @@ import streamlit as st
 from mrc_workbench.retrieval.report.charts import PALETTE, legend, shape
 from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.recipes.readers import READERS
+from mrc_workbench.training.recipes.sentence_material import PAIRS
 from mrc_workbench.training.results import MEASURES, Curves, Points, curves
 from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.names import base_name, run_name, set_name
@@ -87,9 +88,9 @@ def draw_figure(
         heading = word("train.measured_pairs" if of_pairs else "train.measured", measure=measure_name(name))
         how = "measured_pairs" if of_pairs else "measured_passages" if name in READERS.curves else "measured"
         help_text = f"{word('help.' + name.partition('@')[0])} {word(f'train.{how}_help')}"
-        draw_heading(heading, help=help_text)
+        tables.draw_heading(heading, help=help_text)
     else:
-        draw_heading(word(f"train.{name}"), help=word(f"train.{name}_help"))
+        tables.draw_heading(word(f"train.{name}"), help=word(f"train.{name}_help"))
     rows = [(label, step, value) for label, points in lines.items() for step, value in points]
     if not rows:
         st.caption(word("train.no_measure_yet" if name in MEASURES else "train.no_figure_yet"))
@@ -199,7 +200,7 @@ def _draw_provenance(run: Run) -> None:
     groups = {name: value for name, value in made.items() if isinstance(value, dict)}
     _table([(_fact(name), value) for name, value in single.items()], word("train.row_fact"))
     for name, facts in groups.items():
-        draw_heading(_fact(name))
+        tables.draw_heading(_fact(name))
         rows = _split(facts) if name == "split" else facts
         label = _option if name in ("split", "options", "settled") else _fact
         _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))

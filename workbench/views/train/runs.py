@@ -22,7 +22,7 @@ from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.results import MEASURES, Curves, PushError, curves, push, zipped_model
 from mrc_workbench.training.runs import Plan, Run, damaged_runs
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
-from mrc_workbench.workbench.views.choices import Choices, choices_for, free_name, model_place
+from mrc_workbench.workbench.views.choices import Choices, choices_for, model_place
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set
@@ -36,6 +36,7 @@ from mrc_workbench.workbench.views.ui.words import (
     attempt,
     draw_damaged,
     duration,
+    free_name,
     known,
     label_and_help,
     language,

@@ -32,6 +32,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.data.workspace import LimitError, is_of_the_disk, workspace
+from mrc_workbench.labs import labs
 from mrc_workbench.labs.reading.rules import ReadingError
 from mrc_workbench.retrieval import takeaway
 
@@ -82,6 +83,11 @@ def word(key: str, /, **values: Any) -> str:
 def word_or(key: str, otherwise: str, /, **values: Any) -> str:
     """Return the text of a key; where there is none, as for what was added to the program, what to say instead."""
     return word(key, **values) if known(key) else otherwise
+
+
+def label_and_help(key: str, /, **values: Any) -> dict[str, Any]:
+    """Return the label and the help of a widget: the texts of `key` and `key_help`."""
+    return {"label": word(key, **values), "help": word(f"{key}_help", **values)}
 
 
 def known(key: str) -> bool:

@@ -23,6 +23,7 @@ from mrc_workbench.labs.language.pages.layers import table_of
 from mrc_workbench.labs.language.pages.resources import LayerFindings
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.training.runs import Run, create_run, new_plan
+from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageOptions
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.labs.language.tiny_bert import PEAR, SHIP, written
 from tests.workbench.views.driving import opened, press, run, texts

@@ -10,7 +10,6 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.labs.reading import results
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment, evaluate
 from mrc_workbench.labs.reading.results import STUDY
-from mrc_workbench.training.options import READER, ReaderOptions
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from tests.labs.reading.doubles import SET, NextWord

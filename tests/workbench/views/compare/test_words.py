@@ -18,6 +18,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.lexical.terms import cut_words
+from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.compare.bench import names_by_reference, to_use
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import free_name
