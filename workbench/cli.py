@@ -43,9 +43,9 @@ COMMANDS = {
     "serve": Entry("workbench.serving.cli:serve", _USE, "Serve retrievers over HTTP."),
     "export": Entry("retrieval.cli:export_command", _USE, "Export a retriever to a search engine or library."),
     "encode": Entry("retrieval.job:encode_command", _USE, "Encode a corpus into vectors."),
-    "train": Entry("training.cli:commands", _TRAIN, "Train a model."),
-    "sweep": Entry("training.sweep_commands:commands", _TRAIN, "Search settings of a training."),
-    "ablate": Entry("training.sweep_commands:ablate", _TRAIN, "Vary one option of a language model at a time."),
+    "train": Entry("training.cli:train_commands", _TRAIN, "Train a model."),
+    "sweep": Entry("training.cli:sweep_commands", _TRAIN, "Search settings of a training."),
+    "ablate": Entry("training.cli:ablate", _TRAIN, "Vary one option of a language model at a time."),
     "runs": Entry("training.run_commands:commands", _TRAIN, "List, stop, resume and publish training runs."),
     "data": Entry("data.cli:commands", _DATA, "Inspect, import, export and generate datasets."),
     "pairs": Entry("data.pairs.cli:commands", _DATA, "Inspect and import sentence pairs."),
@@ -58,7 +58,7 @@ COMMANDS = {
 }
 _INTERNAL = {  # what jobs and the Makefile run; a job's command has the name of its folder in the workspace
     "comparisons": "retrieval.job:run_comparison",
-    "takeaways": "retrieval.takeaway.job:carry_out_job",
+    "takeaways": "retrieval.takeaway.folder:carry_out_job",
     **{lab.name: f"labs.commands:run_{lab.name}" for lab in labs()},
     "runs": "training.run_commands:run_folder",
     "runs-worker": "training.run_commands:work",

@@ -19,7 +19,7 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read, read_file, read_files
-from tests.data.documents.written import pdf, word
+from tests.data.formats.written_documents import pdf, word
 from tests.data.layouts.written import jsonl, zipped
 
 ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhansan stands here.\n"

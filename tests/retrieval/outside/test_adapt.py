@@ -11,8 +11,7 @@ import pytest
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.retrieval.analysis.evidence import cost_of
 from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, added, store_measured
-from mrc_workbench.retrieval.comparison.first_stage import RunSpec
+from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added, store_measured
 from mrc_workbench.retrieval.outside import OutsideError
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from mrc_workbench.retrieval.rankings import Rankings, top_k
