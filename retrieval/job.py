@@ -41,7 +41,7 @@ def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative=
     `rest` says that another process has searched what needs no model.
     """
     job, reported, is_left = ComparisonJob(folder), 0, False
-    experiment = folder / job.file
+    experiment = folder / job.study.spec_file
     least = job.status().seconds_left  # as told by the process that began
 
     def work(began: Status) -> None:
@@ -64,7 +64,7 @@ def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative=
 
     status = carried_out_alone(job, work)
     if is_left and not job.asked_to_stop:
-        words = ("internal", job.place, folder, "--rest")
+        words = ("internal", job.study.name, folder, "--rest")
         if process := handed_over(PROGRAM, *words, log=folder / "log.txt"):
             write_bases(read_experiment(experiment))  # while that one reads its libraries
             process.wait()

@@ -12,13 +12,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import psutil
 from filelock import FileLock
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.processes import PROGRAM, Process, detached
 from mrc_workbench.data.workspace import (
     are_limited,
@@ -26,7 +25,6 @@ from mrc_workbench.data.workspace import (
     read_json,
     require_place,
     require_room,
-    workspace,
     write_json,
     write_text,
 )
@@ -264,47 +262,3 @@ class Job:
                 process = psutil.Process(status.pid)
                 process.kill()
                 process.wait(timeout=2)  # so that who asks next is told
-
-
-class RequestJob(Job, Generic[R]):
-    """The job of one request, `workspace/<place>/<key>/`: the request as JSON, and what comes of it.
-
-    The key is made of what decides the result, so what was asked before is there already. The process runs
-    `mrc internal <place> FOLDER`, so that the page that asks imports no torch, and may be closed.
-    """
-
-    place: ClassVar[str]  # the folder of its kind in the workspace, and its internal command
-    form: ClassVar[TypeAdapter[Any]]  # of requests
-    versions: ClassVar[tuple[int | str, ...]]  # raised when results of the same request change
-    file: ClassVar[str] = "request.json"
-
-    @classmethod
-    def of(cls, request: R, fingerprint: str) -> Self:
-        """Return the job of a request on data of this fingerprint, which may not exist yet. Raises `ModelError`."""
-        asked = cls.form.dump_python(request, mode="json")
-        return cls(workspace() / cls.place / key_of(*cls.versions, asked, fingerprint, *cls.beside(request))[:16])
-
-    @classmethod
-    def beside(cls, request: R) -> tuple[object, ...]:
-        """Return what else decides the result, as what this machine's models hold."""
-        del request
-        return ()
-
-    @classmethod
-    def written(cls, request: R) -> str:
-        return cls.form.dump_json(request, indent=1).decode()
-
-    def request(self) -> R:
-        """Read what was asked. Raises `ValueError` where that is no request, `OSError` where there is none."""
-        request: R = self.form.validate_json((self.folder / self.file).read_bytes())
-        return request
-
-    def start(self, request: R) -> None:
-        """Start the process, where none is at work on it. Raises `LimitError` as `admit` does, and writes nothing."""
-        self.admit()
-        write_text(self.folder / self.file, self.written(request))
-        self.begin()
-
-    def begin(self) -> None:
-        """Start what reads the request from the folder."""
-        self.launch("internal", self.place, self.folder)

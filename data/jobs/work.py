@@ -4,17 +4,15 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
-from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Job, RequestJob, State, Status
+from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Job, State, Status
 from mrc_workbench.data.jobs.processes import hold_freed_memory, this_process
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.terminal import tell
 
 logger = logging.getLogger(__name__)
-R = TypeVar("R")
 Progress = Callable[[str, float], None]  # what a job is at, and the share of all its work that is done
 _SECONDS_BETWEEN = 0.2  # a page looks no more often
 _SECONDS_TO_END = 5.0  # for a process that was just killed
@@ -96,17 +94,6 @@ def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
         tell("error: another process is at work on this", error=True)
         return 2
     return 0 if ended.state is State.DONE else 2
-
-
-def request_carried_out(job: RequestJob[R], work: Callable[[R, Progress], object]) -> int:
-    """Do what a job's folder asks for, as `carried_out_alone`; `work` is given the request, and whom to tell of it."""
-
-    def begun(began: Status) -> None:
-        say = progress_writer(job, began)
-        say("", 0.0)
-        work(job.request(), say)
-
-    return carried_out_alone(job, begun)
 
 
 def _problem(error: BaseException) -> tuple[str, str]:

@@ -78,13 +78,14 @@ class ResultFolder(Generic[Result]):
         (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
         arrays: Arrays = {}
         content = self.kind.dump_python(result, mode="json", context=arrays)
-        save_arrays(folder / ARRAYS, arrays)
+        if arrays:
+            save_arrays(folder / ARRAYS, arrays)
         write_json(folder / SCORES, content)
 
     def load(self, folder: Path) -> Result:
         """Read a result. Raises `ValueError` if the folder holds no complete result of this version."""
         content = read_json(folder / SCORES)
-        arrays = load_arrays(folder / ARRAYS)
+        arrays = load_arrays(folder / ARRAYS) if (folder / ARRAYS).exists() else {}
         if not content or arrays is None:
             raise ValueError(f"{folder} holds no finished {self.what}")
         try:

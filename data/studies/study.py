@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import SCORES, key_of
+from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.jobs.folder import Job, Status
 from mrc_workbench.data.jobs.work import Progress, carried_out_alone, progress_writer
@@ -42,14 +43,16 @@ class Study(Generic[Spec, Result]):
     `name` is its folder in the workspace, its command, its page and the section of its texts. `summary` is the first
     line of its help. `spec` and `result` are types that pydantic reads and writes. Change `versions` if the same spec
     gives another result. `inputs` returns what else decides the result, such as the fingerprint of the dataset; it
-    must be JSON-able. `save` and `load` replace the typed result folder.
+    must be JSON-able. `save` and `load` replace the typed result folder. A study whose result has files of its own has
+    `run_in` in place of `run`: it gets the folder of the job, too.
     """
 
     name: str
     summary: str
     versions: Sequence[int | str]
     spec: Any
-    run: Callable[[Spec, Progress], Result]
+    run: Callable[[Spec, Progress], Result] | None = None
+    run_in: Callable[[Spec, Progress, Path], Result] | None = None
     result: Any = None
     inputs: Callable[[Spec], Sequence[object]] = _no_inputs
     tables: Sequence[Table[Result]] = ()
@@ -82,6 +85,12 @@ class Study(Generic[Spec, Result]):
         folders = [path.parent for path in self.folder.glob(f"*/{SCORES}") if _KEY.fullmatch(path.parent.name)]
         folders.sort(key=lambda folder: (folder / SCORES).stat().st_mtime, reverse=True)
         return [StudyJob(folder, self) for folder in folders]
+
+    def stored_job(self, key: str) -> "StudyJob[Spec, Result]":
+        """Return the job of this key. Raises `KeyError` if it has no result; a path never reaches the file system."""
+        if not _KEY.fullmatch(key) or not (self.folder / key / SCORES).is_file():
+            raise KeyError(key)
+        return StudyJob(self.folder / key, self)
 
     def find(self, key: str) -> "StudyJob[Spec, Result]":
         """Return the stored job with this key or name. Raises `KeyError`."""
@@ -130,6 +139,10 @@ class StudyJob(Job, Generic[Spec, Result]):
         """Start its process unless one is running. Raises `LimitError` as `admit` does, and writes nothing then."""
         self.admit()
         self.write_spec(spec)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start the process, which reads the spec from the folder."""
         self.launch("internal", self.study.name, self.folder)
 
     def run(self, on_progress: Progress | None = None) -> int:
@@ -144,11 +157,17 @@ class StudyJob(Job, Generic[Spec, Result]):
                     on_progress(phase, fraction)
 
             progress("", 0.0)
-            result = self.study.run(self.read_spec(), progress)
-            if self.study.save:
-                self.study.save(result, self.folder)
+            study, spec = self.study, self.read_spec()
+            if study.run_in:
+                result = study.run_in(spec, progress, self.folder)
+            elif study.run:
+                result = study.run(spec, progress)
             else:
-                self.study.results.save(self.folder, result)
+                raise NotImplementedError(f"{study.name} has neither run nor run_in")
+            if study.save:
+                study.save(result, self.folder)
+            else:
+                study.results.save(self.folder, result)
 
         return carried_out_alone(self, work)
 
@@ -157,7 +176,12 @@ class StudyJob(Job, Generic[Spec, Result]):
         return self.study.load(self.folder) if self.study.load else self.study.results.load(self.folder)
 
     def rename(self, name: str) -> None:
-        write_json(self.folder / _NAME, {"name": " ".join(name.split())})
+        """Give the result a name; an empty one removes it. A damaged file of the name is set aside first."""
+        path = self.folder / _NAME
+        _, is_damaged = read_user_file(path)
+        if is_damaged:
+            set_aside(path)
+        write_json(path, {"name": " ".join(name.split())})
 
     def delete(self) -> None:
         remove_folder(self.folder)

@@ -5,7 +5,6 @@ name a user gives it is in `name.json`, never in a path. The page that asked for
 be closed: a process of its own runs it, and notes the metrics of each retriever that is done.
 """
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,48 +16,50 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
-from mrc_workbench.data.files import read_user_file, set_aside
-from mrc_workbench.data.jobs.folder import RequestJob
 from mrc_workbench.data.jobs.processes import commit, hardware, read_on, versions
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, split
 from mrc_workbench.data.statistics import LEVEL, RESAMPLES
+from mrc_workbench.data.store import find
+from mrc_workbench.data.studies.study import Study, StudyJob
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
-from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result, failures
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
+from mrc_workbench.data.workspace import read_json
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, failures
+from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.significance import PERMUTATIONS, intervals_of, question_groups
 
+COMPARISONS = Study[Experiment, Comparison](
+    name="comparisons",
+    summary="Compare retrievers.",
+    versions=(VERSION, ANALYZER_VERSION),
+    spec=Experiment,
+    spec_file="experiment.toml",
+    run=lambda experiment, progress: compare(experiment, find(experiment.data), on_progress=progress),
+)
 
-class ComparisonJob(RequestJob[Experiment]):
-    """The job of one comparison over a question set."""
 
-    place, file = "comparisons", "experiment.toml"
-    form, versions = TypeAdapter(Experiment), (VERSION, ANALYZER_VERSION)
+@dataclass(frozen=True, order=True)
+class ComparisonJob(StudyJob[Experiment, Comparison]):
+    """The job of one comparison over a question set. It starts without the libraries of models, see `retrieval.job`."""
+
+    study: Study[Experiment, Comparison] = field(default=COMPARISONS, compare=False)
 
     @classmethod
-    def of(cls, request: Experiment, fingerprint: str) -> Self:
+    def of(cls, experiment: Experiment, fingerprint: str) -> Self:
         """Return the job of an experiment, a new one beside a comparison whose `auto` knew no languages yet."""
-        job = super().of(request, fingerprint)
+        job = COMPARISONS.job(experiment, fingerprint)
         is_outdated = _knew_no_languages(job.folder)
-        return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16])) if is_outdated else job
-
-    @classmethod
-    def written(cls, request: Experiment) -> str:
-        return write_experiment(request)
-
-    def request(self) -> Experiment:
-        return read_experiment(self.folder / self.file)
+        return cls(job.folder.with_name(key_of(job.id, LANGUAGES_VERSION)[:16]) if is_outdated else job.folder)
 
     def begin(self) -> None:
         Thread(target=read_on, daemon=True).start()  # most comparisons need a model soon
-        self.launch("internal", self.place, self.folder, light=True)
+        self.launch("internal", self.study.name, self.folder, light=True)
 
     def note(self, result: Result) -> None:
         """Note a retriever that is done: a page shows its metrics while others are running."""
@@ -87,7 +88,7 @@ class ComparisonJob(RequestJob[Experiment]):
 
     def _readable_request(self) -> Experiment | None:
         try:
-            return self.request()
+            return self.read_spec()
         except (OSError, ValueError):
             return None
 
@@ -103,7 +104,7 @@ class FinishedRetriever(BaseModel):
 
 def stopped_jobs(data: str) -> list[ComparisonJob]:
     """Return the comparisons of a stored question set (its key), except labs, that a user stopped and left."""
-    jobs = [ComparisonJob(path.parent) for path in sorted(_comparisons().glob("*/stop"))]
+    jobs = [ComparisonJob(path.parent) for path in sorted(COMPARISONS.folder.glob("*/stop"))]
     return [job for job in jobs if job.is_stopped and job.compares(data)]
 
 
@@ -180,8 +181,7 @@ def provenance(
     }
 
 
-_KEY = re.compile("[0-9a-f]{16}")
-_PROVENANCE, _NAME = "provenance.json", "name.json"
+_PROVENANCE = "provenance.json"
 
 
 @dataclass(frozen=True)
@@ -321,51 +321,31 @@ def _result(
 
 def kept_comparisons() -> list[StoredComparison]:
     """Return the comparisons of the workspace that can be opened, the newest first."""
-    readable = filter(None, map(read_comparison, _finished()))
+    readable = filter(None, (read_comparison(job.folder) for job in COMPARISONS.stored()))
     return sorted(readable, key=lambda stored: stored.made, reverse=True)
 
 
 def kept_comparison(key: str) -> StoredComparison | None:
     """Return the comparison of the workspace with this key; None if none can be opened."""
     try:
-        return read_comparison(_folder(key))
+        return read_comparison(COMPARISONS.stored_job(key).folder)
     except KeyError:
         return None
 
 
 def damaged_comparisons() -> list[str]:
     """Return the keys of those that are finished and cannot be read: damaged, or written by an earlier version."""
-    return [folder.name for folder in _finished() if read_comparison(folder) is None]
+    return sorted(job.id for job in COMPARISONS.stored() if read_comparison(job.folder) is None)
 
 
 def rename(key: str, name: str) -> None:
     """Name a stored comparison; an empty name removes its name. Raises `KeyError` for an unknown key."""
-    path = _folder(key) / _NAME
-    _, is_damaged = read_user_file(path)
-    if is_damaged:
-        set_aside(path)
-    write_json(path, {"name": " ".join(name.split())})
+    COMPARISONS.stored_job(key).rename(name)
 
 
 def delete(key: str) -> None:
     """Remove a stored comparison. Raises `KeyError` for an unknown key."""
-    remove_folder(_folder(key))
-
-
-def _comparisons() -> Path:
-    return workspace() / "comparisons"
-
-
-def _finished() -> list[Path]:
-    paths = sorted(_comparisons().glob(f"*/{SCORES}"))
-    return [path.parent for path in paths if _KEY.fullmatch(path.parent.name)]
-
-
-def _folder(key: str) -> Path:
-    """Return the folder of a key. Anything else, such as a path, never reaches the file system."""
-    if not _KEY.fullmatch(key) or not (_comparisons() / key / SCORES).is_file():
-        raise KeyError(key)
-    return _comparisons() / key
+    COMPARISONS.stored_job(key).delete()
 
 
 def read_comparison(folder: Path) -> StoredComparison | None:
@@ -377,7 +357,7 @@ def read_comparison(folder: Path) -> StoredComparison | None:
         values = {
             "key": folder.name,
             "folder": folder,
-            "name": str(read_json(folder / _NAME).get("name", "")),
+            "name": ComparisonJob(folder).name,
             "made": origin["made"],
             "reference": experiment["data"],
             "data_fingerprint": origin["data"]["fingerprint"],

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.folder import RequestJob
-from mrc_workbench.data.jobs.work import Progress, request_carried_out
+from mrc_workbench.data.jobs.work import Progress
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.report import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
+from mrc_workbench.data.studies.study import Study, StudyJob
 from mrc_workbench.data.text.dictionary import written as written_dictionary
 from mrc_workbench.data.workspace import (
     MEGABYTE,
@@ -363,23 +362,6 @@ class Taken:
     models: Sequence[ModelFigure] = ()
 
 
-_TAKEN = TypeAdapter(Taken)
-
-
-class TakeAwayJob(RequestJob[Wanted]):
-    """The job of one folder, which ends as an archive."""
-
-    place, form, versions = "takeaways", TypeAdapter(Wanted), (_VERSION,)
-
-    @property
-    def archive(self) -> Path:
-        return self.folder / "takeaway.zip"
-
-    def taken(self) -> Taken:
-        """Read what was measured. Raises `ValueError` if it cannot be read."""
-        return _TAKEN.validate_python(self.read(self.result.name))
-
-
 def taken_from(of: StoredComparison, wanted: Wanted, folder: Path, on_progress: Progress) -> Taken:
     """Make the folder of a stored comparison's retriever. Raises as `take_away` does."""
     whole = find(of.reference, of.folder)
@@ -388,18 +370,28 @@ def taken_from(of: StoredComparison, wanted: Wanted, folder: Path, on_progress: 
     return Taken(*take_away(comparison, whole, name, engine, folder, base=of.folder, on_progress=on_progress))
 
 
-def carry_out_job(folder: Path) -> int:
-    """Run the job of a folder; returns a command's exit status."""
-    job = TakeAwayJob(folder)
+def archive_of(job: StudyJob[Wanted, Taken]) -> Path:
+    """Return the path of the archive that a finished job leaves."""
+    return job.folder / "takeaway.zip"
 
-    def work(wanted: Wanted, report: Progress) -> None:
-        made, stored = folder / "folder", kept_comparison(wanted.comparison)
-        if stored is None:  # deleted meanwhile
-            raise KeyError(wanted.comparison)
-        taken = taken_from(stored, wanted, made, lambda phase, share: report(phase or "files", share))
-        zip_folder(made, job.archive)
-        remove_folder(made)
-        require_room()
-        job.write(job.result.name, _TAKEN.dump_python(taken, mode="json"))
 
-    return request_carried_out(job, work)
+def _export(wanted: Wanted, progress: Progress, folder: Path) -> Taken:
+    made, stored = folder / "folder", kept_comparison(wanted.comparison)
+    if stored is None:  # deleted meanwhile
+        raise KeyError(wanted.comparison)
+    taken = taken_from(stored, wanted, made, lambda phase, fraction: progress(phase or "files", fraction))
+    zip_folder(made, folder / "takeaway.zip")
+    remove_folder(made)
+    require_room()
+    return taken
+
+
+EXPORTS = Study[Wanted, Taken](
+    name="takeaways",
+    summary="Export a retriever to a search engine or library.",
+    versions=(_VERSION,),
+    spec=Wanted,
+    result=Taken,
+    run_in=_export,
+)
+run_export = EXPORTS.run_folder

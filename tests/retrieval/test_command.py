@@ -328,7 +328,7 @@ def asked_by_the_page(tmp_path: Path, experiment: str) -> tuple[ComparisonJob, l
     (tmp_path / "experiment.toml").write_text(experiment.replace("sample", stored.key), encoding="utf-8")
     job = ComparisonJob.of(read_experiment(tmp_path / "experiment.toml"), stored.fingerprint)
     job.folder.mkdir(parents=True)
-    (job.folder / job.file).write_text(job.written(read_experiment(tmp_path / "experiment.toml")), encoding="utf-8")
+    job.write_spec(read_experiment(tmp_path / "experiment.toml"))
     return job, ["internal", "comparisons", str(job.folder)]
 
 

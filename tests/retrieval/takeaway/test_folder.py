@@ -18,7 +18,7 @@ from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.retrieval.takeaway.asking import TOLD, values_of
-from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Wanted, carry_out_job, take_away, zip_folder
+from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Wanted, archive_of, take_away, zip_folder
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from mrc_workbench.workbench.cli import main
@@ -256,11 +256,11 @@ def test_the_command_writes_the_folder_and_tells_the_figures(
 def test_the_job_leaves_an_archive_and_figures_or_why_not(key: str) -> None:
     for name, state in ((str(ODD["name"]), State.DONE), ("no such", State.FAILED)):
         wanted = Wanted(key, name, Engine.WEAVIATE)
-        job = TakeAwayJob.of(wanted, "now")
+        job = EXPORTS.job(wanted, "now")
         job.folder.mkdir(parents=True)
-        (job.folder / job.file).write_text(job.written(wanted), encoding="utf-8")
-        assert carry_out_job(job.folder) == (0 if state is State.DONE else 2)
-        assert (job.status().state, job.archive.is_file()) == (state, state is State.DONE)
-    taken = TakeAwayJob.of(Wanted(key, str(ODD["name"]), Engine.WEAVIATE), "now").taken()
+        job.write_spec(wanted)
+        assert job.run() == (0 if state is State.DONE else 2)
+        assert (job.status().state, archive_of(job).is_file()) == (state, state is State.DONE)
+    taken = EXPORTS.job(Wanted(key, str(ODD["name"]), Engine.WEAVIATE), "now").load()
     assert [one.engine for one in taken.figures] == [one for one in Engine if one is not Engine.ONNX]
     assert job.status().code == "retriever_failed"

@@ -1,6 +1,7 @@
 """The Saved tab, comparisons stored in the workspace; and the Export tab, a retriever as a folder for an engine."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pandas as pd
@@ -20,7 +21,7 @@ from mrc_workbench.retrieval.comparison.store import (
     origin_of,
     rename,
 )
-from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Taken, Wanted
+from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, archive_of
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.retrieval.takeaway.signals import foreseen
@@ -202,7 +203,7 @@ def draw_take_away(view: ComparisonView) -> None:
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
     wanted = Wanted(view.opened.folder.name, name, engine)
-    job = TakeAwayJob.of(wanted, str(origin_of(view.opened.folder).get("made")))
+    job = EXPORTS.job(wanted, str(origin_of(view.opened.folder).get("made")))
     if not job.done:
 
         def reason(status: Status) -> str:
@@ -216,13 +217,13 @@ def draw_take_away(view: ComparisonView) -> None:
         draw_job(job, lambda: job.start(wanted), at_work, "takeaway", word("takeaway.make"), **look)
         return
     try:
-        taken, size = job.taken(), job.archive.stat().st_size
+        taken, size = job.load(), archive_of(job).stat().st_size
     except (OSError, ValueError):
         st.error(word("takeaway.damaged"), icon=":material/error:")
         if st.button(word("takeaway.make"), icon=":material/play_arrow:"):
             begin(lambda: job.start(wanted))
         return
-    _draw_taken(job, taken, engine, size)
+    _draw_taken(archive_of(job), taken, engine, size)
 
 
 def _foreseen(specs: Mapping[str, Spec], name: str, engine: Engine) -> str:
@@ -239,7 +240,7 @@ def _differs(code: str, left_out: Sequence[str] = ()) -> str:
     return word(f"takeaway.differs_{code}").format(left_out=", ".join(plain(retriever_name(name)) for name in left_out))
 
 
-def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> None:
+def _draw_taken(archive: Path, taken: Taken, engine: Engine, size: int) -> None:
     own = next((one for one in taken.figures if one.engine is engine), None)
     if own:
         st.markdown(drift_words((own.there - own.here) * 100))
@@ -249,7 +250,7 @@ def _draw_taken(job: TakeAwayJob, taken: Taken, engine: Engine, size: int) -> No
     label = word("takeaway.download", size=f"{size / MEGABYTE:,.1f}")
     look: dict[str, Any] = {"type": "primary", "icon": ":material/download:", "key": "takeaway_download"}
     name = f"takeaway-{engine.value}.zip"
-    st.download_button(label, job.archive.read_bytes, name, "application/zip", on_click="ignore", **look)
+    st.download_button(label, archive.read_bytes, name, "application/zip", on_click="ignore", **look)
     if taken.models:
         _draw_models(taken.models)
     if taken.figures:

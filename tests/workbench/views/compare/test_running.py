@@ -39,7 +39,7 @@ def begun(data: StoredSet, *names: str, finished: tuple[str, ...] = ("BM25",)) -
     """Return the job of a comparison that has searched the retrievers `finished`, without a process."""
     job, experiment = job_of(data, *names)
     job.folder.mkdir(parents=True)
-    (job.folder / job.file).write_text(job.written(experiment), encoding="utf-8")
+    job.write_spec(experiment)
     for name in finished:
         job.note(found(name))
     return job

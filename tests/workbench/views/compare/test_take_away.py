@@ -9,10 +9,11 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.store import keep
+from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
-from mrc_workbench.retrieval.takeaway.folder import TakeAwayJob, Wanted, carry_out_job
+from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, archive_of
 from mrc_workbench.retrieval.takeaway.fusion import Engine
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.workbench.views.choices import choices_for
@@ -37,20 +38,20 @@ def folder() -> Path:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
     """What is asked for, in place of the processes that make it."""
     wanted: list[Wanted] = []
-    monkeypatch.setattr(TakeAwayJob, "start", lambda _, request: wanted.append(request))
+    monkeypatch.setattr(StudyJob, "start", lambda _, request: wanted.append(request))
     return wanted
 
 
-def job_of(folder: Path, wanted: Wanted) -> TakeAwayJob:
-    return TakeAwayJob.of(wanted, str(origin_of(folder)["made"]))
+def job_of(folder: Path, wanted: Wanted) -> StudyJob[Wanted, Taken]:
+    return EXPORTS.job(wanted, str(origin_of(folder)["made"]))
 
 
-def asked_for(folder: Path, retriever: str, engine: Engine) -> TakeAwayJob:
+def asked_for(folder: Path, retriever: str, engine: Engine) -> StudyJob[Wanted, Taken]:
     """Write what a person asked for where its process finds it."""
     wanted = Wanted(folder.name, retriever, engine)
     job = job_of(folder, wanted)
     job.folder.mkdir(parents=True)
-    (job.folder / job.file).write_text(job.written(wanted), encoding="utf-8")
+    job.write_spec(wanted)
     return job
 
 
@@ -92,15 +93,15 @@ def test_the_export_leads_there(folder: Path) -> None:
 @pytest.mark.slow
 def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
     job = asked_for(folder, "BM25", Engine.ELASTICSEARCH)
-    assert carry_out_job(job.folder) == 0, job.status().message
+    assert job.run() == 0, job.status().message
     app = opened(page, view="takeaway", take="BM25")
     assert EN["takeaway.differs_lengths"] in said(app)
     (figures,) = [frame.value for frame in app.dataframe if "there" in frame.value]
     assert figures["engine"].tolist() == [EN[f"takeaway.engine_{one}"] for one in Engine if one is not Engine.ONNX]
     assert figures["there"].between(0, 100).all()
     (button,) = [one for one in app.get("download_button") if "folder (ZIP" in one.proto.label]
-    assert f"{job.archive.stat().st_size / 1e6:,.1f} MB" in button.proto.label
-    with zipfile.ZipFile(job.archive) as archive:
+    assert f"{archive_of(job).stat().st_size / 1e6:,.1f} MB" in button.proto.label
+    with zipfile.ZipFile(archive_of(job)) as archive:
         told = json.loads(archive.read("takeaway/engine.json"))
     assert told["figure"]["there"] * 100 == pytest.approx(figures["there"][0])
     job.result.write_text("{}")
@@ -137,7 +138,7 @@ def test_models_are_told_with_what_they_were_held_against(folder: Path) -> None:
     figures = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)
     model = asdict(ModelFigure("BM25", "m", "dense", "model_1", 100, *figures))  # type: ignore[arg-type]
     job.write(job.result.name, {"figures": [], "models": [model]})
-    job.archive.write_bytes(b"")
+    archive_of(job).write_bytes(b"")
     app = opened(page, view="takeaway", take="BM25", **{"for": "onnx"})
     (table,) = [frame.value for frame in app.dataframe if "agreement" in frame.value]
     assert table["agreement"].tolist() == ["–", "1.0000", "0.9800"]
