@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 import pandas as pd
 import streamlit as st
-from annotated_types import Ge, Le
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -74,8 +73,8 @@ def _control(text: str, key: str, name: str, field: FieldInfo) -> Any:
     if kind is bool:
         return st.checkbox(label, bool(default), help=explained, key=key)
     if kind in (int, float):
-        lowest: Any = next((limit.ge for limit in field.metadata if isinstance(limit, Ge)), None)
-        highest: Any = next((limit.le for limit in field.metadata if isinstance(limit, Le)), None)
+        lowest: Any = next((limit.ge for limit in field.metadata if hasattr(limit, "ge")), None)
+        highest: Any = next((limit.le for limit in field.metadata if hasattr(limit, "le")), None)
         return st.number_input(label, lowest, highest, default, **look)
     return st.text_input(label, "" if default is None else str(default), **look)
 

@@ -58,9 +58,19 @@ for folder, url, *words in json.loads(sys.argv[1]):
 """
 
 
-def run_scripts(*asked: tuple[object, ...], path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run scripts of folders, each with the engine's address and its words, one after the other in one process."""
-    command = [sys.executable, "-P", "-c", SCRIPTS, json.dumps([[*map(str, one)] for one in asked])]
+def run_scripts(*asked: tuple[object, ...], path: str = "", packages: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run scripts of folders, each with the engine's address and its words, one after the other in one process.
+
+    Without `packages` it has the standard library alone.
+    """
+    command = [
+        sys.executable,
+        "-P",
+        *(() if packages else ("-S",)),
+        "-c",
+        SCRIPTS,
+        json.dumps([[*map(str, one)] for one in asked]),
+    ]
     given = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
 

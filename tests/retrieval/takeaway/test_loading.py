@@ -224,7 +224,7 @@ def test_what_goes_wrong_is_said_in_words(folders: Callable[[Engine, str], Path]
         for command in (("load",), ("check",)):
             done = run_scripts((folder, url, *command))
             assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (1, True, False), done.stderr
-    asked = run_scripts((folder, "", "ask", "?"))  # without the workbench
+    asked = run_scripts((folder, "", "ask", "?"), packages=False)  # without the workbench
     assert asked.stderr.startswith("`ask` needs the workbench: set PYTHONPATH to its folder")
     with serving(Elasticsearch(authorization="ApiKey right")) as url:
         done = run_scripts((folder, url, "load"))
