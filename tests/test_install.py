@@ -70,7 +70,7 @@ print(json.dumps(needed))
 # the rooms that can be imported with an extra alone
 SERVED = {
     "": ("data", "retrieval", "labs", "models.encoders", "workbench.cli"),
-    "app": ("workbench.views", "workbench.frame"),
+    "app": ("workbench.views", "workbench.frame", "labs.embeddings.pages", "labs.language.pages", "labs.reading.pages"),
     "models": ("data", "models", "retrieval", "labs"),
     "train": ("training",),
     "serve": ("workbench.serving",),
@@ -79,7 +79,7 @@ SERVED = {
 ALL_EXTRAS = "app,train,serve,llm,onnx,milvus"
 # where modules may need an extra as they are imported; everything else imports with the core
 NEEDED_BY = {
-    "app": ("workbench.views", "workbench.frame"),
+    "app": ("workbench.views", "workbench.frame", "labs.embeddings.pages", "labs.language.pages", "labs.reading.pages"),
     "models": ("models.", "training."),
     "train": ("training.",),
     "serve": ("workbench.serving",),

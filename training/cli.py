@@ -74,7 +74,7 @@ def _training_of(kind: str) -> Callable[..., int]:
         ] = False,
         queue: Annotated[bool, only(help="only add it to the queue, and print its id")] = False,
         estimate: Annotated[bool, only(help="only estimate time and memory, from a few steps")] = False,
-        negatives_file: Annotated[Path | None, only("only write the hard negatives to this file")] = None,
+        negatives_file: Annotated[Path | None, only(help="only write the hard negatives to this file")] = None,
         **chosen: Any,
     ) -> int:
         processes = int(os.environ.get("WORLD_SIZE", "1"))

@@ -17,6 +17,7 @@ from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
+from mrc_workbench.retrieval.comparison.pace import reader_of
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog, plain
@@ -225,7 +226,7 @@ def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float)
     monkeypatch.setattr("mrc_workbench.retrieval.comparison.multistage.default_model", lambda: model)
     spec = choices_for(data).specs["Dense"]
     assert isinstance(spec, DenseSpec)
-    write_json(workspace() / "cache" / "pace.json", {spec.reader: {"setup": seconds, "each": 0.0}})
+    write_json(workspace() / "cache" / "pace.json", {reader_of(spec): {"setup": seconds, "each": 0.0}})
 
 
 def test_a_slow_retriever_shows_its_time_and_is_not_selected(
