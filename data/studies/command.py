@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from mrc_workbench.data.commands import AsJson, ExitStatus, commands_of, stop_message
+from mrc_workbench.data.store import find
 from mrc_workbench.data.studies.study import Spec, Study, StudyJob
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.workspace import read_json
@@ -20,7 +21,7 @@ def study_commands(study: Study[Any, Any]) -> App:
     commands = commands_of(study.name, study.summary)
 
     def run(*, spec: Any, out: Out = None, as_json: AsJson = False) -> int:
-        job = study.job(spec)
+        job = study.job(spec, *_dataset(spec))
         if not job.done:
             job.write_spec(spec)
             with stop_message("Stopped. Run the same command again to continue."):
@@ -72,6 +73,12 @@ def study_commands(study: Study[Any, Any]) -> App:
         return ExitStatus.DONE
 
     return commands
+
+
+def _dataset(spec: Any) -> tuple[str, ...]:
+    """Return the fingerprint of the dataset that a spec names in its field `data`; empty if it has none."""
+    reference = getattr(spec, "data", "")
+    return (find(reference).fingerprint,) if reference else ()
 
 
 def _show(job: StudyJob[Spec, Any], out: Path | None, *, as_json: bool) -> int:

@@ -42,9 +42,10 @@ class Study(Generic[Spec, Result]):
 
     `name` is its folder in the workspace, its command, its page and the section of its texts. `summary` is the first
     line of its help. `spec` and `result` are types that pydantic reads and writes. Change `versions` if the same spec
-    gives another result. `inputs` returns what else decides the result, such as the fingerprint of the dataset; it
-    must be JSON-able. `save` and `load` replace the typed result folder. A study whose result has files of its own has
-    `run_in` in place of `run`: it gets the folder of the job, too.
+    gives another result. `inputs` returns what else decides the result, such as the content of a model; it must be
+    JSON-able. The fingerprint of the dataset in a field `data` is added by the command and the page. `save` and `load`
+    replace the typed result folder. A study whose result has files of its own has `run_in` in place of `run`: it gets
+    the folder of the job, too.
     """
 
     name: str

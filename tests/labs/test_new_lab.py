@@ -11,7 +11,7 @@ LAB = {
     "__init__.py": '"""How long the passages of a dataset are."""\n',
     "lab.toml": 'summary = "Measure how long passages are."\nicon = "straighten"\n',
     "words.en.toml": '[page]\nlengths = "Passage lengths"\n[lengths]\npurpose = "How long are the passages?"\n',
-    "words.ko.toml": '[page]\nlengths = "문단 길이"\n[lengths]\npurpose = "문단은 얼마나 길까요?"\n',
+    "words.ko.toml": '[page]\nlengths = "지문 길이"\n[lengths]\npurpose = "지문은 얼마나 길까요?"\n',
     "study.py": '''"""How long the passages of a dataset are: a histogram in equal steps."""
 
 import numpy as np
@@ -62,7 +62,6 @@ STUDY = Study(
     spec=LengthSpec,
     result=Lengths,
     run=measure,
-    inputs=lambda spec: (find(spec.data).fingerprint,),
     tables=(
         Table(
             "histogram",
@@ -153,8 +152,9 @@ def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, 
     done = run_python(program, "page.py", workspace=tmp_path)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout.splitlines()[-1])
-    assert shown["title"] == "문단은 얼마나 길까요?"
-    assert shown["page"] == "문단 길이"
+    assert shown["title"] == "지문은 얼마나 길까요?"
+    assert shown["page"] == "지문 길이"
     assert len(shown["passages"]) == 4
+    assert sum(shown["passages"]) == 200
     assert shown["charts"] == 1
     assert shown["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]

@@ -30,7 +30,7 @@ def draw(name: str) -> None:
     spec = _form(study)
     if spec is None:
         return
-    job = study.job(spec)
+    job = study.job(spec, *((chosen_set().fingerprint,) if _DATA in study.spec.model_fields else ()))
     if job.done:
         _draw_result(job)
     else:
@@ -96,13 +96,14 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
 
 
 def _displayed(table: Table[Any], rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows in displayed units: fractions as percentages."""
+    """Return the rows in displayed units: fractions as percentages, counts as whole numbers."""
     fractions = [column.name for column in table.columns if column.unit is Unit.FRACTION]
-    return rows.assign(**{name: rows[name] * 100 for name in fractions})
+    whole = [column.name for column in table.columns if column.unit in (Unit.COUNT, Unit.BYTES)]
+    return rows.assign(**{name: rows[name] * 100 for name in fractions}, **{name: rows[name].round() for name in whole})
 
 
 def _titles(study: str, table: Table[Any]) -> dict[str, str]:
-    return {column.name: word_or(f"{study}.{column.name}", column.title) for column in table.columns}
+    return {column.name: word_or(f"{study}.{column.name}", column.title.capitalize()) for column in table.columns}
 
 
 def _columns(study: str, table: Table[Any]) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def _columns(study: str, table: Table[Any]) -> dict[str, Any]:
 
 
 def _column(column: Column, text: str) -> Any:
-    title = word_or(text, column.title)
+    title = word_or(text, column.title.capitalize())
     explanation = word(f"{text}_help") if known(f"{text}_help") else None
     if column.unit is Unit.TEXT:
         return st.column_config.TextColumn(title, help=explanation)
@@ -121,7 +122,7 @@ def _column(column: Column, text: str) -> Any:
 def _chart(rows: pd.DataFrame, chart: Chart, titles: dict[str, str]) -> alt.Chart:
     scale = "nominal" if chart.kind == "bars" else "quantitative"
     base = alt.Chart(rows).encode(
-        x=alt.X(chart.x, type=scale, title=titles[chart.x], sort=None),
+        x=alt.X(chart.x, type=scale, title=titles[chart.x], sort=None, axis=alt.Axis(labelAngle=0)),
         y=alt.Y(chart.y, type="quantitative", title=titles[chart.y]),
         tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
     )
