@@ -196,8 +196,31 @@ def test_files_are_read(block: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "Problems: none" in said
 
 
+def examples(file: str) -> list[Any]:
+    """The Python blocks whose first line names a file like this one."""
+    return [block for block in blocks("python") if block.values[0].startswith(f"# {file}")]
+
+
+def test_every_python_block_is_run_by_a_test() -> None:
+    assert len(blocks("python")) == len([*examples("retrieval/"), *examples("labs/")])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("block", blocks("python"))
+@pytest.mark.parametrize("block", examples("labs/"))
+def test_a_lab_is_added(block: str) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(block, "<document>", "exec"), names)  # noqa: S102 - an example of ours
+    study = names["STUDY"]
+    job = study.job(study.spec(data="sample"))
+    job.folder.mkdir(parents=True)
+    job.write_spec(study.spec(data="sample"))
+    assert job.run() == 0, job.status().message
+    (table,) = study.tables
+    assert table.rows(job.load())["passages"].sum() == len(find("sample").passages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", examples("retrieval/"))
 def test_a_retriever_is_added(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps the contract of all, is read from a file, and compared."""
     names: dict[str, Any] = {}
