@@ -50,7 +50,8 @@ def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypa
 
 @pytest.mark.slow
 def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
-    views = [module_of(path) for path in (PROJECT / "workbench" / "views").rglob("*.py")]
+    folders = [PROJECT / "workbench" / "views", *(PROJECT / "labs").glob("*/pages")]
+    views = [module_of(path) for folder in folders for path in folder.rglob("*.py")]
     assert {page.module for page in PAGES} <= {*views}
     script = (
         f"import json, sys, {', '.join(views)}\nfrom streamlit.testing.v1 import AppTest\n"

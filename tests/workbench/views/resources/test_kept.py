@@ -32,7 +32,6 @@ SHARED = {
     "workbench/views/train/base.py: hub_answer": "what the hub tells everybody",
     "workbench/views/access.py: _content": "of its arguments alone: a signed cookie, and the secret it is signed with",
     "workbench/views/choices.py: _suited_analyzer": "a name, of the content that its fingerprint names",
-    "workbench/views/navigation.py: _script": "a file of the program",
     "workbench/views/ui/words.py: catalog": "the program's words",
 }
 KEEPERS = {"cache", "lru_cache", "cache_resource", "cache_data"}

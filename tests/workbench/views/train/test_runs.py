@@ -13,14 +13,14 @@ from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.results import PushError
 from mrc_workbench.training.runs import Run
-from mrc_workbench.workbench.views.runs import list as run_list
+from mrc_workbench.workbench.views.train import runs as run_list
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
 
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
 LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
-PUSH = PROJECT / "training" / "runs" / "model.py"
+PUSH = PROJECT / "training" / "results.py"
 
 
 # the line: what waits, in which order, and how it gets out

@@ -18,7 +18,7 @@ from mrc_workbench.labs.language.pages.layers import poolings
 from mrc_workbench.retrieval.report.charts import legend, letter_of
 from mrc_workbench.workbench.views.compare import bench
 from mrc_workbench.workbench.views.compare import charts as compare_charts
-from mrc_workbench.workbench.views.runs import charts as run_charts
+from mrc_workbench.workbench.views.train import charts as run_charts
 from mrc_workbench.workbench.views.ui import charts, findings
 
 NAMES = ["BM25", "Dense", "Late", "LSA"]
