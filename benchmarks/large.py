@@ -33,7 +33,7 @@ from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import load, stored
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import marked_sentences
 from mrc_workbench.data.workspace import PROJECT

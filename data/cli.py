@@ -1,4 +1,4 @@
-"""`mrc data`: inspect, import, list, export and generate datasets."""
+"""`mrc data`: inspect, import, list, export and generate datasets; `mrc dictionaries`: import and list dictionaries."""
 
 import json
 from dataclasses import replace
@@ -11,6 +11,7 @@ from mrc_workbench.data.apart import File as SourceFile
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, tell_kept
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import ENCODINGS
+from mrc_workbench.data.formats.opening import set_name
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.generate.make import generate
 from mrc_workbench.data.layouts.reading import Layout
@@ -22,6 +23,7 @@ from mrc_workbench.data.questions.report import written
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, note_used, obtain, stored
 from mrc_workbench.data.terminal import report_progress, tell
+from mrc_workbench.data.text import dictionary
 from mrc_workbench.data.workspace import replacing
 
 commands = commands_of("data", "Inspect, import, export and generate datasets.")
@@ -125,3 +127,30 @@ def _read_questions(files: tuple[Path, ...], columns: NamedColumns, encoding: st
 
 def _report_reading(read: int, total: int) -> None:
     report_progress("Reading files", read / total, is_total=False)
+
+
+dictionary_commands = commands_of("dictionaries", "Import dictionaries for the analyzers.")
+
+
+@dictionary_commands.command(name="import")
+def import_dictionaries(
+    file: Annotated[Path, Parameter(help="words and synonyms, in UTF-8")],
+    /,
+    *files: Annotated[Path, Parameter(help="more dictionaries")],
+) -> int:
+    """Import dictionaries for pages and experiments, and print their references."""
+    for path in (file, *files):
+        name = set_name(path.name, "dictionary")
+        tell(_dictionary_line(dictionary.keep(dictionary.open_dictionary(path), name, source=str(path))))
+    return 0
+
+
+@dictionary_commands.command(name="list")
+def list_dictionaries(*, as_json: AsJson = False) -> int:
+    """List the imported dictionaries, the newest first."""
+    empty = "No dictionaries yet: `mrc dictionaries import FILE` imports one."
+    return tell_kept(dictionary.stored(), _dictionary_line, as_json=as_json, empty=empty)
+
+
+def _dictionary_line(kept: dictionary.StoredDictionary) -> str:
+    return f"{kept.reference}  {kept.words:>9,} words  {kept.synonyms:>9,} groups of synonyms  {kept.name}"

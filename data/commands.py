@@ -2,7 +2,8 @@
 
 A command is a typed function that returns its exit status; its docstring is the help. A group of commands is
 `commands = commands_of("data", "...")` with functions added by `@commands.command`. `workbench/cli.py` lists the
-commands and groups of `mrc`, which is `python -m mrc_workbench`, too.
+commands and groups of `mrc`, which is `python -m mrc_workbench`, too. Every study has the same commands: see
+`study_commands`.
 """
 
 import inspect
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import Field, asdict, fields
 from difflib import get_close_matches
 from enum import IntEnum, StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -28,13 +30,16 @@ from mrc_workbench.data.terminal import (
     let_idle_threads_sleep,
     quiet,
     raise_on_ctrl_c,
+    report_progress,
     show_progress,
     tell,
 )
-from mrc_workbench.data.workspace import error_message
+from mrc_workbench.data.workspace import error_message, read_json
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
+
+    from mrc_workbench.data.studies import Study, StudyJob
 
 Command = TypeVar("Command", bound=Callable[..., int])
 AsJson = Annotated[bool, Parameter(name="json", negative="", help="print JSON")]
@@ -214,15 +219,22 @@ def _value(default: Any) -> str | None:
     return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
-def tell_kept(kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool, empty: str) -> int:
-    """Print stored items, dataclasses, a line each or all as JSON, or `empty` on stderr; returns the exit status."""
+def tell_kept(
+    kept: Sequence[Any],
+    line: Callable[[Any], str],
+    *,
+    as_json: bool,
+    empty: str,
+    entry: Callable[[Any], dict[str, Any]] = asdict,
+) -> int:
+    """Print stored items a line each, or as a JSON list of entries, or `empty` on stderr; returns the exit status."""
     if as_json:
-        tell(json.dumps([asdict(one) for one in kept], ensure_ascii=False, indent=2))
+        tell(json.dumps([entry(item) for item in kept], ensure_ascii=False, indent=2))
     elif not kept:
         tell(empty, error=True)
-    for one in () if as_json else kept:
-        tell(line(one))
-    return 0
+    for item in () if as_json else kept:
+        tell(line(item))
+    return ExitStatus.DONE
 
 
 def columns_of(roles: type[Any]) -> Parameter:
@@ -283,3 +295,82 @@ def takes(
         return command
 
     return with_flags
+
+
+Key = Annotated[str, Parameter(help="key or name of a stored result")]
+Out = Annotated[Path | None, Parameter(help="folder for report.md and a CSV file of each table")]
+
+
+def study_commands(study: "Study[Any, Any]") -> App:
+    """Return `mrc NAME run`, `list`, `show`, `report`, `rename`, `delete`; fields of the spec are options of `run`."""
+    from mrc_workbench.data.store import find  # `mrc --help` imports no library of a room
+
+    commands = commands_of(study.name, study.summary)
+
+    def run(*, spec: Any, out: Out = None, as_json: AsJson = False) -> int:
+        data = getattr(spec, "data", "")  # a reference to a dataset, if the spec has such a field
+        job = study.job(spec, *((find(data).fingerprint,) if data else ()))
+        if not job.done:
+            job.write_spec(spec)
+            with stop_message("Stopped. Run the same command again to continue."):
+                if status := job.run(report_progress):
+                    return status
+            end_progress_line()
+        return _show(job, out, as_json=as_json)
+
+    run.__doc__ = study.summary
+    run.__annotations__["spec"] = Annotated[study.spec, Parameter(name="*")]
+    commands.command(run)
+
+    @commands.command(name="list")
+    def list_command(*, as_json: AsJson = False) -> int:
+        """List the stored results, the newest first."""
+        return tell_kept(
+            study.stored(),
+            lambda job: f"{job.id}  {job.made[:16]}  {job.name}",
+            as_json=as_json,
+            empty=f"No results yet: `mrc {study.name} run` makes one.",
+            entry=lambda job: {"key": job.id, "name": job.name, "made": job.made, "folder": str(job.folder)},
+        )
+
+    @commands.command
+    def show(key: Key, /, *, as_json: AsJson = False) -> int:
+        """Show a stored result."""
+        return _show(study.find(key), None, as_json=as_json)
+
+    @commands.command(name="report")
+    def report_command(key: Key, /, *, out: Annotated[Path, Parameter(help="folder to write")]) -> int:
+        """Write a report and a CSV file of each table."""
+        return _export(study.find(key), out)
+
+    @commands.command
+    def rename(key: Key, name: Annotated[str, Parameter(help="new name")], /) -> int:
+        """Rename a stored result."""
+        study.find(key).rename(name)
+        tell(f"renamed {key}")
+        return ExitStatus.DONE
+
+    @commands.command
+    def delete(key: Key, /) -> int:
+        """Delete a stored result."""
+        study.find(key).delete()
+        tell(f"deleted {key}")
+        return ExitStatus.DONE
+
+    return commands
+
+
+def _show(job: "StudyJob[Any, Any]", out: Path | None, *, as_json: bool) -> int:
+    result = job.load()
+    if as_json:
+        tell(json.dumps(read_json(job.result), ensure_ascii=False, indent=2))
+    else:
+        for table in job.study.tables:
+            tell("\n".join(table.lines(result)))
+    return _export(job, out) if out else ExitStatus.DONE
+
+
+def _export(job: "StudyJob[Any, Any]", out: Path) -> int:
+    job.export(out)
+    tell(f"written to {out}")
+    return ExitStatus.DONE

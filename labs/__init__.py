@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrc_workbench.data.studies.study import Study
+    from mrc_workbench.data.studies import Study
 
 _FOLDER = Path(__file__).parent
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.studies.command import study_commands
+from mrc_workbench.data.commands import study_commands
 from mrc_workbench.labs import labs
 
 _JOB = "run_"

@@ -13,9 +13,8 @@ from cyclopts import Parameter
 
 from mrc_workbench.data.cache import forget_shipped
 from mrc_workbench.data.commands import one_of, stop_message
-from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status
+from mrc_workbench.data.jobs.folder import AskedToStop, GoesOn, Status, carried_out_alone, progress_writer
 from mrc_workbench.data.jobs.processes import PROGRAM, handed_over
-from mrc_workbench.data.jobs.work import carried_out_alone, progress_writer
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell

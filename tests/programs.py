@@ -17,8 +17,7 @@ from subprocess import CompletedProcess
 import psutil
 import pytest
 
-from mrc_workbench.data.jobs.fork_server import LIBRARIES
-from mrc_workbench.data.jobs.processes import FORKS, detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.processes import FORKS, HEAVY, detached, handed_over, read_on, start_fork_server
 
 _ready: set[str] = set()  # fork servers that have read all there is to read
 
@@ -57,7 +56,7 @@ def have_libraries_read() -> None:
     if not os.environ.get("MRC_FORK_SERVER"):
         start_fork_server()
     read_on()
-    check = f"import sys; print({set(LIBRARIES)} - sys.modules.keys())"
+    check = f"import sys; print({set(HEAVY)} - sys.modules.keys())"
     with tempfile.TemporaryDirectory() as name:
         log, end = Path(name, "log"), time.monotonic() + 300
         while not log.exists() or not log.read_text(encoding="utf-8").startswith("set()"):

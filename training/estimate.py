@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.work import carry_out
+from mrc_workbench.data.jobs.folder import State, Status, carry_out
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.base import MEMORY_FRACTION, Task, transformer_layers

@@ -15,8 +15,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
-from mrc_workbench.data.jobs.work import carry_out
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status, carry_out
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model

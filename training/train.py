@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from mrc_workbench.data.cache import seal
-from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
+from mrc_workbench.data.jobs.folder import AskedToStop, State, Status, carry_out
 from mrc_workbench.data.jobs.processes import hardware, versions
-from mrc_workbench.data.jobs.work import carry_out
 from mrc_workbench.data.problems import DataError, Failure
 from mrc_workbench.data.text.languages import language_of
 from mrc_workbench.data.workspace import is_of_the_disk, replacing, write_json, write_text

@@ -49,7 +49,7 @@ COMMANDS = {
     "runs": Entry("training.run_commands:commands", _TRAIN, "List, stop, resume and publish training runs."),
     "data": Entry("data.cli:commands", _DATA, "Inspect, import, export and generate datasets."),
     "pairs": Entry("data.pairs.cli:commands", _DATA, "Inspect and import sentence pairs."),
-    "dictionaries": Entry("data.text.cli:commands", _DATA, "Import dictionaries for the analyzers."),
+    "dictionaries": Entry("data.cli:dictionary_commands", _DATA, "Import dictionaries for the analyzers."),
     **{
         lab.name: Entry(lab.target(lab.commands) if lab.commands else f"labs.commands:{lab.name}", _LABS, lab.summary)
         for lab in labs()

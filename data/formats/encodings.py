@@ -1,25 +1,28 @@
 """Detects how the bytes of a file become text, or decodes them as the user names it.
 
 Byte order marks and valid UTF-8 decide first. Every other encoding is a guess: charset-normalizer rates how messy the
-decoded text is, and the letters in it are compared with those that the encoding's languages use most. Where two
-different texts are about as likely, the file is refused with a line decoded each way, and the user names the encoding.
+decoded text is. For a few short lines that is not enough: the bytes of Korean in CP949 are tidy Chinese in GB18030. So
+the characters are also compared with those that the languages of the encoding use most. Where two different texts are
+about as likely, the file is refused with a line decoded each way, and the user names the encoding.
 """
 
 import codecs
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from mrc_workbench.data.formats.columns import NAMES as COLUMN_NAMES
-from mrc_workbench.data.formats.columns import PAIR_NAMES
+from charset_normalizer import from_bytes
+from charset_normalizer.constant import FREQUENCIES, IANA_SUPPORTED
+from charset_normalizer.utils import iana_name
+
+from mrc_workbench.data.formats.columns import NAMES, PAIR_NAMES
 from mrc_workbench.data.formats.tables import REPLACEMENT, shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 if TYPE_CHECKING:
-    from mrc_workbench.data.formats.encoding_ratings import Rating
     from mrc_workbench.data.formats.text import Content
-
 
 # by the name that people know: Python's codec
 _CODECS = {
@@ -50,6 +53,20 @@ _EAST_ASIAN = ("cp949", "cp932", "euc_jp", "gb18030", "cp950", "johab")
 _ESCAPES = (b"\x1b$@", b"\x1b$B", b"\x1b$(")  # how ISO-2022-JP begins Japanese
 _UTF32_MARKS = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_QUESTION_NAMES, _PAIR_NAMES = (
+    [name for names in known.values() for name in names if len(name) > 1 and not name.isascii()]
+    for known in (NAMES, PAIR_NAMES)
+)  # of columns, in the scripts that tell encodings apart
+_WESTERN = frozenset("áàâäãåæçéèêëíìîïñóòôöõøœúùûüýÿß")
+_CENTRAL = frozenset("áâăäąćčçďéëěęíîľĺłńňóôőöřŕśšşșťţțúůűüýźžż")
+_CYRILLIC = frozenset("абвгдеёжзийклмнопрстуфхцчшщъыьэюяєіїґў")
+_NEVER_FIRST, _NEVER_LAST = frozenset("ìñë"), frozenset("îñ")  # what MacRoman makes of quotation marks and dashes
+_TYPOGRAPHIC = frozenset("“”‘–—…«»¿¡„‚‹›€£¥§°·©®™ºª½¼¾×\xa0")
+_FREQUENT_KOREAN = frozenset(FREQUENCIES["Korean"])
+_FREQUENT_JAPANESE = frozenset(FREQUENCIES["Japanese"])
+_FREQUENT_CHINESE = frozenset(FREQUENCIES["Chinese"]) | frozenset("這個們來為國時說會對過發後裡當沒動還開實問題內點長")
+_KNOWN_AS = {"big5": "cp950"}  # what the detector calls a codec whose extension is used
+_EAST_ASIAN_MARKS = frozenset("℃℉㎡㎞㎏№℡")
 
 
 class Encoding(NamedTuple):
@@ -68,6 +85,14 @@ class EncodingCandidate(NamedTuple):
     sample: str
 
 
+class Rating(NamedTuple):
+    """How unlikely an encoding is (0: nothing speaks against it), and the text that it makes of the sample."""
+
+    doubt: float
+    codec: str
+    text: str
+
+
 def detect_encoding(content: "Content", named: str = "") -> Encoding:
     """Return the named encoding or the detected one. Raises `DataError` if it is invalid or none or several fit."""
     if named:
@@ -84,9 +109,6 @@ def detect_encoding(content: "Content", named: str = "") -> Encoding:
 
 
 def _named(content: "Content", named: str) -> Encoding:
-    from charset_normalizer.constant import IANA_SUPPORTED
-    from charset_normalizer.utils import iana_name
-
     plain = {_plain(name): name for name in ENCODINGS}
     name = plain.get(_plain(named), named)
     codec = _CODECS.get(name)
@@ -196,22 +218,22 @@ def _rated(content: "Content") -> Encoding:
     return _guessed(chosen, likely)
 
 
-def _ratings(content: "Content") -> "list[Rating]":
-    from mrc_workbench.data.formats.encoding_ratings import rate_encodings  # only text that is not Unicode needs it
-
+def _ratings(content: "Content") -> list[Rating]:
     return rate_encodings(_sample(content.start), content.start.partition(b"\n")[0])
 
 
 def _codec_of_header(content: "Content") -> str | None:
     """Return the only East Asian codec in which the first line has a known name of a column, such as 질문 or 本文."""
     header = content.start.lstrip()[:300].partition(b"\n")[0]
-    every = (*COLUMN_NAMES.values(), *PAIR_NAMES.values())
-    known = [name for names in every for name in names if len(name) > 1 and not name.isascii()]
-    found = [codec for codec in _EAST_ASIAN if any(name in header.decode(codec, "replace") for name in known)]
-    return found[0] if len(found) == 1 and _first_invalid(content, found[0]) is None else None
+    codecs_ = [
+        codec
+        for codec in _EAST_ASIAN
+        if any(name in header.decode(codec, "replace") for name in (*_QUESTION_NAMES, *_PAIR_NAMES))
+    ]
+    return codecs_[0] if len(codecs_) == 1 and _first_invalid(content, codecs_[0]) is None else None
 
 
-def _guessed(chosen: "Rating", likely: "Sequence[Rating]") -> Encoding:
+def _guessed(chosen: Rating, likely: Sequence[Rating]) -> Encoding:
     """Return an encoding that is reported as a guess, with what other likely ones make of a line."""
     others = _examples([rating for rating in likely if rating is not chosen], likely)
     problem = Problem.of(ProblemCode.GUESSED_ENCODING, name=_NAMES[chosen.codec], others=others, flags=_FLAG)
@@ -232,7 +254,7 @@ def _sample(start: bytes) -> bytes:
     return b"\n".join(fields)
 
 
-def _examples(ratings: "Sequence[Rating]", compared: "Sequence[Rating]") -> str:
+def _examples(ratings: Sequence[Rating], compared: Sequence[Rating]) -> str:
     """Return each encoding with what it makes of a line of the sample that those compared decode differently."""
     position = _telling_line([rating.text for rating in compared])
     lines = ((_NAMES[rating.codec], rating.text.split("\n")[position].strip()) for rating in ratings[:_MOST_EXAMPLES])
@@ -262,8 +284,6 @@ def encoding_candidates(content: "Content") -> tuple[EncodingCandidate, ...]:
 
 def codec_of_names(names: bytes) -> str | None:
     """Return the codec that the names of files in an archive are in, one a line; None if none is likely."""
-    from mrc_workbench.data.formats.encoding_ratings import rate_encodings
-
     likely = [rating for rating in rate_encodings(names, b"") if rating.doubt <= _MOST_DOUBTFUL]
     near = [rating.codec for rating in likely if rating.doubt - likely[0].doubt < 2 * _MARGIN]
     for codec in ("utf-8", *sorted(near, key=lambda codec: codec != _PREFERRED[0])):
@@ -271,3 +291,103 @@ def codec_of_names(names: bytes) -> str | None:
             names.decode(codec)
             return codec
     return None
+
+
+def rate_encodings(sample: bytes, header: bytes) -> list[Rating]:
+    """Rate every encoding that decodes a sample, the likeliest first; known names in the header count for it."""
+    matches = from_bytes(
+        sample, cp_isolation=[*_LANGUAGES, *_KNOWN_AS], threshold=1.0, preemptive_behaviour=False, enable_fallback=False
+    )
+    ratings: dict[str, Rating] = {}
+    for match in matches:
+        for name in (match.encoding, *match.could_be_from_charset):
+            codec = _KNOWN_AS.get(name, name)
+            if codec in _LANGUAGES and codec not in ratings:
+                text = sample.decode(codec, "replace")
+                doubt = match.chaos + 0.6 * (1 - _LANGUAGES[codec](text)) - 0.1 * match.coherence
+                doubt -= 0.5 * any(name in header.decode(codec, "replace") for name in _QUESTION_NAMES)
+                ratings[codec] = Rating(doubt, codec, text)
+    return sorted((ratings[codec] for codec in _LANGUAGES if codec in ratings), key=lambda rating: rating.doubt)
+
+
+def _korean(text: str) -> float:
+    def script(character: str) -> float:
+        if not "가" <= character <= "힣":
+            return 0.0
+        return 1.0 if min(character.encode("cp949")) >= 0xA1 else 0.5  # half of all syllables are rare
+
+    return _east_asian(text, script, _FREQUENT_KOREAN)
+
+
+def _japanese(text: str) -> float:
+    def script(character: str) -> float:
+        if "ぁ" <= character <= "ヿ" or "一" <= character <= "鿿" or character == "々":
+            return 1.0
+        return 0.5 if "ｦ" <= character <= "ﾟ" else 0.0
+
+    frequent = _FREQUENT_JAPANESE | {character for character in text if "ぁ" <= character <= "ヿ"}
+    return _east_asian(text, script, frequent)
+
+
+def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
+    """Return what rates text by the common characters, which a codec has between two lead bytes; others are rarer."""
+
+    def script(character: str) -> float:
+        if not "一" <= character <= "鿿":
+            return 0.0
+        return 1.0 if first <= character.encode(codec)[0] <= last else 0.5
+
+    return lambda text: _east_asian(text, script, _FREQUENT_CHINESE)
+
+
+def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[str] | set[str]) -> float:
+    """Return the fraction of characters in a script, less if few of them are frequent ones."""
+    characters = [character for character in text if not character.isascii() and not _is_neutral(character)]
+    if not characters:
+        return 1.0
+    in_script = sum(map(script, characters)) / len(characters)
+    fraction = sum(character in frequent for character in characters) / len(characters)
+    return in_script * (0.7 + 0.3 * min(1.0, 5 * fraction))
+
+
+def _is_neutral(character: str) -> bool:
+    """Whether all East Asian encodings have the character: punctuation, wide ASCII, units."""
+    if character in _EAST_ASIAN_MARKS or "！" <= character <= "～":
+        return True
+    return unicodedata.category(character)[0] in "PZ"
+
+
+def _alphabetic(letters: frozenset[str]) -> Callable[[str], float]:
+    """Return what rates text by its letters beyond ASCII: capitals begin words, quotation marks stand at their ends."""
+
+    def likely(before: str, character: str, after: str) -> bool:
+        if character.lower() in letters:
+            is_first, is_last = not before.isalpha(), not after.isalpha()
+            if (is_first and character in _NEVER_FIRST) or (is_last and character in _NEVER_LAST):
+                return False
+            return character.islower() or is_first or before.isupper()
+        if character == "’":
+            return before.isalnum()
+        return character in _TYPOGRAPHIC and not (before.isalpha() and after.isalpha())
+
+    def rate(text: str) -> float:
+        places = [place for place, character in enumerate(text) if not character.isascii()]
+        padded = f" {text} "
+        return sum(likely(*padded[place : place + 3]) for place in places) / max(1, len(places))
+
+    return rate
+
+
+_LANGUAGES: Mapping[str, Callable[[str], float]] = {
+    "cp949": _korean,
+    "cp1252": _alphabetic(_WESTERN),
+    "cp932": _japanese,
+    "euc_jp": _japanese,
+    "gb18030": _chinese("gb18030", 0xB0, 0xD7),
+    "cp950": _chinese("cp950", 0xA4, 0xC6),
+    "johab": _korean,
+    "cp1250": _alphabetic(_CENTRAL),
+    "mac_roman": _alphabetic(_WESTERN),
+    "cp1251": _alphabetic(_CYRILLIC),
+    "koi8_r": _alphabetic(_CYRILLIC),
+}

@@ -1,7 +1,17 @@
 """Processes of jobs: they outlive whoever starts them, since the page may be closed and the server may end.
 
-A process is known by its number and start time, since the number may be given to another one later. Also here: the
-memory that a process holds, and with what machine and which versions something was computed."""
+A process is known by its number and start time, since numbers are reused. Also here: the memory that a process holds,
+and the machine and the versions that results are computed with.
+
+`python -m mrc_workbench.data.jobs.processes` is the fork server: it has imported the libraries and only forks, so jobs
+begin at once: importing torch takes a new process several seconds. The forked processes share what the server imported
+while no job ran. A job runs the code on disk. The server ends with the process that started it, or after a while
+without work; its jobs live on.
+
+While it imports, it answers no request. So there are two: once the few libraries are imported that every job needs, it
+forks a second server, which imports no more and is always ready for light jobs, those that need no model. Importing
+takes a core from others, such as a first page: heavy libraries wait for `read_on`, or some seconds.
+"""
 
 import ctypes
 import gc
@@ -9,18 +19,25 @@ import json
 import os
 import platform
 import re
+import runpy
+import select
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+from setproctitle import setproctitle
 
 from mrc_workbench.data.workspace import IMPORT_ROOT, PROJECT, USER, shared_workspace, user
 
@@ -46,7 +63,7 @@ class Process(NamedTuple):
 
 
 def this_process() -> Process:
-    """Return the process that asks."""
+    """Return the current process."""
     return process_of(os.getpid())
 
 
@@ -64,8 +81,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -2, -3, -4  # of mal
 def hold_freed_memory() -> None:
     """Keep what is freed until this process ends. Does nothing where the C library is not glibc."""
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch asks for large pages; read with its first tensor
-    # no block of its own for a large tensor
-    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26})
+    _mallopt({_MMAP_MAX: 0, _TRIM_THRESHOLD: 2**31 - 1, _TOP_PAD: 2**26})  # no block of its own for a large tensor
 
 
 @contextmanager
@@ -137,11 +153,28 @@ def commit() -> str:
 PROGRAM = "mrc_workbench"  # `python -m mrc_workbench` runs the commands of the project
 FORKS = sys.platform == "linux" and not Path("/proc/driver/nvidia").exists()
 _PLACE = "MRC_FORK_SERVER"  # the server's socket; jobs inherit it and ask the same server
-READ_ON = "read on"  # what a server is told that waits with what is heavy
+_READ_ON = "read on"  # the request to import what is heavy
 _LIGHT = "light"  # the second server's socket, beside the first one's
 _SECONDS_TO_BE_READY = 1.0  # it may just be reading a library; a page does not wait for that
 _SECONDS_TO_BE_LIGHT = 5.0  # until the few libraries of light jobs are read
 _SECONDS_TO_FORK = 60.0
+LIGHT = ("pyarrow.parquet", "pandas", "pydantic", "tomli_w", "scipy.sparse", "kiwipiepy")
+HEAVY = (
+    *("torch", "scipy.stats", "sklearn.metrics", "transformers.modeling_utils", "sentence_transformers"),
+    *("transformers.models.bert.modeling_bert", "faiss", "numba", "transformers.trainer", "datasets", "accelerate"),
+)
+# what libraries look up as they are imported: a process that wants another value than the server's cannot be forked
+_LOOKED_UP_ONCE = (
+    *("CUDA", "HF_", "KMP_", "LD_", "MALLOC_", "MKL_", "NUMBA_"),
+    *("OMP_", "OPENBLAS_", "PYTHON", "TORCH", "TRANSFORMERS"),
+)
+_Asked = tuple[dict[str, Any], socket.socket]  # a request, and its connection
+_SECONDS_WITHOUT_WORK = 900.0
+_SECONDS_HELD = 8.0
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_TO_HEAR = 5.0
+# objects, and rounds of the younger ones: a job's first million are libraries and its own modules, which are no garbage
+_COLLECTED_AFTER = (10_000, 20, 20)
 _starting = threading.Lock()
 _life_lines: list[int] = []  # the system closes them with this process, however that ends, and the servers end, too
 
@@ -152,8 +185,10 @@ def detached(module: str, *words: object, log: Path, light: bool = False) -> Pro
     A `light` one begins at once, with few libraries read: it needs no model, or asks for what does by `handed_over`.
     """
     request = _request(module, words, log)
-    if FORKS and (forked := _forked(request, light=light)):
-        return forked
+    patience = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
+    with _starting, suppress(OSError):
+        if FORKS and (forked := _forked(request, patience, light=light)):
+            return forked
     with log.open("ab") as output:
         options = {"env": request["environment"], "stdout": output, "stderr": subprocess.STDOUT}
         fresh = start_module(module, *request["words"], start_new_session=True, **options)
@@ -195,8 +230,8 @@ def read_on() -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_SECONDS_TO_BE_READY)
         connection.connect(os.environ.get(_PLACE) or os.devnull)
-        received(connection)
-        send(connection, READ_ON)
+        _receive(connection)
+        _send(connection, _READ_ON)
 
 
 def start_fork_server() -> None:
@@ -209,25 +244,22 @@ def start_fork_server() -> None:
             one.listen(64)
         inherited = (listener.fileno(), light.fileno(), life_line)
         options = {"stdout": subprocess.DEVNULL, "pass_fds": inherited, "start_new_session": True}
-        start_module("mrc_workbench.data.jobs.fork_server", *map(str, inherited), **options)
+        start_module("mrc_workbench.data.jobs.processes", *map(str, inherited), **options)
     os.close(life_line)
     _life_lines.append(end)
     os.environ[_PLACE] = str(place)
 
 
-def _forked(request: dict[str, Any], *, light: bool) -> Process | None:
-    """Start it by the fork server; None where that cannot be."""
-    patience = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
-    with _starting, suppress(OSError):
-        try:
-            return _answer(request, patience, light=light)
-        except TimeoutError:
-            return None
-        except OSError:  # there is none, or none any more
-            start_fork_server()
-            request["environment"][_PLACE] = os.environ[_PLACE]
-            return _answer(request, patience, light=light)
-    return None
+def _forked(request: dict[str, Any], patience: float, *, light: bool) -> Process | None:
+    """Start a process by the fork server, or by a new one if it has ended. None or `OSError` if that fails."""
+    try:
+        return _answer(request, patience, light=light)
+    except TimeoutError:
+        return None
+    except OSError:
+        start_fork_server()
+        request["environment"][_PLACE] = os.environ[_PLACE]
+        return _answer(request, patience, light=light)
 
 
 def _answer(request: dict[str, Any], patience: float, *, light: bool) -> Process | None:
@@ -235,22 +267,134 @@ def _answer(request: dict[str, Any], patience: float, *, light: bool) -> Process
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(patience)
         connection.connect(str(place.with_name(_LIGHT) if light else place))
-        received(connection)  # that it is ready
+        _receive(connection)  # that it is ready
         connection.settimeout(_SECONDS_TO_FORK)  # from here on it starts the process, if late
-        send(connection, request)
-        answer = received(connection)
+        _send(connection, request)
+        answer = _receive(connection)
     return Process(*answer) if answer else None
 
 
-def send(connection: socket.socket, content: object) -> None:
+def _send(connection: socket.socket, content: object) -> None:
     """Write one message: a line of JSON."""
     connection.sendall(json.dumps(content).encode() + b"\n")
 
 
-def received(connection: socket.socket) -> Any:
+def _receive(connection: socket.socket) -> Any:
     """Read one message. Raises `OSError` where the other side is gone, `ValueError` where it is no JSON."""
     with connection.makefile("rb") as file:
         line = file.readline()
     if not line:
         raise ConnectionError("the other side is gone")
     return json.loads(line)
+
+
+def main() -> None:
+    """Serve until no process needs it. Words of the command: both sockets and the life line, as file numbers."""
+    listener, light = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    life_line = int(sys.argv[3])
+    setproctitle("python -m mrc_workbench.data.jobs.processes")
+    hold_freed_memory()
+    gc.disable()  # what is read here stays
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forked ones: the system takes them away
+    given = dict(os.environ)  # before libraries add to it
+    folder, first = Path(listener.getsockname()).parent, os.getpid()  # the folder holds both sockets
+    asked = _serve(listener, [life_line], given, [*LIGHT], 0.0)
+    if not asked and not select.select([life_line], [], [], 0)[0]:
+        asked = _two_servers(listener, light, life_line, given)
+    for one in (listener, light):
+        one.close()
+    os.close(life_line)
+    if asked:
+        request, connection = asked
+        added = {name: value for name, value in os.environ.items() if name not in given}
+        _become(request | {"environment": added | request["environment"]}, connection)
+    elif os.getpid() == first:
+        shutil.rmtree(folder)
+
+
+def _two_servers(listener: socket.socket, light: socket.socket, life_line: int, given: dict[str, str]) -> _Asked | None:
+    """Serve on as two processes, see above."""
+    tied, tie = os.pipe()  # the second server sees by it that this one is gone
+    is_second = os.fork() == 0
+    os.close(tie if is_second else tied)
+    if is_second:
+        setproctitle("python -m mrc_workbench.data.jobs.processes light")
+        listener.close()
+        asked = _serve(light, [life_line, tied], given, [], None)
+    else:
+        light.close()
+        asked = _serve(listener, [life_line], given, [*HEAVY], _SECONDS_WITHOUT_WORK, held=_SECONDS_HELD)
+    os.close(tied if is_second else tie)
+    return asked
+
+
+def _serve(
+    listener: socket.socket,
+    life_lines: list[int],
+    given: dict[str, str],
+    unread: list[str],
+    seconds_idle: float | None,
+    *,
+    held: float = 0.0,
+) -> _Asked | None:
+    """Fork for every request, and read what is `unread` meanwhile, after so many seconds where it is `held`.
+
+    Returns the request in the forked process, and None in the server: where a life line is cut, or after so many
+    seconds without work and with nothing to read.
+    """
+    children, until = list[Process](), time.monotonic() + held
+    while True:
+        children, held = [child for child in children if child.lives], max(0.0, until - time.monotonic())
+        wait = _SECONDS_BETWEEN_LOOKS if children else held if unread else seconds_idle
+        ready, _, _ = select.select([listener.fileno(), *life_lines], [], [], wait)
+        if listener.fileno() in ready:
+            connection, _ = listener.accept()
+            with suppress(OSError, ValueError):
+                connection.settimeout(_SECONDS_TO_HEAR)
+                _send(connection, "ready")
+                request = _receive(connection)
+                if request == _READ_ON:
+                    until = 0.0
+                elif not _alike(request["environment"], given):
+                    _send(connection, None)
+                elif (pid := os.fork()) == 0:
+                    return request, connection
+                else:
+                    children.append(process_of(pid))
+            connection.close()
+        elif any(line in ready for line in life_lines) or not (children or unread):
+            return None
+        elif not children and time.monotonic() >= until:
+            with suppress(Exception):  # whoever needs it is told why it cannot be read
+                import_module(unread.pop(0))
+            gc.freeze()  # so that a collection in a forked process touches, and copies, nothing of it
+
+
+def _alike(asked: dict[str, str], given: dict[str, str]) -> bool:
+    """Whether libraries read in one environment serve in the other; jobs hand on what these have added to theirs."""
+    names = {name for name in (*asked, *given) if name.startswith(_LOOKED_UP_ONCE)}
+    return all(asked.get(name) in (given.get(name), os.environ.get(name)) for name in names)
+
+
+def _become(request: dict[str, Any], connection: socket.socket) -> None:
+    """Go on as `python -m MODULE WORDS`, a session of its own."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    module, words = request["module"], request["words"]
+    setproctitle(" ".join(["python -m", module, *words]))
+    _send(connection, this_process())
+    connection.close()
+    sys.argv = [module, *words]
+    gc.set_threshold(*_COLLECTED_AFTER)
+    gc.enable()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,15 @@ from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import C, Format, Proposal, RecognisedFile, file_content
-from mrc_workbench.data.formats.refusals import document_kind, refuse_document
+from mrc_workbench.data.formats.opening import (
+    C,
+    Format,
+    Proposal,
+    RecognisedFile,
+    document_kind,
+    file_content,
+    refuse_document,
+)
 from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import (
     MAX_UNPACKED_BYTES,

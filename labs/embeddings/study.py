@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
-from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.pairs.records import PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find
 from mrc_workbench.data.problems import failure_dict, with_extra
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies import Study
 from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.cost import COST, cost

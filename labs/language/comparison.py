@@ -17,10 +17,9 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_sound, key_of, sealing
-from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.problems import Failure, failure_dict
-from mrc_workbench.data.studies.results import Array, StoredError
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies import Array, StoredError, Study
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, find_corpus, within
 from mrc_workbench.data.texts import in_blocks

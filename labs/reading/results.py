@@ -17,7 +17,7 @@ from mrc_workbench.data.cache import Arrays, load_arrays, save_arrays
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies import Study
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, write_json

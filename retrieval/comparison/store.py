@@ -21,7 +21,7 @@ from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, split
 from mrc_workbench.data.statistics import LEVEL, RESAMPLES
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies.study import Study, StudyJob
+from mrc_workbench.data.studies import Study, StudyJob
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION

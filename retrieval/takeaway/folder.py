@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions.report import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies.study import Study, StudyJob
+from mrc_workbench.data.studies import Study, StudyJob
 from mrc_workbench.data.text.dictionary import written as written_dictionary
 from mrc_workbench.data.workspace import (
     MEGABYTE,

@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, Field
 
-from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies.results import Array
-from mrc_workbench.data.studies.study import Study
-from mrc_workbench.data.studies.tables import Chart, Column, Table, Unit
+from mrc_workbench.data.studies import Array
+from mrc_workbench.data.studies import Study
+from mrc_workbench.data.studies import Chart, Column, Table, Unit
 
 
 class LengthSpec(BaseModel):

@@ -11,8 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.studies.study import Study, StudyJob, report
-from mrc_workbench.data.studies.tables import Chart, Column, Table, Unit
+from mrc_workbench.data.studies import Chart, Column, Study, StudyJob, Table, Unit, report
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.resources.sets import chosen_set
 from mrc_workbench.workbench.views.ui import tables

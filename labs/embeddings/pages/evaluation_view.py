@@ -14,7 +14,7 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.encoder import Distinct

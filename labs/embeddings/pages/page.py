@@ -16,7 +16,7 @@ from mrc_workbench.data.pairs.records import part_to_measure
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.embeddings.encoder import add, added, remove
 from mrc_workbench.labs.embeddings.pages import evaluation_view
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, EvaluationView, measures_of, open_evaluation

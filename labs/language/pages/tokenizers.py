@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.language.comparison import STUDY, Request, StoredTokenizer, TokenizerRequest, stored_tokenizers
 from mrc_workbench.labs.language.pages.pieces import (
     MOST_UNKNOWN,

@@ -15,7 +15,7 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.pages.evaluation import ReadingView, difference_table, long_table, open_reading
 from mrc_workbench.labs.reading.pages.page import Readers, pick_k, pick_reader, pick_retrievers

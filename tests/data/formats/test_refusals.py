@@ -6,8 +6,7 @@ import struct
 import pytest
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.opening import Format, recognise
-from mrc_workbench.data.formats.refusals import document_kind
+from mrc_workbench.data.formats.opening import Format, document_kind, recognise
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode

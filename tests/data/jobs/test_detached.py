@@ -16,8 +16,7 @@ import psutil
 import pytest
 
 from mrc_workbench.data.jobs import processes as module
-from mrc_workbench.data.jobs.fork_server import LIBRARIES
-from mrc_workbench.data.jobs.processes import Process, detached, handed_over, read_on, start_fork_server
+from mrc_workbench.data.jobs.processes import HEAVY, LIGHT, Process, detached, handed_over, read_on, start_fork_server
 from mrc_workbench.data.workspace import PROJECT, workspace
 from tests.programs import run_module, words_of
 from tests.training.worlds import wait_until
@@ -94,7 +93,7 @@ def test_a_forked_process_is_the_program_that_was_asked_for(server: psutil.Proce
 def test_the_libraries_are_read_between_two_jobs_and_our_own_modules_never(
     server: psutil.Process, tmp_path: Path
 ) -> None:
-    libraries = {library.split(".")[0] for library in LIBRARIES}
+    libraries = {library.split(".")[0] for library in (*LIGHT, *HEAVY)}
     check = f"import sys; print(sorted({libraries} - sys.modules.keys()), 'mrc_workbench.data.store' in sys.modules)"
 
     def are_read() -> bool:

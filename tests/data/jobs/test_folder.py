@@ -11,11 +11,19 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from mrc_workbench.data.jobs import work as module
-from mrc_workbench.data.jobs.folder import DAMAGED, AskedToStop, Job, State, Status
+from mrc_workbench.data.jobs import folder as module
+from mrc_workbench.data.jobs.folder import (
+    DAMAGED,
+    AskedToStop,
+    Job,
+    State,
+    Status,
+    carried_out_alone,
+    carry_out,
+    progress_writer,
+)
 from mrc_workbench.data.jobs.processes import detached, this_process
 from mrc_workbench.data.jobs.queue import Queue
-from mrc_workbench.data.jobs.work import carried_out_alone, carry_out, progress_writer
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import LimitError, acting_as, shared_workspace, user_of, workspace, write_text
 from tests.training.worlds import wait_until

@@ -12,7 +12,7 @@ from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.labs.embeddings.encoder import encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate

@@ -17,7 +17,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_out
 from mrc_workbench.data.workspace import workspace, write_json

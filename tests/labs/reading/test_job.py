@@ -11,7 +11,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import results
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate

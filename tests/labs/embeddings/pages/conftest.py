@@ -2,7 +2,7 @@
 
 import pytest
 
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.embeddings.results import Request
 
 

@@ -20,7 +20,7 @@ from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.data.workspace import workspace

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.cache import load_arrays
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import Fate

@@ -2,31 +2,199 @@
 
 A lab declares one `Study` in `labs/NAME/study.py`. Its job, stored results, tables, report, command and page are made
 from it. `run` computes the result and knows no folder and no page: it is the study's Python API.
+
+A result is a dataclass or pydantic model: its folder holds `scores.json` and the arrays of its fields in `arrays.npz`.
+Annotate arrays as `Array`, floats that may be infinite or NaN as `Number`, and errors as `StoredError`. Its tables are
+declared once: pages, CSV files, reports and terminals show the same columns.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
+import numpy as np
+import pandas as pd
 import tomli_w
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, SerializationInfo, TypeAdapter, ValidationError
+from pydantic_core.core_schema import ValidationInfo
 
-from mrc_workbench.data.cache import SCORES, key_of
+from mrc_workbench.data.cache import SCORES, Arrays, key_of, load_arrays, save_arrays
 from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.formats.text_tables import csv_bytes
-from mrc_workbench.data.jobs.folder import Job, Status
-from mrc_workbench.data.jobs.work import Progress, carried_out_alone, progress_writer
-from mrc_workbench.data.studies.results import ResultFolder
-from mrc_workbench.data.studies.tables import Table
+from mrc_workbench.data.jobs.folder import Job, Progress, Status, carried_out_alone, progress_writer
+from mrc_workbench.data.problems import Failure, failure_dict
+from mrc_workbench.data.terminal import aligned
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json, write_text
 
-Spec = TypeVar("Spec")
 Result = TypeVar("Result")
+ARRAYS = "arrays.npz"
+
+
+def _store_array(array: np.ndarray, info: SerializationInfo) -> Any:
+    """Put the array beside the JSON if arrays are collected there; else write its values into the JSON."""
+    if info.context is None:
+        return array.tolist()
+    name = f"array_{len(info.context)}"
+    info.context[name] = array
+    return {"array": name}
+
+
+def _load_array(value: Any, info: ValidationInfo) -> np.ndarray:
+    if isinstance(value, dict) and info.context is not None:
+        array: np.ndarray = info.context[value["array"]]
+        return array
+    return np.asarray(value)
+
+
+def _store_number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _store_error(error: Exception) -> dict[str, object]:
+    kind = f"{type(error).__module__}:{type(error).__qualname__}" if isinstance(error, Failure) else ""
+    return failure_dict(error) | ({"kind": kind} if kind else {})
+
+
+def _load_error(value: Any) -> Exception:
+    """Return the error as a `Failure`; its class is found again if its module has been imported, as a page's has."""
+    if isinstance(value, Exception):
+        return value
+    content = dict(value)
+    name = str(content.pop("kind", "")).rpartition(":")[2]
+    kinds = {kind.__qualname__: kind for kind in _failure_kinds(Failure)}
+    return kinds.get(name, Failure).from_dict(content)
+
+
+def _failure_kinds(kind: type[Failure]) -> list[type[Failure]]:
+    return [kind, *(below for direct in kind.__subclasses__() for below in _failure_kinds(direct))]
+
+
+Array = Annotated[np.ndarray, PlainValidator(_load_array), PlainSerializer(_store_array)]
+Number = Annotated[float, BeforeValidator(float), PlainSerializer(_store_number)]
+StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(_store_error)]
+
+
+@dataclass(frozen=True)
+class ResultFolder(Generic[Result]):
+    """Saves and loads results of one type. `what` names them in error messages."""
+
+    what: str
+    kind: TypeAdapter[Result]
+
+    def save(self, folder: Path, result: Result) -> None:
+        """Write the arrays and, last, the JSON: a folder with `scores.json` is complete. Raises `OSError`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
+        arrays: Arrays = {}
+        content = self.kind.dump_python(result, mode="json", context=arrays)
+        if arrays:
+            save_arrays(folder / ARRAYS, arrays)
+        write_json(folder / SCORES, content)
+
+    def load(self, folder: Path) -> Result:
+        """Read a result. Raises `ValueError` if the folder holds no complete result of this version."""
+        content = read_json(folder / SCORES)
+        arrays = load_arrays(folder / ARRAYS) if (folder / ARRAYS).exists() else {}
+        if not content or arrays is None:
+            raise ValueError(f"{folder} holds no finished {self.what}")
+        try:
+            return self.kind.validate_python(content, context=arrays)
+        except (KeyError, TypeError, ValidationError) as error:
+            raise ValueError(f"{folder} holds no {self.what} of this version: {error!r}") from error
+
+
+class Unit(StrEnum):
+    """What the values of a column are."""
+
+    TEXT = "text"
+    COUNT = "count"
+    NUMBER = "number"
+    FRACTION = "fraction"  # 0 to 1, displayed as a percentage
+    SECONDS = "seconds"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name in the DataFrame, the unit of its values, and the decimals to display."""
+
+    name: str
+    unit: Unit = Unit.NUMBER
+    digits: int = 2
+
+    @property
+    def title(self) -> str:
+        """The name as words, for places without translations."""
+        words = self.name.replace("_", " ")
+        return f"{words} (%)" if self.unit is Unit.FRACTION else words
+
+    def displayed(self, value: Any) -> Any:
+        """Return the value in the displayed unit: fractions as percentages."""
+        return value * 100 if self.unit is Unit.FRACTION else value
+
+    def text(self, value: Any) -> str:
+        """Return a value as text; a missing one is "-"."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "-"
+        match self.unit:
+            case Unit.TEXT:
+                return str(value)
+            case Unit.COUNT | Unit.BYTES:
+                return f"{value:,.0f}"
+        return f"{self.displayed(value):,.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One of the generic charts over the columns of a table; `x` is a category for bars, else a number."""
+
+    kind: Literal["bars", "lines", "points"]
+    x: str
+    y: str
+    color: str = ""
+
+
+@dataclass(frozen=True)
+class Table(Generic[Result]):
+    """A table of a result: a function that returns its DataFrame, and its columns in display order."""
+
+    name: str
+    frame: Callable[[Result], pd.DataFrame]
+    columns: Sequence[Column]
+    chart: Chart | None = None
+
+    def rows(self, result: Result) -> pd.DataFrame:
+        """Return the DataFrame with the declared columns, in stored units (fractions from 0 to 1)."""
+        return self.frame(result)[[column.name for column in self.columns]]
+
+    def texts(self, result: Result) -> list[list[str]]:
+        """Return the cells as texts, row by row."""
+        records = self.rows(result).to_dict("records")
+        return [[column.text(record[column.name]) for column in self.columns] for record in records]
+
+    def lines(self, result: Result) -> list[str]:
+        """Return the lines of the table for a terminal."""
+        rows = [(cells[0], cells[1:]) for cells in self.texts(result)]
+        titles = [column.title for column in self.columns[1:]]
+        width = max([len(title) for title in titles] + [len(cell) for _, cells in rows for cell in cells], default=0)
+        return aligned(titles, rows, width)
+
+    def markdown(self, result: Result) -> str:
+        """Return the table in Markdown."""
+        titles = [column.title for column in self.columns]
+        rules = [":--" if column.unit is Unit.TEXT else "--:" for column in self.columns]
+        cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self.texts(result)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in [titles, rules, *cells])
+
+
+Spec = TypeVar("Spec")
 _KEY = re.compile("[0-9a-f]{16}")
 _NAME = "name.json"
 

@@ -11,12 +11,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic.dataclasses import dataclass
 
-from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.jobs.work import Progress
+from mrc_workbench.data.jobs.folder import Progress, State
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.studies.results import Array, Number, StoredError
-from mrc_workbench.data.studies.study import Study, StudyJob, report
-from mrc_workbench.data.studies.tables import Column, Table, Unit
+from mrc_workbench.data.studies import Array, Column, Number, StoredError, Study, StudyJob, Table, Unit, report
 
 
 class CountError(Failure):

@@ -1,1 +1,0 @@
-"""Studies: what all work with a spec and a stored result shares."""
