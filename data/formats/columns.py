@@ -1,12 +1,14 @@
-"""Which column holds what, by Korean, English, Japanese, Chinese and German names, and the header that names columns.
+"""Which column holds what, by the names in `columns.toml`, and the header that names columns.
 
 A table may have lines of title above its header and notes below its last row."""
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from mrc_workbench.data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
@@ -36,86 +38,16 @@ class Columns:
         return (self.context or self.positives or self.candidates) is not None
 
 
-_PASSAGE_NOUNS = (
-    "passage", "passages", "ctx", "ctxs", "context", "contexts", "doc", "docs", "document", "documents", "text",
-    "texts", "paragraph", "paragraphs", "chunk", "chunks", "문서", "문단", "지문", "본문",
-)  # fmt: skip
-
-
-def _with_nouns(*words: str) -> tuple[str, ...]:
-    return tuple(word + noun for word in words for noun in _PASSAGE_NOUNS)
-
-
-# By role, the best name first; compared in lower case without spaces, underscores, hyphens and dots.
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+# by role, the best name first, as `plain_name` returns them
 NAMES: dict[str, tuple[str, ...]] = {
-    "id": (
-        "id", "questionid", "qid", "queryid", "guid", "qaid", "uid", "uuid", "exampleid",
-        "질문id", "질문번호", "문제번호", "질의번호", "아이디", "식별자", "번호", "순번", "no",
-        "番号", "编号", "編號", "序号", "nr",
-    ),
-    "passage_id": (
-        "passageid", "pid", "contextid", "paragraphid", "sentenceid", "chunkid", "docid", "documentid", "docno",
-        "corpusid", "지문id", "지문번호", "문단id", "문단번호", "본문id", "문서id", "문서번호",
-        "文書id", "文書番号", "文档id", "文档编号",
-    ),
-    "kind": (
-        "kind", "questiontype", "questionkind", "querytype", "qtype", "type", "category", "classtype",
-        "질문유형", "문제유형", "질문종류", "유형", "종류", "분류",
-        "カテゴリ", "カテゴリー", "分類", "类别", "分类", "類別", "kategorie",
-    ),
-    "title": (
-        "title", "articletitle", "documenttitle", "doctitle", "pagetitle", "wikipediatitle", "headline", "subject",
-        "제목", "문서제목", "문서명", "글제목", "표제", "기사제목",
-        "タイトル", "題名", "标题", "標題", "titel",
-        "题目",
-    ),
-    "answers": (
-        "answers", "answer", "answertext", "answerstext", "goldanswer", "goldanswers", "goldenanswer", "groundtruth",
-        "groundtruths", "reference", "referenceanswer", "expectedanswer", "expectedoutput", "idealanswer",
-        "정답", "답", "답변", "정답텍스트", "답안", "모범답안",
-        "回答", "答え", "正解", "答案", "antwort", "antworten",
-        "解答",
-    ),
-    "start": (
-        "answerstart", "answerstarts", "answerstartidx", "answerstartindex", "answerbegin", "startposition", "startidx",
-        "start", "정답시작", "정답위치", "정답시작위치", "시작위치",
-    ),
-    "impossible": ("isimpossible", "답변불가", "답변불가능"),
-    "part": (
-        "split", "part", "partition", "subset", "datasplit", "set", "분할", "데이터구분", "구분", "용도",
-        "区分", "划分", "数据集",
-    ),
-    "label": (
-        "isrelevant", "relevance", "relevancelabel", "relevancegrade", "relevant", "rel", "label", "isselected",
-        "ispositive", "judgement", "judgment", "grade", "rating", "score", "관련도", "관련여부", "관련성", "적합도",
-        "적합여부", "정답여부", "라벨", "레이블", "점수", "평점",
-        "関連度", "関連性", "相关度", "相关性", "相關性", "ラベル", "标签", "標籤", "relevanz",
-    ),
-    "question": (
-        "question", "query", "questiontext", "querytext", "q", "userinput", "anchor", "input",
-        "질문", "질의", "문제", "질문내용", "질문텍스트", "물음", "검색어", "쿼리",
-        "質問", "質問文", "質問内容", "問題", "问题", "提问", "frage", "fragen",
-        "claim", "設問",
-    ),
-    "negatives": (
-        "negative", "neg", "negatives", "negs", "hardnegative", "hardneg", "hardnegatives", "hardnegs", "부정",
-        *_with_nouns("negative", "neg", "hardnegative", "hardneg", "randomneg", "bm25neg", "irrelevant"),
-        *_with_nouns("nonrelevant", "부정", "오답", "무관"),
-    ),
-    "positives": (
-        "positive", "pos", "positives", "긍정", *_with_nouns("positive", "pos", "relevant", "긍정", "정답", "관련"),
-    ),
-    "context": (
-        "context", "passage", "document", "contexttext", "passagetext", "paragraph", "documenttext", "text",
-        "content", "contents", "body", "doc", "article", "evidence", "contexts", "passages", "referencecontexts",
-        "referencecontext", "goldcontext", "goldcontexts", "pagecontent", "sentence", "segment", "chunk", "abstract",
-        "지문", "본문", "문맥", "문단", "단락", "문서", "본문내용", "내용", "지문내용", "컨텍스트", "기사",
-        "텍스트",
-        "本文", "文章", "段落", "文脈", "コンテキスト", "テキスト", "正文", "原文", "上下文", "文本", "内容", "內容",
-        "textstelle", "textabschnitt", "absatz", "kontext",
-        "文書", "文档", "dokument",
-    ),
-}  # fmt: skip
+    role: (
+        *names,
+        *(word + noun for word in _WORDS["with_passage_nouns"].get(role, ()) for noun in _WORDS["passage_nouns"]),
+    )
+    for role, names in _WORDS["questions"].items()
+}
+PAIR_NAMES: dict[str, tuple[str, ...]] = {role: tuple(names) for role, names in _WORDS["pairs"].items()}
 _NOT_A_TEXT = {
     "id", "ids", "idx", "index", "start", "end", "begin", "type", "kind", "len", "length", "count", "score",
     "번호", "유형", "위치", "길이", "개수", "점수",
@@ -228,35 +160,6 @@ class PairColumns:
 
 
 SENTENCES = ("sentence1", "sentence2", "sentence3")
-
-# By role, the best name first; compared as `plain_name` makes them.
-PAIR_NAMES: dict[str, tuple[str, ...]] = {
-    "part": ("part", "split", "partition", "subset", "구분", "분할", "용도", "데이터구분"),
-    "score": (
-        "score", "similarity", "similarityscore", "relatednessscore", "relatedness", "stsscore", "sim", "rating",
-        "isduplicate", "isparaphrase", "점수", "유사도", "유사도점수", "평점", "관련도",
-    ),
-    "label": (
-        "goldlabel", "label", "entailmentlabel", "entailmentjudgment", "nlilabel", "relation", "class", "gold",
-        "라벨", "레이블", "판정", "관계", "정답", "추론", "함의여부",
-    ),
-    "sentence3": (
-        "sentence3", "sent3", "text3", "negative", "neg", "hardnegative", "hardneg", "sentencec",
-        "문장3", "셋째문장", "부정", "부정문장", "다른문장", "오답문장",
-    ),
-    "sentence2": (
-        "sentence2", "sent2", "s2", "text2", "question2", "hypothesis", "hypo", "positive", "pos", "entailment",
-        "sentenceb", "textb", "translation", "target", "en", "eng", "english", "paraphrase",
-        "문장2", "둘째문장", "두번째문장", "뒷문장", "가설", "번역", "번역문", "영어", "영문", "긍정", "긍정문장",
-        "같은문장", "질문2",
-    ),
-    "sentence1": (
-        "sentence1", "sent1", "s1", "text1", "question1", "premise", "anchor", "sentencea", "texta", "query", "ko",
-        "kor", "korean", "sentence", "sent", "text", "utterance", "document", "content",
-        "문장1", "첫문장", "첫째문장", "첫번째문장", "앞문장", "전제", "기준문장", "원문", "한국어", "국문", "질문1",
-        "문장", "텍스트", "발화", "내용", "본문",
-    ),
-}  # fmt: skip
 
 
 def is_pair_column(name: str) -> bool:
