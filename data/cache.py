@@ -309,36 +309,49 @@ def _path(kind: str, key: str) -> Path:
 
 @dataclass(frozen=True)
 class Artifact(Generic[T]):
-    """How results of a kind lie in their folder: `scores.json`, of the type of `content`, and a file of arrays."""
+    """How results of a kind lie in their folder: `scores.json`, of the type of `content`, and a file of arrays.
 
-    what: str  # a person calls it
+    `what` names the kind in error messages. Earlier versions wrote the arrays of a kind that `was_unsealed` without a
+    seal.
+    """
+
+    what: str
     content: TypeAdapter[T]
-    arrays: str  # name of the file
-    was_unsealed: bool = False  # whether earlier versions wrote such arrays without a seal
+    arrays: str = "arrays.npz"
+    was_unsealed: bool = False
 
-    def write(self, folder: Path, content: T, arrays: Arrays, beside: Mapping[str, object] | None = None) -> None:
-        """Write arrays, JSON `beside` them by file name, then what is told of them. Raises `OSError`."""
+    def write(
+        self, folder: Path, content: T, arrays: Arrays | None = None, beside: Mapping[str, object] | None = None
+    ) -> None:
+        """Write arrays, JSON `beside` them by file name and, last, the content. Raises `OSError`.
+
+        Without `arrays`, the fields of the content that are annotated as `Array` are written, if there are any.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / SCORES).unlink(missing_ok=True)  # those of another run do not belong to the arrays that follow
-        save_arrays(folder / self.arrays, arrays)
+        (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
+        fields: Arrays = {}
+        scores = self.content.dump_python(content, mode="json", context=fields)
+        if arrays is not None or fields:
+            save_arrays(folder / self.arrays, fields if arrays is None else arrays)
         for name, more in (beside or {}).items():
             write_json(folder / name, more)
-        write_json(folder / SCORES, self.content.dump_python(content, mode="json"))
+        write_json(folder / SCORES, scores)
 
     def read(self, folder: Path, made: Callable[[T, Arrays], R]) -> R:
-        """Return what is `made` of both. Raises `ValueError` where the folder holds no whole one of this version."""
-        told, path = read_json(folder / SCORES), folder / self.arrays
+        """Return what is `made` of the content and the arrays. Raises `ValueError` if either is not whole."""
+        scores, path = read_json(folder / SCORES), folder / self.arrays
+        arrays: Arrays | None = {}
         try:
-            if not self.was_unsealed or is_sealed(path):
-                arrays = load_arrays(path)
-            else:
+            if self.was_unsealed and not is_sealed(path):
                 with np.load(path, allow_pickle=False) as kept:
                     arrays = dict(kept)
+            elif path.exists():
+                arrays = load_arrays(path)
         except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} cannot be read: {error}") from error
-        if not told or arrays is None:
+        if not scores or arrays is None:
             raise ValueError(f"{folder} holds no finished {self.what}")
         try:
-            return made(self.content.validate_python(told), arrays)
+            return made(self.content.validate_python(scores, context=arrays), arrays)
         except (AttributeError, KeyError, TypeError, ValidationError) as error:  # JSON, but not what `write` writes
             raise ValueError(f"{folder} holds no {self.what} of this version: {error!r}") from error

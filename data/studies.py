@@ -22,10 +22,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import numpy as np
 import pandas as pd
 import tomli_w
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator, SerializationInfo, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, SerializationInfo, TypeAdapter
 from pydantic_core.core_schema import ValidationInfo
 
-from mrc_workbench.data.cache import SCORES, Arrays, key_of, load_arrays, save_arrays
+from mrc_workbench.data.cache import SCORES, Artifact, key_of
 from mrc_workbench.data.files import read_user_file, set_aside
 from mrc_workbench.data.formats.text_tables import csv_bytes
 from mrc_workbench.data.jobs.folder import Job, Progress, Status, carried_out_alone, progress_writer
@@ -34,7 +34,6 @@ from mrc_workbench.data.terminal import aligned
 from mrc_workbench.data.workspace import read_json, remove_folder, workspace, write_json, write_text
 
 Result = TypeVar("Result")
-ARRAYS = "arrays.npz"
 
 
 def _store_array(array: np.ndarray, info: SerializationInfo) -> Any:
@@ -79,35 +78,6 @@ def _failure_kinds(kind: type[Failure]) -> list[type[Failure]]:
 Array = Annotated[np.ndarray, PlainValidator(_load_array), PlainSerializer(_store_array)]
 Number = Annotated[float, BeforeValidator(float), PlainSerializer(_store_number)]
 StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(_store_error)]
-
-
-@dataclass(frozen=True)
-class ResultFolder(Generic[Result]):
-    """Saves and loads results of one type. `what` names them in error messages."""
-
-    what: str
-    kind: TypeAdapter[Result]
-
-    def save(self, folder: Path, result: Result) -> None:
-        """Write the arrays and, last, the JSON: a folder with `scores.json` is complete. Raises `OSError`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
-        arrays: Arrays = {}
-        content = self.kind.dump_python(result, mode="json", context=arrays)
-        if arrays:
-            save_arrays(folder / ARRAYS, arrays)
-        write_json(folder / SCORES, content)
-
-    def load(self, folder: Path) -> Result:
-        """Read a result. Raises `ValueError` if the folder holds no complete result of this version."""
-        content = read_json(folder / SCORES)
-        arrays = load_arrays(folder / ARRAYS) if (folder / ARRAYS).exists() else {}
-        if not content or arrays is None:
-            raise ValueError(f"{folder} holds no finished {self.what}")
-        try:
-            return self.kind.validate_python(content, context=arrays)
-        except (KeyError, TypeError, ValidationError) as error:
-            raise ValueError(f"{folder} holds no {self.what} of this version: {error!r}") from error
 
 
 class Unit(StrEnum):
@@ -234,8 +204,8 @@ class Study(Generic[Spec, Result]):
         return TypeAdapter(self.spec)
 
     @cached_property
-    def results(self) -> ResultFolder[Result]:
-        return ResultFolder(f"result of {self.name}", TypeAdapter(self.result))
+    def results(self) -> Artifact[Result]:
+        return Artifact(f"result of {self.name}", TypeAdapter(self.result))
 
     @property
     def folder(self) -> Path:
@@ -336,13 +306,17 @@ class StudyJob(Job, Generic[Spec, Result]):
             if study.save:
                 study.save(result, self.folder)
             else:
-                study.results.save(self.folder, result)
+                study.results.write(self.folder, result)
 
         return carried_out_alone(self, work)
 
     def load(self) -> Result:
         """Read the result. Raises `ValueError` if there is no complete one of this version."""
-        return self.study.load(self.folder) if self.study.load else self.study.results.load(self.folder)
+        return (
+            self.study.load(self.folder)
+            if self.study.load
+            else self.study.results.read(self.folder, lambda content, _: content)
+        )
 
     def rename(self, name: str) -> None:
         """Give the result a name; an empty one removes it. A damaged file of the name is set aside first."""

@@ -88,9 +88,9 @@ def test_result_is_stored_and_loaded_by_type() -> None:
 
 
 def test_without_a_folder_arrays_are_json_lists() -> None:
-    content = json.loads(STUDY.results.kind.dump_json(run(Spec(), lambda *_: None)))
+    content = json.loads(STUDY.results.content.dump_json(run(Spec(), lambda *_: None)))
     assert content["values"] == [0, 0.5, 1]
-    assert STUDY.results.kind.validate_python(content).values.tolist() == [0, 0.5, 1]
+    assert STUDY.results.content.validate_python(content).values.tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.parametrize("name", ["scores.json", "arrays.npz"])

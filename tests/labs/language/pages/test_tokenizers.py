@@ -96,7 +96,7 @@ def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *fail
     for one in made:
         one.save(job.folder / comparison.TOKENIZERS / one.options.name)
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
-    STUDY.results.save(job.folder, TokenizerComparison(corpus, len(TEXTS), told, counts))
+    STUDY.results.write(job.folder, TokenizerComparison(corpus, len(TEXTS), told, counts))
     return job
 
 
@@ -152,10 +152,10 @@ def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pie
 
 def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     job = kept(data)
-    result = STUDY.results.load(job.folder)
+    result = job.load()
     stored = stored_tokenizers(result, job.folder)
     same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in stored]
-    STUDY.results.save(job.folder, replace(result, tokenizers=same))
+    STUDY.results.write(job.folder, replace(result, tokenizers=same))
     told = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in told
     assert "morphemes" not in told
@@ -231,9 +231,9 @@ def test_a_word_is_built_by_merges(data: StoredSet) -> None:
 def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
     only = STUDY.job(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
     kept(data).folder.rename(only.folder)
-    result = STUDY.results.load(only.folder)
+    result = only.load()
     first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
-    STUDY.results.save(only.folder, first)
+    STUDY.results.write(only.folder, first)
     app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
     assert EN["tokenizers.no_bpe"] in texts(app)
 
@@ -334,7 +334,7 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
 def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
     both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
-    result = STUDY.results.load(job.folder)
+    result = job.load()
     view = TokenizersView(both, result, stored_tokenizers(result, job.folder), {})
 
     def named() -> None:
