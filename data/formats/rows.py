@@ -12,25 +12,9 @@ import numpy as np
 import pandas as pd
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer
 
+from mrc_workbench.data.formats import tables
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
-from mrc_workbench.data.formats.tables import (
-    MOST_ANSWERS,
-    MOST_CHARACTERS,
-    NOWHERE,
-    REPLACEMENT,
-    CellError,
-    RawRow,
-    answers_in,
-    as_text,
-    column_names,
-    is_collection,
-    is_fit,
-    kind_of,
-    mend,
-    says_empty,
-    shown,
-    with_starts,
-)
+from mrc_workbench.data.formats.tables import MOST_CHARACTERS, NOWHERE, REPLACEMENT, CellError, RawRow, kind_of, shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode, Problems
 
 MOST_BAD_ROWS = 100_000  # without a single good one: no set begins like that
@@ -66,7 +50,7 @@ class RowReader:
                 text = self.fit(text)
         elif value is None and empty is None:
             return ""
-        elif is_collection(value) or isinstance(value, CellError):
+        elif tables.is_collection(value) or isinstance(value, CellError):
             return self._no_text(role, value, empty)
         else:
             text = self.fit(self._decoded(value))
@@ -95,14 +79,17 @@ class RowReader:
         """Return the different answers with their first character in the passage, or -1; none if there are too many."""
         value = self.cell("answers")
         if getattr(self.columns, "start", None) is not None:
-            value = with_starts(value, self.cell("start"))
+            value = tables.with_starts(value, self.cell("start"))
         if isinstance(value, str) and self._is_mark("answers", value.strip()):
             return {}
         if isinstance(value, CellError):
             self._drop("answers", value)
         elif isinstance(value, str) and len(value) > MOST_CHARACTERS:
             self._drop("answers", "too long a text")
-        elif len(found := answers_in(self._decoded(value) if isinstance(value, bytes) else value)) > MOST_ANSWERS:
+        elif (
+            len(found := tables.answers_in(self._decoded(value) if isinstance(value, bytes) else value))
+            > tables.MOST_ANSWERS
+        ):
             self._drop("answers", "too many answers")
         else:
             context = self.cell("context")  # which is kept without white space at its ends
@@ -112,7 +99,7 @@ class RowReader:
 
     def _is_mark(self, role: str, text: str) -> bool:
         """Whether a text of an optional role marks an empty cell, which is noted."""
-        if not self.has_marks or not says_empty(text):
+        if not self.has_marks or not tables.says_empty(text):
             return False
         self.blanks = (*self.blanks, (self.column(role), text))
         return True
@@ -128,13 +115,13 @@ class RowReader:
         return shown(getattr(self.columns, role), 80)
 
     def fit(self, text: str) -> str:
-        if is_fit(text):
+        if tables.is_fit(text):
             return text
         self.mended = True
-        return mend(text).strip()
+        return tables.mend(text).strip()
 
     def _decoded(self, value: object) -> str:
-        text = as_text(value)
+        text = tables.as_text(value)
         if isinstance(value, bytes) and REPLACEMENT in text:
             self.mended |= REPLACEMENT.encode() not in value
         return text
@@ -216,7 +203,7 @@ class Rejection:
         rows = (
             [problem.row, problem.message, *(cells.get(name, "") for name in names)] for problem, cells in self.rows
         )
-        return pd.DataFrame(list(rows), columns=list(column_names(["row", "problem", *names])))
+        return pd.DataFrame(list(rows), columns=list(tables.column_names(["row", "problem", *names])))
 
 
 class DatasetBuilder(ABC):

@@ -19,17 +19,8 @@ import regex
 
 from mrc_workbench.data import cache
 from mrc_workbench.data.cache import cached_arrays, key_of
-from mrc_workbench.data.text import languages
-from mrc_workbench.data.text.analyzers import (
-    LANGUAGE_OF,
-    PLAIN_PART,
-    VERSION,
-    Analyzer,
-    Compounds,
-    choose,
-    kanji_and_runs,
-    morphemes,
-)
+from mrc_workbench.data.text import analyzers, languages
+from mrc_workbench.data.text.analyzers import Analyzer, Compounds, morphemes
 from mrc_workbench.data.text.dictionary import Dictionary, DictionaryError
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 
@@ -43,15 +34,12 @@ _remembered: dict[tuple[str, tuple[str, ...]], list[str]] = {}
 
 @dataclass(frozen=True)
 class Analysis:
-    """An analyzer and its options.
+    """An analyzer and its options. Raises `DictionaryError` (`no_use`, `no_synonyms`) for options it cannot use.
 
-    Kiwi uses all of a dictionary, and pairs of letters beside it are those that stand in the text. `WORD` and
-    `WHITESPACE` use its synonyms, where a whole token is one of them; `BIGRAM` and `JAPANESE` can use none. With
-    `pairs` each token is two neighbours, of morphemes where there are such: words in the same order say more than the
-    words alone (Metzler & Croft 2005, "A Markov random field model for term dependencies"). The analyzers of languages
-    use the synonyms of a dictionary, whose stems are compared, and leave out the language's `stop_words`. Raises
-    `DictionaryError` where an analyzer cannot use what it is given: `no_use`, `no_synonyms`. `AUTO` is not asked before
-    it is `chosen`.
+    Kiwi uses all of a dictionary. `WORD` and `WHITESPACE` replace whole tokens by its synonyms, the analyzers of
+    languages compare the stems of its synonyms, and `BIGRAM` and `JAPANESE` can use none. With `pairs` each token is
+    two neighbours: words in the same order say more than the words alone (Metzler & Croft 2005, "A Markov random field
+    model for term dependencies"). `stop_words` leaves out those of the language. `AUTO` is checked once it is `chosen`.
     """
 
     analyzer: Analyzer
@@ -81,12 +69,12 @@ class Analysis:
 
     def chosen(self, texts: Iterable[str]) -> "Analysis":
         """Return it with `AUTO` resolved by the script and language of the texts. Raises `DictionaryError`."""
-        return replace(self, analyzer=choose(self.analyzer, texts))
+        return replace(self, analyzer=analyzers.choose(self.analyzer, texts))
 
     @property
     def language(self) -> str:
         """The ISO 639-1 code of the language whose words are stemmed; empty if no words are."""
-        return LANGUAGE_OF.get(self.analyzer, "")
+        return analyzers.LANGUAGE_OF.get(self.analyzer, "")
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -96,7 +84,7 @@ class Analysis:
     @property
     def of_one(self) -> "Analysis":
         """The analysis whose neighbouring tokens are paired. Pairs of letters overlap already, and are left out."""
-        return replace(self, analyzer=PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
+        return replace(self, analyzer=analyzers.PLAIN_PART.get(self.analyzer, self.analyzer), pairs=False)
 
     @property
     def options_key(self) -> tuple[str, ...]:
@@ -113,9 +101,9 @@ class Analysis:
 
     @property
     def chosen_key(self) -> tuple[str, ...]:
-        """What tells a resolved analysis for keys of what is kept beside the name of its analyzer, which may be `AUTO`.
+        """The key of a resolved analysis beside the name of its analyzer, which may be `AUTO`.
 
-        An analyzer of a language tells its name too: until there were such, `AUTO` was `WORD` or `BIGRAM` there.
+        It has the names of analyzers of languages: before there were any, `AUTO` was `WORD` or `BIGRAM` there.
         """
         return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
 
@@ -141,19 +129,16 @@ def analyze(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[st
         distinct = list(dict.fromkeys(chain.from_iterable(written)))
         stems = dict(zip(distinct, stems_of(analysis, distinct), strict=True))
         return [[stem for word in words if (stem := stems[word])] for words in written]
-    written = WRITTEN[analysis.analyzer](composed)
-    if not (names := analysis.names):
-        return written
-    return [[names.get(token.lower(), token) for token in tokens] for tokens in written]
-
-
-def _words(texts: Sequence[str]) -> list[list[str]]:
-    return [_WORD.findall(text.lower()) for text in texts]
+    written, names = WRITTEN[analysis.analyzer](composed), analysis.names
+    return [[names.get(token.lower(), token) for token in tokens] for tokens in written] if names else written
 
 
 def words_in(language: str, texts: Iterable[str]) -> list[list[str]]:
     """Return the words of each composed text (NFC), in the lower case of a language."""
     return [_WORD.findall(languages.lower(language, text)) for text in texts]
+
+
+_words = partial(words_in, "")  # in the lower case that most languages share
 
 
 def stems_of(analysis: Analysis, words: Sequence[str]) -> list[str]:
@@ -177,7 +162,7 @@ def _bigrams(texts: Sequence[str]) -> list[list[str]]:
 
 def _japanese(texts: Sequence[str]) -> list[list[str]]:
     pairs = zip(texts, _bigrams(texts), strict=True)
-    return [[*bigrams, *(token for token, _ in kanji_and_runs(text.lower()))] for text, bigrams in pairs]
+    return [[*bigrams, *(token for token, _ in analyzers.kanji_and_runs(text.lower()))] for text, bigrams in pairs]
 
 
 def _morphemes(analysis: Analysis, texts: Sequence[str]) -> list[list[str]]:
@@ -274,7 +259,8 @@ def token_parts(
 def ship(analysis: Analyzer | Analysis, texts: Sequence[str]) -> None:
     """Analyze these texts now, and have the sample bring their tokens. Raises `OSError`."""
     analysis = Analysis.of(analysis)
-    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), _analyzed(analysis, texts, lambda _: None))
+    arrays = _numbered(partial(analyze, analysis), texts, lambda _: None)
+    cache.save_arrays(cache.shipped("tokens", _key(analysis, texts)), arrays)
 
 
 def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> Tokens:
@@ -287,7 +273,7 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
             both = cache.read_arrays("tokens", _key(replace(analysis, analyzer=Analyzer.KIWI_BIGRAM), texts))
             if both is not None:
                 return _without_bigrams(_tokens(both))
-        return _analyzed(analysis, texts, tell)
+        return _numbered(partial(analyze, analysis), texts, tell)
 
     # the stems of few stored words are made in less time than it takes to write them to disk
     has_words = analysis.language and not analysis.pairs and not languages.has_own_case(analysis.language)
@@ -295,12 +281,10 @@ def _part(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None])
     return _tokens(cached_arrays("tokens", _key(analysis, texts), compute, keep=keep, alone=True))
 
 
-def _tokens(arrays: cache.Arrays) -> "Tokens":
-    return Tokens(_vocabulary(arrays["vocabulary"]), arrays["ids"], arrays["offsets"])
-
-
-def _analyzed(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], None]) -> cache.Arrays:
-    return _numbered(lambda block: analyze(analysis, block), texts, tell)
+def _tokens(arrays: cache.Arrays) -> Tokens:
+    stored = arrays["vocabulary"]
+    vocabulary = stored.tobytes().decode().split("\n") if len(stored) else []
+    return Tokens(vocabulary, arrays["ids"], arrays["offsets"])
 
 
 def _numbered(
@@ -330,7 +314,7 @@ def _renumbered(analysis: Analysis, texts: Sequence[str], tell: Callable[[int], 
     return _translated(words, translation, number)
 
 
-def _without_bigrams(both: "Tokens") -> cache.Arrays:
+def _without_bigrams(both: Tokens) -> cache.Arrays:
     """Return the morphemes among stored tokens, as arrays to be stored: Kiwi read these texts before."""
     is_morpheme = np.array([token.endswith(MORPHEME) for token in both.vocabulary], dtype=bool)
     translation = np.where(is_morpheme, np.cumsum(is_morpheme) - 1, -1).astype(np.int32)
@@ -338,19 +322,19 @@ def _without_bigrams(both: "Tokens") -> cache.Arrays:
     return _translated(both, translation, morphemes_alone)
 
 
-def _translated(tokens: "Tokens", translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
+def _translated(tokens: Tokens, translation: np.ndarray, vocabulary: Iterable[str]) -> cache.Arrays:
     """Return tokens in another vocabulary, as arrays to be stored; those with the number -1 are left out."""
     ids, offsets = _known_ids(tokens, translation)
     return {"vocabulary": _bytes(vocabulary), "ids": ids, "offsets": offsets}
 
 
-def _known_ids(tokens: "Tokens", translation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _known_ids(tokens: Tokens, translation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ids = translation[tokens.ids]
     is_known = ids >= 0
     return ids[is_known], np.concatenate([[0], np.cumsum(is_known, dtype=np.int64)])[tokens.offsets]
 
 
-def _paired(tokens: "Tokens") -> cache.Arrays:
+def _paired(tokens: Tokens) -> cache.Arrays:
     """Return each text's tokens with their next as one, as arrays to be kept: the texts are not read again."""
     size, ids = max(1, len(tokens.vocabulary)), tokens.ids.astype(np.int64)
     inside = np.ones(max(0, len(ids) - 1), dtype=bool)
@@ -371,12 +355,8 @@ def _bytes(vocabulary: Iterable[str]) -> np.ndarray:
     return np.frombuffer("\n".join(vocabulary).encode(), dtype=np.uint8)  # no analyzer keeps a newline
 
 
-def _vocabulary(kept: np.ndarray) -> list[str]:
-    return kept.tobytes().decode().split("\n") if len(kept) else []
-
-
 def _key(analysis: Analysis, texts: Sequence[str]) -> str:
-    return key_of(VERSION, *analysis.key, fingerprint_of(texts))
+    return key_of(analyzers.VERSION, *analysis.key, fingerprint_of(texts))
 
 
 def _joined(parts: Iterable[Tokens]) -> Tokens:

@@ -1,14 +1,12 @@
 """The analyzers by name, the choice that decides most of what BM25 can find, and Kiwi's content morphemes.
 
-`JAPANESE` needs no dictionary: character bigrams, single kanji, which carry a meaning that a bigram halves, and runs of
-one script, which are often words. They found more on JaQuAD than segmenters did (docs/quality.md).
+`data.text.analysis` runs them. `JAPANESE` needs no dictionary: character bigrams, single kanji, which carry a meaning
+that a bigram halves, and runs of one script, which are often words. It retrieves more on JaQuAD than segmenters do
+(docs/quality.md). The analyzers of languages have the names of Elasticsearch and Lucene; each stems the words of its
+language, see `data.text.languages`.
 
-The analyzers of languages are named as Elasticsearch and Lucene name theirs. Each stems the words of its language, see
-`data.text.languages`.
-
-They are named, so that results and caches can say which one they saw; `data.text.analysis` carries them out. Kiwi cuts
-고속도로 or not as its dictionary has it, so that a question and its passage may disagree: it takes a user's words and
-synonyms, and compounds are read in one of four ways, which are those of nori's `decompound_mode` and one that joins."""
+Whether Kiwi cuts 고속도로 depends on its dictionary, so a question and its passage may disagree: it takes a user's
+words and synonyms, and `Compounds` has nori's modes of `decompound_mode` and one that joins."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum

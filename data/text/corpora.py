@@ -26,10 +26,9 @@ from mrc_workbench.data.workspace import limits, user, workspace
 
 
 class Corpus(Protocol):
-    """Documents in order, from the beginning each time they are asked for; none is blank.
+    """Documents in order, from the beginning at each call; none is blank.
 
-    `fingerprint` (sha256, hexadecimal) changes whenever they would, `characters` is how many there are of all together;
-    of a text, of those between the documents as well.
+    `fingerprint` is a sha256 (hexadecimal) of the documents. `characters` counts all, also those between documents.
     """
 
     @property
@@ -70,11 +69,9 @@ class PassageCorpus:
 
 
 def find_corpus(reference: str) -> Corpus:
-    """Return the corpus a person names, which is one of three.
+    """Return a stored text (`text:` and what `find` takes), a text file (.txt) or the passages of a question set.
 
-    A kept text: `text:`, and what `find` takes. The path of a text (.txt). Or a question set, as
-    `data.store.find` has them. Raises `DataError`, and `LanguageError`: as these do, and `server_path` where a user
-    names a file.
+    Raises `DataError` and `LanguageError`, also (`server_path`) for a file that a user may not read.
     """
     if reference.startswith(REFERENCE):
         return find(reference.removeprefix(REFERENCE))
@@ -86,10 +83,9 @@ def find_corpus(reference: str) -> Corpus:
 
 
 def held_out(document: str, share: float, seed: int) -> bool:
-    """Whether a document is kept from training, to measure on: about `share` of the distinct documents are.
+    """Whether a document is held out from training for evaluation: about a `share` of the distinct documents is.
 
-    Its hash decides (XXH3 with the seed, over the composed text with single spaces), so that copies of a document
-    stand on one side, in any corpus, and nothing need be remembered.
+    Its hash decides (XXH3 with the seed, over the composed text with single spaces): copies are on one side.
     """
     if not 0 < share < 1:
         return share >= 1
@@ -125,10 +121,9 @@ class TextCorpus:
 
 
 def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
-    """Look a text file through once: its fingerprint, whether it is UTF-8, and what parts its documents.
+    """Read a text file once for its fingerprint, encoding and document separator; its name is by default the file's.
 
-    It is called by `name`, or else as the file. `on_progress` is told the share of it gone through. Raises
-    `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` where nothing but space is in it.
+    Raises `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` if it is only white space.
     """
     told = shown(name or path.name, 80)
     digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
@@ -261,19 +256,19 @@ class StoredText(KeptSet):
         return f"{REFERENCE}{self.key}"
 
 
-def _unknown(reference: str, known: str) -> LanguageError:
-    return LanguageError("unknown_text", f"no text {reference} is kept; these are: {known}", name=reference)
-
-
-_TEXTS = Collection("texts", StoredText, _unknown)
+_UNKNOWN = "no text {reference} is kept; these are: {known}"
+_TEXTS = Collection(
+    "texts",
+    StoredText,
+    lambda **given: LanguageError("unknown_text", _UNKNOWN.format(**given), name=given["reference"]),
+)
 stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
 
 
 def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgress | None = None) -> StoredText:
-    """Keep a text in the workspace; the same content is kept once, under its newest name.
+    """Store a text in the workspace; the same content is stored once, under its newest name.
 
-    `on_progress` is told the share of the work done. Raises `LanguageError` as `text_corpus`, and `LimitError` where it
-    is more than the user may keep; nothing of it is kept then.
+    Raises `LanguageError` as `text_corpus`, and `LimitError` if it is more than the user may store.
     """
     workspace().mkdir(parents=True, exist_ok=True)
     with temporary_folder(".text.", workspace()) as folder:
@@ -298,9 +293,9 @@ def opened(kept: StoredText) -> TextCorpus:
 
 
 def find(wanted: str) -> TextCorpus:
-    """Return the kept text with this name, or whose fingerprint begins so (8 digits and more).
+    """Return the stored text by name, or by 8 or more first digits of its fingerprint.
 
-    Raises `LanguageError`: `unknown_text`, which lists what there is, and `broken_text` where its content has changed.
+    Raises `LanguageError`: `unknown_text`, which lists the stored texts, and `broken_text` if its content has changed.
     """
     kept = _TEXTS.named(wanted)
     if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):

@@ -79,7 +79,7 @@ class Dictionary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells its content: neither the order of its lines is part of it, nor that of a group after its first."""
+        """The key of its content; neither the order of lines nor that of a group's other members changes it."""
         words = sorted((word.form, word.tag or TAG, word.score, word.parts) for word in self.words)
         return key_of("dictionary", words, sorted((first, sorted(others)) for first, *others in self.synonyms))
 
@@ -95,7 +95,7 @@ class Dictionary:
 
 
 def name_of(word: str) -> str:
-    """Return what tells a word from others: its letters in lower case, without spaces."""
+    """Return the name that words are compared by: in lower case, without spaces."""
     return "".join(word.lower().split())
 
 
@@ -288,15 +288,14 @@ class StoredDictionary(KeptSet):
 
     @property
     def reference(self) -> str:
-        """What `find` finds it by, whatever it is called."""
         return f"{REFERENCE}{self.key}"
 
 
-def _unknown(reference: str, known: str) -> DictionaryError:
-    return DictionaryError.of("unknown", name=reference, known=known)
-
-
-_DICTIONARIES = Collection("dictionaries", StoredDictionary, _unknown)
+_DICTIONARIES = Collection(
+    "dictionaries",
+    StoredDictionary,
+    lambda reference, known: DictionaryError.of("unknown", name=reference, known=known),
+)
 stored, damaged, remove = _DICTIONARIES.stored, _DICTIONARIES.damaged, _DICTIONARIES.remove
 
 
@@ -324,10 +323,9 @@ def load(key: str) -> Dictionary:
 
 
 def find(reference: str, base: Path | None = None) -> Dictionary:
-    """Return the dictionary a person names: `dictionary:KEY`, a file (its path from `base`), a name or a fingerprint.
+    """Return a dictionary by `dictionary:KEY`, file (from `base`), name, or 8 or more first digits of its fingerprint.
 
-    Of a fingerprint 8 digits do. Raises `DictionaryError`: `unknown`, which lists what there is, `broken`, or what is
-    wrong in the file.
+    Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or what is wrong in the file.
     """
     if reference.startswith(REFERENCE):
         if all(kept.reference != reference for kept in stored()):

@@ -17,20 +17,9 @@ import regex
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
-from mrc_workbench.data.text import languages
+from mrc_workbench.data.text import analyzers
 from mrc_workbench.data.text.analysis import WRITTEN, Analysis, stems_of, words_in
-from mrc_workbench.data.text.analyzers import (
-    KANJI,
-    LANGUAGE_OF,
-    RUN,
-    Analyzer,
-    LocatedToken,
-    Span,
-    choose,
-    kanji_and_runs,
-    kiwi_tokens,
-    morphemes,
-)
+from mrc_workbench.data.text.analyzers import Analyzer, LocatedToken, Span, kiwi_tokens
 from mrc_workbench.data.text.languages import lower
 from mrc_workbench.data.texts import Script, script_of
 
@@ -78,8 +67,8 @@ def reading(analysis: Analyzer | Analysis, token: str, written: str = "") -> tup
     if analyzer is Analyzer.KIWI_BIGRAM:
         return (token[:-1], TokenKind.MORPHEME) if token.endswith("/") else (token, TokenKind.LETTERS)
     if analyzer is Analyzer.JAPANESE:
-        kind = TokenKind.WORD if token.endswith(RUN) else TokenKind.LETTERS
-        return token.removesuffix(RUN).removesuffix(KANJI), kind
+        kind = TokenKind.WORD if token.endswith(analyzers.RUN) else TokenKind.LETTERS
+        return token.removesuffix(analyzers.RUN).removesuffix(analyzers.KANJI), kind
     kinds = {Analyzer.BIGRAM: TokenKind.LETTERS, Analyzer.KIWI: TokenKind.MORPHEME}
     return token, kinds.get(analyzer, TokenKind.WORD)
 
@@ -105,7 +94,7 @@ def located(analysis: Analyzer | Analysis, texts: Sequence[str]) -> list[list[Lo
         ]
     match analysis.analyzer:
         case Analyzer.KIWI:
-            return list(morphemes(texts, analysis.compounds, analysis.dictionary))
+            return list(analyzers.morphemes(texts, analysis.compounds, analysis.dictionary))
         case Analyzer.KIWI_BIGRAM:
             found, pairs = located(replace(analysis, analyzer=Analyzer.KIWI), texts), located(Analyzer.BIGRAM, texts)
             marked = [[LocatedToken(f"{form}/", span) for form, span in tokens] for tokens in found]
@@ -136,7 +125,7 @@ def _located(analyzer: Analyzer, text: str) -> Iterator[LocatedToken]:
 def _located_kanji_and_runs(text: str) -> Iterator[LocatedToken]:
     lowered = text.lower()
     origins = _origins(text, lowered)
-    for token, (start, end) in kanji_and_runs(lowered):
+    for token, (start, end) in analyzers.kanji_and_runs(lowered):
         yield LocatedToken(token, (origins[start], origins[end - 1] + 1))
 
 
@@ -149,7 +138,7 @@ def _origins(text: str, lowered: str) -> Sequence[int]:
 
 def _located_stems(analysis: Analysis, text: str) -> Iterator[LocatedToken]:
     (words,) = words_in(analysis.language, [text])
-    located_words = _placed(words, text, languages.lower(analysis.language, text))
+    located_words = _placed(words, text, lower(analysis.language, text))
     for stem, (_, span) in zip(stems_of(analysis, words), located_words, strict=True):
         if stem:
             yield LocatedToken(stem, span)
@@ -170,6 +159,7 @@ _Term = tuple[str, str]  # lower-cased form, and the kind of word it is
 
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 _PAIR = regex.compile(r"[\p{L}\p{M}\p{N}]{2}")
+_WORD_BEGINS = r"(?<![\p{L}\p{N}])"
 _ONLY_HIRAGANA = regex.compile(r"\p{Hiragana}+")
 
 # Kiwi's tags: nouns, number words, verbs, adjectives, modifiers, adverbs, roots; foreign and Chinese letters, numbers
@@ -192,9 +182,9 @@ def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
     never match.
     """
     question = unicodedata.normalize("NFC", question)
-    asked, *found = _terms([question, *texts])
-    wanted = {term for term, _ in asked}
-    return [merged(span for term, span in terms if term in wanted) for terms in found]
+    of_question, *of_texts = _terms([question, *texts])
+    wanted = {term for term, _ in of_question}
+    return [merged(span for term, span in terms if term in wanted) for terms in of_texts]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
@@ -209,12 +199,12 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def _terms(texts: Sequence[str]) -> list[list[tuple[_Term, Span]]]:
-    analyzer = choose(Analyzer.AUTO, texts)
+    analyzer = analyzers.choose(Analyzer.AUTO, texts)
     if analyzer is Analyzer.KIWI_BIGRAM:
         return [list(_morphemes(text, tokens)) for text, tokens in zip(texts, kiwi_tokens(texts), strict=True)]
     if analyzer in (Analyzer.BIGRAM, Analyzer.JAPANESE):
         return [[*_words(text), *_pairs(text)] for text in texts]
-    if language := LANGUAGE_OF.get(analyzer):
+    if language := analyzers.LANGUAGE_OF.get(analyzer):
         stems = zip(texts, located(analyzer, texts), strict=True)
         return [
             [((stem, "word"), span) for stem, span in tokens if lower(language, text[slice(*span)]) not in _SILENT]
@@ -328,21 +318,16 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
     spans: list[Span] = []
     for answer in answers:
         wanted = unicodedata.normalize("NFC", answer).strip()
-        for pattern in _answer_patterns(wanted) if wanted else ():
-            if found := [match.span() for match in pattern.finditer(text)]:
-                spans += found
+        if not wanted:
+            continue
+        before = r"(?<!\p{N})" if wanted[0].isdigit() else r"(?<!\p{Latin})" if wanted[0].isascii() else ""
+        after = r"(?!\p{N})" if wanted[-1].isdigit() else r"(?!\p{Latin})" if wanted[-1].isascii() else ""
+        leads = [_WORD_BEGINS, before] if len(wanted) > 1 else [_WORD_BEGINS]
+        for lead in leads:
+            if found := list(regex.finditer(lead + regex.escape(wanted) + after, text, regex.IGNORECASE)):
+                spans += [match.span() for match in found]
                 break
     return merged(spans)
-
-
-def _answer_patterns(answer: str) -> list[regex.Pattern[str]]:
-    exact = regex.escape(answer)
-    before = r"(?<!\p{N})" if answer[0].isdigit() else r"(?<!\p{Latin})" if answer[0].isascii() else ""
-    after = r"(?!\p{N})" if answer[-1].isdigit() else r"(?!\p{Latin})" if answer[-1].isascii() else ""
-    patterns = [rf"(?<![\p{{L}}\p{{N}}]){exact}{after}"]
-    if len(answer) > 1:
-        patterns.append(f"{before}{exact}{after}")
-    return [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
 
 
 def _word_start(text: str, position: int) -> int:
