@@ -1,11 +1,12 @@
-"""A file is read in a process of its own: whatever is in it ends no other process, nor takes the machine's memory.
+"""Files are read in a subprocess: no content of a file ends another process or takes the machine's memory.
 
-That process is a copy of one that has read the libraries, so that it begins at once, or a fresh one. Both sides know
-the folder in which they meet: it holds `request.json`, and the bytes that lie in no file; then columns, as the kind of
-reading writes them, and, written last, `reading.json`, or `failure.json`. Where neither is there, the process came to
-an end that nobody told. What reading may take is told in advance, and held to by the system.
+The subprocess is a copy of one that has imported the libraries, so it begins at once, or a new one. Both exchange files
+in a folder: `request.json`, and the bytes that are in no file; then columns, as the kind of reading writes them, and
+last `reading.json` or `failure.json`. Without either, the process died. `Limits` are set in advance, and the system
+enforces them.
 
-`python -m mrc_workbench.data.apart FOLDER` reads what the folder asks for; `--serve` waits for folders."""
+`python -m mrc_workbench.data.apart FOLDER` reads what the folder requests; `--serve` waits for folders.
+"""
 
 import errno
 import gc
@@ -149,10 +150,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(Generic[R]):
-    """One kind of reading: how files are read, and how what was read is left in a folder and opened again.
+    """One kind of reading: how files are read, and how the result is stored in a folder and opened again.
 
-    `columns` are a dataclass of names of columns by role. `read` raises `DataError`; then `propose` tells what there is
-    to choose from. `leave` writes what is large, and returns the rest for `open`, as JSON can hold it.
+    `columns` is a dataclass of column names by role. `read` raises `DataError`; then `propose` returns the choices.
+    `leave` writes what is large, and returns the rest for `open` as JSON.
     """
 
     name: str
@@ -172,10 +173,9 @@ class UnusableFileError(DataError):
 
 
 def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
-    """Have one kind of reading done in a process of its own; `report` is called as files are read.
+    """Read files in a subprocess; `report` is called as files are read.
 
-    Raises `UnusableFileError`, also where it takes more than its `Limits` or the process ends, and `OSError` where the
-    disk is full.
+    Raises `UnusableFileError`, also if reading exceeds its `Limits` or the process dies; `OSError` if the disk is full.
     """
     limits, parent = Limits.of(*(file.content for file in files)), _parent_folder()
     remove_leftovers_of(_FOLDER, parent)

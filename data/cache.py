@@ -76,10 +76,10 @@ def seal(path: Path) -> None:
 
 
 def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
-    """Whether a file or a folder is there and as it was sealed; what has no seal is not.
+    """Whether a file or a folder exists and is as it was sealed; one without a seal is not.
 
-    It is read through once a process, and again where its inode, size or times are others by then. `beside` are the
-    names of files of a folder that its seal need not list, since they are written later or again.
+    It is read once per process, and again if its inode, size or times change. `beside` names files of a folder that
+    its seal need not list, since they are written later or again.
     """
     try:
         if not path.is_dir():
@@ -173,11 +173,10 @@ def is_keeping() -> bool:
 def cached_arrays(
     kind: str, key: str, compute: Callable[[], Arrays], *, keep: bool = True, alone: bool = False
 ) -> Arrays:
-    """Return the arrays kept as `workspace/cache/<kind>/<key>.npz`, computed and kept where there are none.
+    """Return the arrays of `workspace/cache/<kind>/<key>.npz`, computed and stored if missing or damaged.
 
-    `keep=False` only computes: one question typed by a person is not worth a file. With `alone` a second process that
-    asks meanwhile waits and reads what the first one made.
-    A file that is damaged is computed anew; a disk that cannot be written costs the saving, not the result.
+    `keep=False` only computes: one question typed by a user is not worth a file. With `alone` a second process waits
+    and reads what the first one stored. If the disk cannot be written, the arrays are returned and not stored.
     """
     if not keep or not is_keeping():
         return compute()
@@ -266,11 +265,10 @@ def load_arrays(path: Path) -> Arrays | None:
 
 @contextmanager
 def kept_folder(kind: str, key: str, write: Callable[[Path], None], most: int) -> Iterator[Path | None]:
-    """Give the folder `workspace/cache/<kind>/<key>`, which `write` fills where there is none that is sound.
+    """Yield the folder `workspace/cache/<kind>/<key>`, which `write` fills if it is missing or damaged.
 
-    A second process that asks for it meanwhile waits. One that was cut off in writing leaves nothing that another takes
-    for whole. Of the folders of a kind that were not used for longest, all but `most` are removed; a process that has
-    the files of one open keeps them. None where the disk cannot be written or is full.
+    A second process waits for the first. Only the `most` folders of a kind that were used last stay; a process that
+    has files of a removed one open keeps them. Yields None if the disk cannot be written.
     """
     folder = workspace() / "cache" / kind / key
     with ExitStack() as lock:
@@ -309,10 +307,9 @@ def _path(kind: str, key: str) -> Path:
 
 @dataclass(frozen=True)
 class Artifact(Generic[T]):
-    """How results of a kind lie in their folder: `scores.json`, of the type of `content`, and a file of arrays.
+    """How results of a kind are stored: `scores.json`, of the type of `content`, and a file of arrays.
 
-    `what` names the kind in error messages. Earlier versions wrote the arrays of a kind that `was_unsealed` without a
-    seal.
+    `what` names the kind in error messages. Earlier versions wrote arrays that `was_unsealed` without a seal.
     """
 
     what: str

@@ -1,6 +1,6 @@
-"""Sets kept in the workspace, one folder each, which lies under a key and tells in a note what it holds.
+"""Datasets stored in the workspace, one folder each, named by a key, with a note of what it holds.
 
-A user reads those of the shelf as well, and can neither change nor remove them.
+A user also reads those of the shelf, and can neither change nor remove them.
 """
 
 import os
@@ -54,9 +54,9 @@ S = TypeVar("S", bound=_Content)
 
 @dataclass(frozen=True)
 class Collection(Generic[N]):
-    """The stored sets of one kind: the folder `name` of the workspace and of the shelf.
+    """The stored datasets of one kind: the folder `name` of the workspace and of the shelf.
 
-    `unknown` makes the error for a reference that names no set; `others` are further names that a reference may be.
+    `unknown` makes the error for an unknown reference; `others` are further names that a reference may be.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Collection(Generic[N]):
     others: Container[str] = ()
 
     def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
-        """Store a set that `fill` writes into an empty folder; the same content is stored once, under its newest name.
+        """Store what `fill` writes into an empty folder; the same content is stored once, under its newest name.
 
         Raises `LimitError`, and stores nothing, if it is more than the user may store.
         """
@@ -98,7 +98,7 @@ class Collection(Generic[N]):
         return note
 
     def load(self, key: str, opened: Callable[[Path, N], S], broken: ProblemCode) -> S:
-        """Return a stored set as `opened` makes it of its folder and note. Raises the error of `unknown`.
+        """Return what `opened` makes of a stored folder and its note. Raises the error of `unknown`.
 
         Raises `DataError` (`broken`) for a damaged file, and if the content has changed since.
         """

@@ -264,9 +264,8 @@ def takes(
 ) -> Callable[[Command], Command]:
     """Let the `**chosen` of a command be given by flags, one for each field of a dataclass of options.
 
-    A field's metadata has its `help`. `renamed` maps earlier names to fields: they are accepted, and not shown. Only
-    what was given is in `chosen`: the defaults, those of `suited`, an instance, or else of the fields, are told and not
-    passed on.
+    A field's metadata has its `help`. `renamed` maps earlier names to fields; they are accepted and hidden. `chosen`
+    has only the given values: the defaults (those of the instance `suited`, else of the fields) are only displayed.
     """
 
     def flag(known: Field[Any]) -> inspect.Parameter:

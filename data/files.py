@@ -1,7 +1,8 @@
 """Temporary folders that a killed process cannot leave behind for good, and JSON files that users edit.
 
-A process holds a lock in each of its temporary folders while it lives. A folder whose lock nobody holds is a leftover:
-its process was killed before it could remove it. A damaged JSON file is set aside before a new one takes its place."""
+A process holds a lock in each of its temporary folders while it lives. A folder with a free lock is a leftover of a
+killed process. A damaged JSON file is set aside before a new one replaces it.
+"""
 
 import json
 import logging
@@ -105,9 +106,9 @@ _ENDING = ".damaged"
 
 
 def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
-    """Return the object that a file holds, empty where there is none, and whether the file is damaged.
+    """Return the JSON object of a file, empty if there is no file, and whether the file is damaged.
 
-    Raises `OSError` where the file is there and the system cannot read it: nothing is known of its content then.
+    Raises `OSError` if the file exists and cannot be read: its content is unknown then.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -39,7 +39,7 @@ class Passages(Sequence[Passage]):
     """The passages of a corpus, in order; equal to any sequence of the same passages.
 
     `table` has the columns of `SCHEMA`, without nulls, and may be mapped from a file. Passages with a `known`
-    fingerprint, or that `are_distinct`, are not searched for repeated ones.
+    fingerprint, or that `are_distinct`, are not checked for duplicates.
     """
 
     def __init__(self, table: Any, *, known: str = "", are_distinct: bool = False) -> None:
@@ -313,10 +313,9 @@ def write_passages(folder: Path, passages: Passages) -> None:
 
 
 def open_passages(folder: Path) -> Passages:
-    """Map the passages of a folder into memory; those of an older one are read.
+    """Map the passages of a folder into memory. Raises `OSError` or an Arrow error if they cannot be read.
 
     A file with the size and time of its seal has the fingerprint of the seal; any other is validated and read through.
-    Raises `OSError` or an Arrow error if it cannot be read.
     """
     path = folder / FILE
     if not path.exists():

@@ -203,7 +203,7 @@ class Problem:
         return self.in_words(TEMPLATES[self.code], TEMPLATES["row"])
 
     def in_words(self, template: str, lead: str) -> str:
-        """Return the problem in a language's words for its code, led by those for a row where it is in one.
+        """Return the message in a language's template for its code, after `lead` if it is in a row.
 
         The detail `file` names the one of several files that it is in, and leads everything.
         """

@@ -42,17 +42,17 @@ def composed(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question, the texts that answer it, and the ids of the passages that hold an answer.
+    """One question, its answers, and the ids of the relevant passages, which hold an answer.
 
-    `relevant` is empty for an unanswerable question; `kind` is its type. `made` says how a question was made of its
-    passages (see `Maker`), and is empty if a person asked it. A `hidden` one asks with words of its passages, or their
-    title: training takes them out there.
+    `relevant` is empty for an unanswerable question; `kind` is its type. `made` says how a question was generated from
+    its passages (see `Maker`); empty if a person asked it. A `hidden` one asks with words of its passages, or their
+    title: training removes these there.
 
     `starts` are the characters of the first relevant passage at which answers begin, -1 if unknown; empty if all are.
     `rejected` are passages that the file says hold no answer, as in SQuAD 2.0. Neither is content.
 
-    `grades` are the judged passages with whole numbers; `relevant` are those of `RELEVANT_GRADE` and more. One passage
-    of each of the `groups` is needed: AND between groups, OR within. The corpus has no passage of an empty group, which
+    `grades` are the judged passages with integers; `relevant` are those of `RELEVANT_GRADE` and more. One passage of
+    each of the `groups` is needed: AND between groups, OR within. An empty group has no passage in the corpus and
     lowers the recall. Both are empty if all grades are 1 and a single passage is a group.
 
     `part` is the published part: "train", "validation" or "test"; empty if its source names none.
@@ -106,10 +106,9 @@ class Question:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """Questions over a corpus. Ids are unique, passage texts differ, every relevant id exists; else raises
-    `ValueError`.
+    """Questions over a corpus. Raises `ValueError` for repeated ids or texts and unknown relevant ids.
 
-    `aliases` maps the id of a merged copy to the id of the passage with its text. No alias is the id of a passage.
+    `aliases` maps the id of a merged copy to the id of the passage with its text; no alias is the id of a passage.
     Aliases do not change the fingerprint.
     """
 
@@ -274,8 +273,8 @@ def is_made(text: str) -> bool:
 def as_trained(question_set: QuestionSet) -> QuestionSet:
     """Return the set with its passages as they are trained on: without what hidden questions ask with.
 
-    A sentence that asks is taken out of its passages. If a title asks, all titles are: passages without one would stand
-    out. Metrics during training use these passages, too. Ids, rows and questions stay.
+    A sentence that asks is removed from its passages. If a title asks, all titles are removed: passages without one
+    would stand out. Metrics during training use these passages, too. Ids, rows and questions stay.
     """
     hidden = [question for question in question_set.questions if question.hidden]
     if not hidden:

@@ -1,10 +1,9 @@
-"""How sure a figure is, and how sure differences that are looked at together: one engine for all rooms.
+"""Confidence intervals, and differences that are tested together: one engine for all rooms.
 
-Rows that belong together, as questions about one passage or pairs that share a sentence, stand or fall together: what
-is drawn is never a row alone but the group of all that hang together (the cluster bootstrap: Davison & Hinkley 1997,
-3.8). Differences tested together share one distribution, that of the largest statistic of the family under chance (the
-single-step maxT procedure of Westfall & Young 1993): those that go together cost little, and a copy nothing.
-Everything is seeded: the same figures come out of the same rows.
+Related rows, as questions about one passage or pairs that share a sentence, are resampled as a group (the cluster
+bootstrap: Davison & Hinkley 1997, 3.8). Differences that are tested together share one distribution, that of the
+largest statistic of the family under chance (the single-step maxT procedure of Westfall & Young 1993): correlated ones
+cost little, and a copy nothing. Everything is seeded.
 """
 
 import math
@@ -27,8 +26,7 @@ def blocks(count: int, columns: int, cells: int) -> Iterator[int]:
 def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group: bool = False) -> Iterator[np.ndarray]:
     """Yield how often each group is drawn in resamples of as many groups as there are, `(size, n_groups)` float64.
 
-    The random numbers are those of one resample after another; `by_group` those of one group after another, for all
-    resamples of a block.
+    Random numbers are drawn resample by resample, or `by_group` for all resamples of a block.
     """
     rng = np.random.default_rng(seed)
     for size in sizes:
@@ -38,11 +36,11 @@ def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group:
 
 
 def max_t(seen: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
-    """Return the p-values `(m,)` of a family's statistics, and the critical value that its intervals are made with.
+    """Return the p-values `(m,)` of a family's statistics, and the critical value of its intervals.
 
-    `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; what was `seen`
-    counts as one try more where it is not among them (`itself` 1, else 0). A statistic above the critical value, of
-    which there is none (infinity) where tries are few, is one whose p is below 5 %.
+    `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; `seen` counts as
+    one more try if it is not among them (`itself` 1, else 0). A statistic above the critical value has p below 5 %;
+    with few tries none has, and the value is infinite.
     """
     tries = len(largest) + itself
     p = (len(largest) - np.searchsorted(largest, seen) + itself) / tries

@@ -61,10 +61,9 @@ def read_entry(entry: CatalogEntry, on_progress: Progress | None = None) -> Read
 
 
 def obtain(entry: CatalogEntry, on_progress: Progress | None = None) -> bytes:
-    """Return the bytes of an entry's file, its checksum verified.
+    """Return the bytes of an entry's file. Raises `DataError` if the download fails or has another checksum.
 
-    Looks in the folder `MRC_DATA`, then in the workspace's downloads, else downloads and stores it. Raises `DataError`
-    if the download fails or is not the known file.
+    Looks in the folder `MRC_DATA`, then in the workspace's downloads, else downloads and stores it.
     """
     if not entry.address:
         return file_content(entry.path).whole

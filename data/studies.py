@@ -178,12 +178,12 @@ def _no_inputs(spec: Any) -> tuple[object, ...]:
 class Study(Generic[Spec, Result]):
     """One kind of study.
 
-    `name` is its folder in the workspace, its command, its page and the section of its texts. `summary` is the first
+    `name` is its folder in the workspace, its command, its page and the section of its texts; `summary` is the first
     line of its help. `spec` and `result` are types that pydantic reads and writes. Change `versions` if the same spec
-    gives another result. `inputs` returns what else decides the result, such as the content of a model; it must be
-    JSON-able. The fingerprint of the dataset in a field `data` is added by the command and the page. `save` and `load`
-    replace the typed result folder. A study whose result has files of its own has `run_in` in place of `run`: it gets
-    the folder of the job, too.
+    gives another result. `inputs` returns what else decides the result as JSON, such as the content of a model; the
+    command and the page add the fingerprint of the dataset in a field `data`. `save` and `load` replace the typed
+    result folder. A study whose result has files of its own has `run_in` in place of `run`: it gets the folder of the
+    job, too.
     """
 
     name: str
@@ -212,7 +212,7 @@ class Study(Generic[Spec, Result]):
         return workspace() / self.name
 
     def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
-        """Return the job of a spec, which may not have been started: the same spec and inputs give the same job.
+        """Return the job of a spec, started or not: the same spec and inputs give the same job.
 
         `inputs` are those that the caller knows already, such as the fingerprint of an open dataset.
         """

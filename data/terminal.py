@@ -1,8 +1,8 @@
-"""What a process sets before it imports libraries, and what it writes to a terminal. Imports nothing that takes time.
+"""Settings of a process before it imports libraries, and its output in a terminal. Its imports take no time.
 
-Texts of a person's files and of others reach a terminal, so characters that command it are escaped. Libraries draw bars
-there, tables of weights and hints for who writes programs: a command shows them with `--verbose`; a job, or the app,
-where `MRC_VERBOSE` is set."""
+Texts of files reach a terminal, so characters that control it are escaped. Libraries draw bars, tables of weights and
+hints for developers there: a command shows them with `--verbose`, a job or the app if `MRC_VERBOSE` is set.
+"""
 
 import json
 import logging
@@ -33,8 +33,8 @@ def raise_on_ctrl_c() -> None:
 def let_idle_threads_sleep() -> None:
     """Let OpenMP threads sleep at a barrier instead of spinning, unless the environment says otherwise.
 
-    Spinning threads take the processor from the thread they wait for as soon as anything else runs on the machine: a
-    training step then takes up to ten times as long. Call this before torch is imported: it is read once.
+    Spinning threads take the processor from the thread they wait for as soon as anything else runs: a training step
+    then takes up to ten times as long. Call this before torch is imported: it is read once.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

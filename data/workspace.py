@@ -1,7 +1,8 @@
-"""Where everything a user makes lives, how files and folders are replaced in one step, and how much each may keep.
+"""The folder of everything a user makes, replacing files and folders in one step, and the limits of a user.
 
-Where people sign in, each has a workspace of their own in `users/` of the shared one; what stands in the shared one
-itself is the operator's, and everybody reads it."""
+Where users sign in, each has a workspace in `users/` of the shared one; the content of the shared one itself is the
+operator's, and everybody reads it.
+"""
 
 import errno
 import hashlib
@@ -57,10 +58,9 @@ def workspace() -> Path:
 
 
 def shared_workspace() -> Path:
-    """Return the folder that holds all workspaces.
+    """Return the folder that holds all workspaces: `MRC_WORKSPACE`, or `workspace/`.
 
-    `MRC_WORKSPACE` sets it. The default is `workspace/` beside `app.py` in a checkout, and in the current folder if the
-    project is installed.
+    The latter is beside `app.py` in a checkout, and in the current folder if the project is installed.
     """
     base = PROJECT if IMPORT_ROOT == PROJECT else Path.cwd()
     return Path(os.environ.get("MRC_WORKSPACE") or base / "workspace").resolve()
@@ -72,9 +72,9 @@ def shelf() -> Path | None:
 
 
 def user() -> str:
-    """Return whose work this is: the name of the user's folder, empty where nobody signs in.
+    """Return the folder name of the current user; empty if nobody signs in.
 
-    Raises `NobodySignedInError`, and `ValueError` where `MRC_USER` is no such name: a path never is one.
+    Raises `NobodySignedInError`, and `ValueError` if `MRC_USER` is no such name: a path never is one.
     """
     name = _acting.get()
     for ask in _told_by:
@@ -150,8 +150,8 @@ def error_message(error: BaseException) -> str:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; when the block ends well it becomes `path`, else it is removed.
 
-    Works for files, and for folders whose destination does not exist yet or may be replaced. What a folder holds is on
-    the disk before the folder has its name: a power cut leaves all of it, or what was there.
+    Works for files, and for folders, whose destination may exist. The content of a folder is on the disk before the
+    folder has its name: a power cut leaves all of it, or what was there.
     """
     with disk_errors_naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -100,9 +100,9 @@ def roles_by_name(
     given: Mapping[str, str],
     fits: Callable[[str, str, Find], bool] = lambda _role, _name, _find: True,
 ) -> dict[str, str]:
-    """Return columns by role: one way to find a column after the other, among those that no role has yet.
+    """Return columns by role: each step finds columns among those that have no role yet.
 
-    `known` are the names of each role, and `given` the columns that the user named. `fits` tells whether the values of
+    `known` are the names of each role, `given` the columns that the user named, and `fits` tells whether the values of
     a column can be those of a role.
     """
     roles = dict(given)
@@ -176,10 +176,10 @@ _NOTE = re.compile(r"\s*([※*†]|주\s?[):.]|(비고|참고|출처|자료|sour
 
 
 def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool]) -> int:
-    """Return the position of the record that names the columns; `knows` tells whether a name is one of a column.
+    """Return the position of the record that names the columns; `knows` tells whether a name is a known one.
 
-    It is the first record unless that has fewer cells than the table below and a better one follows: two known names,
-    or a text of its own in every column.
+    It is the first record, unless that has fewer cells than the table below and a better one follows: with two known
+    names, or with a different text in every column.
     """
     if not records:
         return 0
@@ -214,10 +214,10 @@ def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
 
 
 def without_notes(rows: Iterator[RawRow], names: Sequence[str]) -> Iterator[RawRow]:
-    """Yield rows; notes below the table get a problem, and rows that repeat the header.
+    """Yield rows; notes below the table and rows that repeat the header get a problem.
 
-    They are the last rows, of which only the first cell is filled while all others have more, and which begin as a
-    note does or stand below a blank row.
+    Notes are last rows with only the first cell filled, while all others have more; they begin as a note does or follow
+    a blank row.
     """
     notes = list[RawRow]()
     before = None

@@ -338,7 +338,7 @@ _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w\-]+)""", re.IGNO
 
 
 def document_table(content: Content, format_: Format, file_id: str) -> Table:
-    """Return the passages of a document, read as they are asked for.
+    """Return the passages of a document, read as they are iterated.
 
     The id of a passage is `file_id`, with `#` and the name of the section if there are several. Reading the rows raises
     `DataError` if the document is broken, has a password, or contains no text.

@@ -1,9 +1,9 @@
 """Detects how the bytes of a file become text, or decodes them as the user names it.
 
 Byte order marks and valid UTF-8 decide first. Every other encoding is a guess: charset-normalizer rates how messy the
-decoded text is. For a few short lines that is not enough: the bytes of Korean in CP949 are tidy Chinese in GB18030. So
-the characters are also compared with those that the languages of the encoding use most. Where two different texts are
-about as likely, the file is refused with a line decoded each way, and the user names the encoding.
+decoded text is. That fails for short texts: the bytes of Korean in CP949 are tidy Chinese in GB18030. So the characters
+are also compared with the most frequent ones of the encoding's languages. If two different texts are about as likely,
+the file is refused with a line decoded by each encoding, and the user names the encoding.
 """
 
 import codecs

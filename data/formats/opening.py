@@ -1,8 +1,8 @@
-"""The format of a file, told by content and never by name, and the files that hold no rows.
+"""The format of a file, by content and never by name, and the files that hold no rows.
 
 A document (Word, PowerPoint, Hangul, PDF) is recognised by content, then by name. The text of most becomes passages:
-see `data.formats.documents`. Where rows are needed, and for the kinds that no library here reads, the error says in
-which format to save them. So it does for pointers to files, web pages and other structures.
+see `data.formats.documents`. Where rows are needed, and for kinds that no library here reads, the error says in which
+format to save them, as for pointers to files, web pages and other structures.
 """
 
 import re
@@ -234,10 +234,10 @@ class RecognisedFile:
 
 
 class Proposal(NamedTuple, Generic[C]):
-    """What a file offers to choose from: the best guess, the names of its columns, and its first rows as text.
+    """The choices that a file offers: the best guess, the names of its columns, and its first rows as text.
 
     `candidates` are complete readings, the likeliest first, if the user must choose between them; `encodings` are the
-    encodings to choose from if the encoding is unknown.
+    candidates if the encoding is unknown.
     """
 
     columns: C
@@ -248,11 +248,10 @@ class Proposal(NamedTuple, Generic[C]):
 
 
 def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:
-    """Tell the format of a file's bytes; `knows` tells whether a name is one of a column.
+    """Return the format of a file's bytes. Raises `DataError` if no reader knows it.
 
-    The `name` of the file matters only for documents without rows, whose error says how to save them.
-
-    Raises `DataError` where it is none that can be read.
+    `knows` tells whether a name is a known one of a column. The `name` of the file matters only for documents without
+    rows, whose error says how to save them.
     """
     content = Content.of(content)
     if all(part.isspace() for part in content.parts()):

@@ -225,7 +225,7 @@ class DatasetBuilder(ABC):
         *,
         has_marks: bool = True,
     ) -> None:
-        """Read rows; `add_row` takes one and returns why it is left out, None if it is not. See `RowReader`.
+        """Read rows; `add_row` returns why a row is left out, None if it is not. See `RowReader`.
 
         Raises `DataError` if none of very many rows is good.
         """
@@ -248,11 +248,11 @@ Frame = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class FileReading:
-    """What was understood of one file, whatever its rows have become.
+    """The report on one file, whatever its rows have become.
 
-    `first_rows` are a few cells of its beginning, by column. `problems` are the first of the rows left out, and the
-    first others; `problem_count` counts all, `left_out` the rows. `rejected` shows the first rows left out,
-    `(n_rejected, 2 + columns)`: row, problem, then the row's own content as text.
+    `first_rows` are cells of its beginning, by column. `problems` are the first of the rows left out, and the first
+    others; `problem_count` counts all, `left_out` the rows. `rejected`, `(n_rejected, 2 + columns)`, has the first rows
+    left out: row, problem, then the row's own content as text.
 
     Every input column or key is in exactly one of `used_columns`, `metadata_columns` (stored with the passage or
     question but not searched) and `unused_columns`.

@@ -27,10 +27,10 @@ _INSTEAD = {"\x0b": "\n", "\x0c": "\n"}  # the line breaks of slides, which come
 
 
 class RawRow(NamedTuple):
-    """One row as given, numbered as a person counts it.
+    """One row as given, numbered as users count; `problem` is set if it could not be read.
 
-    `problem` is set where the row itself could not be read. In SQuAD files a row with `asks` False is a
-    paragraph, followed by its questions, whose `is_paragraph` is False; in other formats each row is both.
+    In SQuAD files a row with `asks` False is a paragraph, followed by its questions, whose `is_paragraph` is False; in
+    other formats each row is both.
     """
 
     number: int
@@ -187,11 +187,10 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def answers_in(cell: object) -> dict[str, int]:
-    """Return the different answers a cell holds, in order; of more than `MOST_ANSWERS` only one more than that.
+    """Return the distinct answers of a cell, in order, with their `answer_start` in the passage, else `NOWHERE`.
 
-    Each with the letter of its passage at which it begins by a SQuAD-like `answer_start`, or `NOWHERE`. Takes plain
-    text, a list, a SQuAD-like `{"text": [...]}` or a list of those, arrays, and the JSON or Python text of any of them,
-    as tables keep it.
+    Takes plain text, a list, a SQuAD-like `{"text": [...]}` or a list of those, arrays, and the JSON or Python text of
+    any of them. Of more than `MOST_ANSWERS` answers, one more than that is returned.
     """
     if isinstance(cell, str):
         text = cell.strip()

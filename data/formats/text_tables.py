@@ -57,9 +57,9 @@ class Delimited(NamedTuple):
 def find_table(text: str, knows: Callable[[str], bool] = is_known) -> Delimited | None:
     """Return the delimiter and the header that make the text most like a table of questions, None if none does.
 
-    `knows` tells whether a name is one of a column. Commas of prose stand before a space, and where they like: most of
-    its lines have another number of them than the first. Other delimiters than tab, comma and semicolon need a known
-    name, or as many fields in nearly every line.
+    `knows` tells whether a name is one of a column. Commas of prose precede a space, and most lines have another number
+    of them than the first. Delimiters other than tab, comma and semicolon need a known name, or equally many fields in
+    nearly every line.
     """
     head = text[:_SAMPLE_CHARACTERS]
     best, best_score = None, (False, 0.0, 0)
@@ -93,11 +93,10 @@ def _is_table(
 
 
 def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], Table]:
-    """Tell how delimited text is to be read, and return what reads it anew at each call.
+    """Return what reads delimited text anew at each call. Both raise `DataError` if the header is broken.
 
-    The first line that is not blank names the columns, below so many `titles`. A row with another number of fields, or
-    with quotation marks that do not close, is a row with a problem. Both raise `DataError` where the header itself is
-    broken.
+    The first line that is not blank below `titles` others names the columns. A row with another number of fields, or
+    with quotation marks that do not close, is a row with a problem.
     """
     quoted = partial(_records, text, delimiter)
     if delimiter != "\t" or not _may_be_literal(text):
@@ -250,7 +249,7 @@ _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=lambd
 def parse_json(text: str) -> Any:
     """Parse a whole JSON text, numbers as text. Raises `DataError` with the line and column of a break.
 
-    Empty lists and objects take twenty times their size in memory, so more of them than any text needs are refused.
+    More lists and objects than any text needs are refused: empty ones take twenty times their size in memory.
     """
     check_size(text.count("{") + text.count("["), "lists and objects", max(_MOST_PARTS, len(text) // 16))
     try:

@@ -51,10 +51,10 @@ class _Sheet:
 
 @dataclass(frozen=True)
 class Workbook:
-    """The sheet of a workbook that holds the table, its header, and what is to be reported of it.
+    """The sheet of a workbook that holds the table, its header, and the problems to report.
 
-    `merged` are the columns in which cells of several rows are one. `sheets` are all that hold data by name, the
-    table's included, if there are several; empty otherwise.
+    `merged` are the columns with cells merged over several rows. `sheets` are all sheets with data by name, the table's
+    included, if there are several; empty otherwise.
     """
 
     names: tuple[str, ...]
@@ -87,8 +87,8 @@ def is_workbook(content: bytes, name: str = "") -> bool:
 def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Workbook:
     """Return the sheet that holds a table of questions, else known columns, else anything.
 
-    Hidden sheets count only if no visible one has a known column. Raises `DataError` where the workbook is broken,
-    empty or larger than a workbook can be.
+    Hidden sheets count only if no visible one has a known column. Raises `DataError` if the workbook is broken, empty
+    or too large.
     """
     with broken_told(ProblemCode.BROKEN_WORKBOOK):
         is_xlsx = content.startswith(b"PK") and _XLSX.encode() in content

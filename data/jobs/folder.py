@@ -1,8 +1,8 @@
-"""A job: work that a process of its own carries out, and a folder that is the only truth about it.
+"""A job: work that a process of its own runs, and a folder that is the only source of truth about it.
 
-Trainings, comparisons, labs and what is worked out before a training are jobs. The folder holds what was asked (a file
-its subject names), `status.json` (how it goes, with a heartbeat), `progress.jsonl` (a line of figures a logged step),
-`log.txt` (what the process wrote), a file `stop` to stop it, and its results. Readable after any kill.
+Comparisons, trainings, labs and what precedes a training are jobs. The folder holds the request (a file its subject
+names), `status.json` (with a heartbeat), `progress.jsonl` (a line of metrics per logged step), `log.txt` (the output of
+the process), a file `stop` to stop it, and its results. It is readable after any kill.
 """
 
 import json
@@ -223,10 +223,9 @@ class Job:
             require_place(sum(job.status().at_work for job in beside))
 
     def launch(self, *words: object, light: bool = False) -> None:
-        """Start its process, `python -m mrc_workbench WORDS`, at once; an earlier result goes.
+        """Start its process, `python -m mrc_workbench WORDS`, unless one runs; an earlier result is removed.
 
-        A `light` one begins without a model's libraries, see `detached`. Where one is at work on it, whoever started
-        that, it stays the only one. Raises `OSError`: the disk is full.
+        A `light` one begins without a model's libraries, see `detached`. Raises `OSError`: the disk is full.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".starting.lock"):
@@ -275,10 +274,10 @@ _SECONDS_TO_END = 5.0  # for a process that was just killed
 def carry_out(
     job: Job, work: Callable[[Status], None], problem_of: Callable[[BaseException], tuple[str, str]]
 ) -> Status:
-    """Do a job's work in this process, and return how it ended: whatever goes wrong ends up in its status.
+    """Run a job's work in this process and return how it ended: every error ends up in its status.
 
-    `work` is given the status it began with; it raises `AskedToStop` where it ended because somebody asked.
-    `problem_of` tells code and message of what went wrong.
+    `work` gets its first status and raises `AskedToStop` if a user stopped it. `problem_of` returns the code and the
+    message of an error.
     """
     hold_freed_memory()
     pid, pid_started = this_process()
@@ -315,11 +314,10 @@ def progress_writer(
     seconds_left: Callable[[], float | None] | None = None,
     parts_left: Callable[[], dict[str, float | None]] | None = None,
 ) -> Progress:
-    """Return what notes a job's phase and the share of all its work that is done, 0 to 1.
+    """Return what writes a job's phase and the fraction of its work that is done, 0 to 1, into its status.
 
-    Its time left is what `seconds_left` says, asked then, or the sum of `parts_left`, which the status then holds, too;
-    without either, it is told from the share. A few times a second at most, but for a change of phase and for
-    beginning and end, which are never dropped: a page would go on to tell what ended long ago.
+    The time left is `seconds_left`, called then; `parts_left` is stored, too; without either, the fraction tells it. It
+    writes a few times a second at most, but always a change of phase, the beginning and the end.
     """
     written = 0.0
     phase: str | None = None

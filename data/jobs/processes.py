@@ -97,10 +97,10 @@ def without_collections() -> Iterator[None]:
 
 
 def give_back_large_blocks() -> None:
-    """Of what is freed from now on, give back each block of 32 MiB and more, whatever `hold_freed_memory` said.
+    """Give back each block of 32 MiB and more that is freed from now on, whatever `hold_freed_memory` did.
 
-    For blocks that have another size every time, as the logits of a large vocabulary: the gaps that they leave fit
-    nothing, and what is held would grow to several times of what is in use.
+    For blocks whose size always differs, as the logits of a large vocabulary: they fit no gap, and the memory held
+    would grow to several times of what is in use.
     """
     _mallopt({_MMAP_THRESHOLD: 2**25, _MMAP_MAX: 2**16})  # the highest threshold that glibc allows
 
@@ -337,10 +337,10 @@ def _serve(
     *,
     held: float = 0.0,
 ) -> _Asked | None:
-    """Fork for every request, and read what is `unread` meanwhile, after so many seconds where it is `held`.
+    """Fork for every request, and import what is `unread` meanwhile, after so many seconds if it is `held`.
 
-    Returns the request in the forked process, and None in the server: where a life line is cut, or after so many
-    seconds without work and with nothing to read.
+    Returns the request in the forked process, and None in the server: if a life line is cut, or after so many seconds
+    without work and with nothing to import.
     """
     children, until = list[Process](), time.monotonic() + held
     while True:

@@ -1,9 +1,8 @@
-"""One job at a time on a machine; the others stand in line, in the order they were asked for.
+"""One job at a time on a machine; the others wait in a queue, in the order of their requests.
 
-A job stands in line from the moment it is made. Nothing runs while there is nothing to do: whoever makes a job starts a
-worker, a process of its own that outlives the page. One worker a workspace carries out the queued jobs, each in a
-process of its own, and ends. Whatever works holds the machine's lock meanwhile. Both locks are the operating system's
-and fall with their process, however it dies.
+Nothing runs while there is nothing to do: whatever makes a job starts a worker, a process that outlives the page. One
+worker per workspace runs the queued jobs, each in a process of its own, and ends. A running job holds the machine's
+lock. Both locks are the operating system's and end with their process.
 """
 
 import getpass

@@ -1,11 +1,11 @@
-"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored. `data.text.marking` says
-where they are in the text.
+"""How a text becomes tokens, by an analyzer and its options, and how the tokens are stored.
 
-Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). What takes
-an analysis takes an `Analyzer` as well, which is one without options.
+Every analysis composes the text first (Unicode NFC: Korean typed on some systems arrives as loose letters). Every
+function takes an `Analyzer` as an analysis without options. `data.text.marking` locates the tokens in the text.
 
-Analyzed texts are arrays, kept on disk a part at a time: an interrupted analysis goes on with the next part, and a
-corpus that grew analyzes what is new."""
+Analyzed texts are arrays, stored a part at a time: an interrupted analysis continues with the next part, and only the
+new part of a grown corpus is analyzed.
+"""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

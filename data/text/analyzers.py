@@ -77,7 +77,7 @@ _OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIG
 def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
     """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams if words are not spaced, else stems of the language.
 
-    Japanese has an analyzer of its own. It is words if most texts are in no language that is stemmed, or in several.
+    Japanese has its own analyzer. Texts in a language without stems, or in several languages, get words.
     """
     if analyzer is not Analyzer.AUTO:
         return analyzer
@@ -116,9 +116,9 @@ _LEAST_SCORE = 0.1  # of a new word: Kiwi's own 0.25 lets three pass in a thousa
 class Compounds(StrEnum):
     """How nouns made of nouns are read: as Kiwi cuts them, in their smallest parts, as a whole, or both ways.
 
-    `WHOLE` joins the nouns and names that stand in one word without a space: 국립/중앙/박물관 is 국립중앙박물관.
-    `SPLIT` cuts a noun as the dictionary says, or else as Kiwi would if it did not know it, where that gives nouns of
-    two letters or more that it knows: 고속도로 is 고속/도로. A word of the dictionary without parts is never cut.
+    `WHOLE` joins adjacent nouns and names without a space: 국립/중앙/박물관 is 국립중앙박물관. `SPLIT` cuts a noun as
+    the dictionary says, else as Kiwi would if it did not know it, if that gives known nouns of two letters or more:
+    고속도로 is 고속/도로. A word of the dictionary without parts is never cut.
     """
 
     AS_READ = "as-read"

@@ -1,6 +1,6 @@
-"""Text to learn from, as a stream of documents that begins anew as often as it is asked for.
+"""Training text as a stream of documents, from the beginning at each iteration.
 
-No more of it than one document lies in memory, but for the passages of a question set, which Arrow holds.
+Only one document is in memory at a time, except the passages of a question set, which Arrow holds.
 """
 
 import codecs

@@ -1,17 +1,16 @@
-"""A user dictionary: words that are cut no further, their parts, and words that mean the same.
+"""A user dictionary: words that are not cut, their parts, and synonyms.
 
-It is one text in UTF-8, whose lines are what search engines have already:
+It is one UTF-8 text with the lines of search engines:
 
-    # what follows is no part of it
-    세종시 세종 시                a word and, maybe, the parts it is made of (nori's user dictionary)
-    블랙 펄<TAB>NNP<TAB>1.5       a word, its tag and, maybe, its score (Kiwi's); here alone it may hold spaces
-    자동차, 차량, 승용차          words that mean the same: each is read as the first (Solr, Elasticsearch)
+    # a comment
+    세종시 세종 시                a word and, optionally, its parts (nori's user dictionary)
+    블랙 펄<TAB>NNP<TAB>1.5       a word, its tag and, optionally, its score (Kiwi's); only here may it hold spaces
+    자동차, 차량, 승용차          synonyms: each is read as the first (Solr, Elasticsearch)
     휴대폰, 핸드폰 => 휴대전화    words that are read as another
 
-Case and the spaces in a word tell no two words apart. Every line that is wrong is told with its row.
-
-Dictionaries are kept in the workspace, one folder each. A user reads those of the shelf as well, and can neither change
-nor remove them. An edit makes another dictionary: what was found with the old one stays what it was."""
+Words are compared without case and spaces. Every wrong line is reported with its row. Dictionaries are stored in the
+workspace; an edit makes another dictionary, so results with the old one stay.
+"""
 
 import codecs
 import tomllib
@@ -35,7 +34,7 @@ _MESSAGES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding
 class DictionaryError(Failure):
     """A dictionary that cannot be used; `code` is a key of `dictionary.` in the locale files.
 
-    The detail `row` is that of the line at fault, from 1; `others` are what is wrong in other lines, in their order.
+    The detail `row` is the wrong line, from 1; `others` are the errors of other lines, in order.
     """
 
     others: Sequence["DictionaryError"] = ()

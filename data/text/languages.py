@@ -1,12 +1,12 @@
-"""The languages that the analyzers stem: their names, stop words and stems, and which language a corpus is in.
+"""The languages that the analyzers stem: their names, stop words and stems, and the language of a corpus.
 
-Stems are those of Snowball (Porter 1980, "An algorithm for suffix stripping"; snowballstem.org), which removes what a
-language adds to its words. A stem need not be a word: "happily" and "happiness" are "happili" and "happi".
+Stems are those of Snowball (Porter 1980, "An algorithm for suffix stripping"; snowballstem.org), which removes endings.
+A stem need not be a word: "happily" and "happiness" are "happili" and "happi".
 
-A language is detected by script, then by words. Every word of a language's stop word list counts `1 / n / size ** 0.3`
-for that language, for a word in `n` lists and a list of `size` words: a word that few languages share says more, and a
-long list holds words of content. Languages that nothing here stems are detected as well, so that Ukrainian is not
-taken for Russian. Stop words are those of stopwords-iso.
+A language is detected by script, then by words. A word of the stop word lists (stopwords-iso) counts
+`1 / n / size ** 0.3` for a language, if it is in `n` lists and the language's list has `size` words: a word that few
+languages share says more, and a long list holds words of content. Languages without stems are detected as well, so
+that Ukrainian is not taken for Russian.
 """
 
 import hashlib

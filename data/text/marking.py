@@ -1,8 +1,8 @@
-"""Where the tokens of an analyzer are in a text, and a passage made ready to be read: what the question says, what
-answers it, and where its sentences end.
+"""Where the tokens of an analyzer are in a text, and a passage with its matches, answers and sentences marked.
 
 Spans are those a person would underline by hand. Single bigrams, which BM25 also counts, are left out on purpose: half
-a word found inside another word explains nothing."""
+a word found inside another word explains nothing.
+"""
 
 import unicodedata
 from collections import defaultdict
@@ -177,9 +177,8 @@ _SILENT = frozenset(_SILENT_WORDS.split())
 def matched_spans(question: str, texts: Sequence[str]) -> list[list[Span]]:
     """Return for each text (composed, NFC) the spans whose words also occur in the question, in order, none touching.
 
-    Korean is compared by Kiwi's content morphemes, languages without spaces by pairs of letters, other languages by
-    the stems of words where they have a stemmer, else by lower-cased words. Words that say nothing ("the", "하다")
-    never match.
+    Korean is compared by Kiwi's content morphemes, languages without spaces by pairs of letters, others by stems if
+    there is a stemmer, else by lower-cased words. Words without content ("the", "하다") never match.
     """
     question = unicodedata.normalize("NFC", question)
     of_question, *of_texts = _terms([question, *texts])
@@ -312,8 +311,8 @@ def marked(question: str, texts: Sequence[str], answers: Sequence[Sequence[str]]
 def answer_spans(text: str, answers: Sequence[str]) -> list[Span]:
     """Return where a text (composed) holds one of the answers.
 
-    An answer begins a word (particles may follow it), or, where it never does, stands anywhere; never inside a number
-    or a Latin word, since "3" answers nothing in "1934".
+    An answer begins a word (particles may follow it) or, if it never does, is anywhere; never inside a number or a
+    Latin word, since "3" answers nothing in "1934".
     """
     spans: list[Span] = []
     for answer in answers:
