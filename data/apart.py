@@ -138,7 +138,7 @@ def report_files_read(read: int, total: int) -> None:
 
 
 class File(NamedTuple):
-    """The content of a file, and what it is called."""
+    """The content of a file, and its name."""
 
     content: Content
     name: str
@@ -192,12 +192,8 @@ def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any]
         request = {"work": work.name, "files": listed, "options": dict(options), "limits": asdict(limits)}
         write_text(folder / "request.json", json.dumps(request))  # names of files may hold what is no UTF-8
         pid = started(folder)
-        if pid is not None:
-            try:
-                _watch(pid, limits, folder, report)
-            except DataError as error:
-                raise UnusableFileError(error, Proposal(work.columns())) from error
-        return _outcome(folder, work, limits)
+        code = _watch(pid, limits, folder, report) if pid is not None else None
+        return _outcome(folder, work, limits, code)
 
 
 def _parent_folder() -> Path:
@@ -212,8 +208,8 @@ def _parent_folder() -> Path:
     return folder if os.access(folder, os.W_OK) else Path(gettempdir())
 
 
-def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> None:
-    """Wait until the process has ended, report its progress, and end it where it takes too much."""
+def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> ProblemCode | None:
+    """Wait until the process has ended and report its progress; kill it, and return the limit that it exceeds."""
     end = time.monotonic() + limits.seconds * _TIMES_AS_LONG
     with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
@@ -221,7 +217,7 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Non
         while True:
             with suppress(psutil.TimeoutExpired):
                 process.wait(_SECONDS_BETWEEN_LOOKS)
-                return
+                return None
             if report is not None:
                 with suppress(OSError, ValueError):  # it has reported nothing yet, or is writing right now
                     read, total = map(int, (folder / _PROGRESS).read_text(encoding="ascii").split())
@@ -234,13 +230,16 @@ def _watch(pid: int, limits: Limits, folder: Path, report: Report | None) -> Non
                 continue
             process.kill()
             process.wait()
-            raise limits.exceeded(code)
+            return code
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)  # it ended before it was looked at
+    return None
 
 
-def _outcome(folder: Path, work: Work[R], limits: Limits) -> R:
+def _outcome(folder: Path, work: Work[R], limits: Limits, exceeded: ProblemCode | None) -> R:
     """Return what was read; raises `UnusableFileError`, and `OSError` where the disk was full."""
+    if exceeded is not None:
+        raise UnusableFileError(limits.exceeded(exceeded), Proposal(work.columns()))
     failure = read_json(folder / "failure.json")
     if "errno" in failure:
         raise OSError(failure["errno"], os.strerror(failure["errno"]), str(workspace()))
@@ -266,20 +265,20 @@ def make_ready() -> None:
 
 
 def started(folder: Path) -> int | None:
-    """Start a process that carries out what a folder asks; its number, None where all is done. Raises `OSError`."""
+    """Start a process that runs a folder's request; returns its number, None if all is done. Raises `OSError`."""
     if not _FORKS:
         return fresh(folder)
     return forked(folder) if threading.active_count() == 1 else served(folder)
 
 
 def fresh(folder: Path) -> int:
-    """Carry it out in a process that reads the libraries anew."""
+    """Run the request in a new process, which imports the libraries."""
     with (folder / "log.txt").open("wb") as log:
         return start_module(_MODULE, str(folder), stdout=log, stderr=log).pid
 
 
 def forked(folder: Path) -> int:
-    """Carry it out in a copy of this process, which must do nothing else in another thread."""
+    """Run the request in a copy of this process, which must have no other thread."""
     pid = os.fork()
     if pid:
         return pid
@@ -297,7 +296,7 @@ def forked(folder: Path) -> int:
 
 
 def served(folder: Path) -> int:
-    """Let the server carry it out in a copy of itself."""
+    """Run the request in a copy of the server."""
     with _asking:
         if not _server:
             _start_server()
@@ -324,7 +323,7 @@ def _ask(folder: Path) -> int:
 
 
 def carry_out(folder: Path) -> None:
-    """Read what the folder asks for, and leave there what came of it: also that memory or the disk ran out."""
+    """Run a folder's request, and write the result there, or the error: also that memory or the disk ran out."""
     request = read_json(folder / "request.json")
     _progress_file[:] = [folder / _PROGRESS]
     work: Work[Any] = import_module(_WORKS[request["work"]]).WORK

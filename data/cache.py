@@ -182,22 +182,16 @@ def cached_arrays(
         return compute()
     arrays = read_arrays(kind, key)
     if arrays is None and alone:
-        with _made_by_one(_path(kind, key)):
+        path = _path(kind, key)
+        with ExitStack() as lock:
+            with suppress(OSError):  # on a disk that cannot be written no process waits
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.enter_context(FileLock(path.with_suffix(".lock")))
             return cached_arrays(kind, key, compute)
     if arrays is None:
         arrays = compute()
         write_arrays(kind, key, arrays)
     return arrays
-
-
-@contextmanager
-def _made_by_one(path: Path) -> Iterator[None]:
-    """Hold other processes off; on a disk that cannot be written none is."""
-    with ExitStack() as lock:
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock.enter_context(FileLock(path.with_suffix(".lock")))
-        yield
 
 
 def read_arrays(kind: str, key: str) -> Arrays | None:

@@ -12,7 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +28,10 @@ _SECONDS_WITHOUT_LOCK = 7 * 24 * 3600.0
 def temporary_folder(prefix: str, parent: Path) -> Iterator[Path]:
     """Yield a new folder in `parent`, and remove it when the block ends; `prefix` begins and ends with a dot."""
     with TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True) as name:
-        held = _hold(Path(name))
+        held: int | None = None
+        with suppress(OSError):
+            held = _lock(Path(name, f"{_LOCK}.new"), os.O_CREAT)
+            Path(name, f"{_LOCK}.new").rename(Path(name, _LOCK))  # only now others see it: it is never there unlocked
         try:
             yield Path(name)
         finally:
@@ -60,44 +63,29 @@ def _remove_if_abandoned(folder: Path) -> bool:
     return True
 
 
-def _hold(folder: Path) -> int | None:
-    """Lock a folder; return the descriptor that holds the lock, None where the system has no such locks."""
+def _lock(path: Path, flags: int = 0) -> int:
+    """Open and lock a file; return the descriptor that holds the lock. Raises `OSError` if it cannot be locked."""
     if sys.platform == "win32":
-        return None
+        raise OSError("this system has no such locks")
     import fcntl
 
-    new = folder / f"{_LOCK}.new"
+    descriptor = os.open(path, os.O_RDWR | flags, 0o600)
     try:
-        held = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        new.rename(folder / _LOCK)  # only now others see it: it is never there without its lock
-    except OSError:
-        os.close(held)
-        return None
-    return held
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether the process that made a folder is gone. Where that cannot be known it is not."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
+    """Whether the process that made a folder is gone; False if that is unknown."""
     try:
-        if not (folder / _LOCK).exists():
+        if sys.platform != "win32" and not (folder / _LOCK).exists():
             return time.time() - folder.stat().st_mtime > _SECONDS_WITHOUT_LOCK
-        lock = os.open(folder / _LOCK, os.O_RDWR)
+        os.close(_lock(folder / _LOCK))
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    finally:
-        os.close(lock)
     return True
 
 

@@ -52,10 +52,6 @@ def _load_array(value: Any, info: ValidationInfo) -> np.ndarray:
     return np.asarray(value)
 
 
-def _store_number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
 def _store_error(error: Exception) -> dict[str, object]:
     kind = f"{type(error).__module__}:{type(error).__qualname__}" if isinstance(error, Failure) else ""
     return failure_dict(error) | ({"kind": kind} if kind else {})
@@ -76,7 +72,9 @@ def _failure_kinds(kind: type[Failure]) -> list[type[Failure]]:
 
 
 Array = Annotated[np.ndarray, PlainValidator(_load_array), PlainSerializer(_store_array)]
-Number = Annotated[float, BeforeValidator(float), PlainSerializer(_store_number)]
+Number = Annotated[
+    float, BeforeValidator(float), PlainSerializer(lambda value: value if math.isfinite(value) else str(value))
+]
 StoredError = Annotated[Exception, PlainValidator(_load_error), PlainSerializer(_store_error)]
 
 
@@ -169,11 +167,6 @@ _KEY = re.compile("[0-9a-f]{16}")
 _NAME = "name.json"
 
 
-def _no_inputs(spec: Any) -> tuple[object, ...]:
-    del spec
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study(Generic[Spec, Result]):
     """One kind of study.
@@ -193,7 +186,7 @@ class Study(Generic[Spec, Result]):
     run: Callable[[Spec, Progress], Result] | None = None
     run_in: Callable[[Spec, Progress, Path], Result] | None = None
     result: Any = None
-    inputs: Callable[[Spec], Sequence[object]] = _no_inputs
+    inputs: Callable[[Spec], Sequence[object]] = lambda _spec: ()
     tables: Sequence[Table[Result]] = ()
     save: Callable[[Result, Path], None] | None = None
     load: Callable[[Path], Result] | None = None

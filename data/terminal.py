@@ -49,6 +49,7 @@ _LIBRARIES = (
     *("accelerate", "datasets", "faiss", "huggingface_hub", "milvus_lite", "numba", "peft", "pymilvus", "sklearn"),
     *("sentence_transformers", "tokenizers", "torch", "transformers", "umap"),
 )
+_LOGGERS = [logging.getLogger(library) for library in _LIBRARIES]
 # what libraries ask for as they are read, and processes that are started here as well
 QUIET = {
     "DATASETS_VERBOSITY": "error",
@@ -65,7 +66,7 @@ _COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 
 
 def quiet(*, verbose: bool = False) -> None:
-    """Have the libraries keep to themselves what is no error, or speak where it is wanted; before they are read."""
+    """Let libraries report only errors, or everything if `verbose`; call it before they are imported."""
     if verbose:
         os.environ[VERBOSE] = "1"
     if is_verbose():
@@ -75,8 +76,8 @@ def quiet(*, verbose: bool = False) -> None:
         return
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    for library in _LIBRARIES:
-        logging.getLogger(library).setLevel(logging.ERROR)
+    for logger in _LOGGERS:
+        logger.setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
 
 
@@ -84,22 +85,22 @@ def quiet(*, verbose: bool = False) -> None:
 def quiet_libraries() -> Iterator[None]:
     """Keep libraries that are imported meanwhile quiet, and leave the environment of another program as it is."""
     given = {name: value for name, value in QUIET.items() if name not in os.environ and name != "TQDM_DISABLE"}
-    levels = {library: logging.getLogger(library).level for library in _LIBRARIES}
+    levels = [logger.level for logger in _LOGGERS]
     if not is_verbose():
         os.environ.update(given)
-        for library in _LIBRARIES:
-            logging.getLogger(library).setLevel(logging.ERROR)
+        for logger in _LOGGERS:
+            logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
         for name in given:
             os.environ.pop(name, None)
-        for library, level in levels.items():
-            logging.getLogger(library).setLevel(level)
+        for logger, level in zip(_LOGGERS, levels, strict=True):
+            logger.setLevel(level)
 
 
 def is_verbose() -> bool:
-    """Whether somebody wants to read what the libraries say."""
+    """Whether a user wants the messages of the libraries."""
     return bool(os.environ.get(VERBOSE))
 
 

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mrc_workbench.data.formats.tables import RawRow, as_text, is_blank, is_collection, shown
@@ -62,9 +63,12 @@ def guess_columns(names: Sequence[str]) -> Columns:
     return Columns(**roles_by_name(NAMES, ((known_name, names), (has_word, names)), {}))
 
 
-def is_known(name: str) -> bool:
+def is_known(name: str, names: Mapping[str, Sequence[str]] = NAMES) -> bool:
     """Whether a column of this name is known to hold something."""
-    return any(plain_name(name) in known for known in NAMES.values())
+    return any(plain_name(name) in known for known in names.values())
+
+
+is_pair_column = partial(is_known, names=PAIR_NAMES)
 
 
 def plain_name(name: str) -> str:
@@ -160,11 +164,6 @@ class PairColumns:
 
 
 SENTENCES = ("sentence1", "sentence2", "sentence3")
-
-
-def is_pair_column(name: str) -> bool:
-    """Whether a column of this name is known to hold something."""
-    return any(plain_name(name) in known for known in PAIR_NAMES.values())
 
 
 Record = tuple[int, Sequence[object]]  # number of the row, and its cells

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.tables import RawRow, Table, broken_told, shown
-from mrc_workbench.data.formats.text import Content, check_size
+from mrc_workbench.data.formats.text import Content, EncodedText, check_size
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
 WHOLE_CHARACTERS = 2_000  # a document up to this length is one passage
@@ -365,15 +365,10 @@ def _rows(content: Content, format_: Format, file_id: str) -> Iterator[RawRow]:
         yield RawRow(number, {"id": id_, "title": title, "text": section.text})
 
 
-def _text(content: Content) -> str:
-    encoding = content.encoding
-    return content.whole.decode(encoding.codec, encoding.errors)
-
-
 def _html_document(content: Content) -> Iterator[Block]:
     text = ""
     try:
-        text = _text(content)
+        text = EncodedText(content, content.encoding).whole
     except DataError:
         if named := _CHARSET.search(content.mark):  # a page may name its encoding
             with suppress(LookupError, UnicodeDecodeError):
@@ -385,8 +380,8 @@ def _html_document(content: Content) -> Iterator[Block]:
 
 
 _READERS: dict[Format, Callable[[Content], Iterator[Block]]] = {
-    Format.TEXT: lambda content: text_blocks(_text(content)),
-    Format.MARKDOWN: lambda content: markdown_blocks(_text(content)),
+    Format.TEXT: lambda content: text_blocks(EncodedText(content, content.encoding).whole),
+    Format.MARKDOWN: lambda content: markdown_blocks(EncodedText(content, content.encoding).whole),
     Format.HTML: _html_document,
     Format.PDF: pdf_blocks,
     Format.WORD: office_blocks,

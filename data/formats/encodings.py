@@ -342,19 +342,20 @@ def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
 
 def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[str] | set[str]) -> float:
     """Return the fraction of characters in a script, less if few of them are frequent ones."""
-    characters = [character for character in text if not character.isascii() and not _is_neutral(character)]
+    # punctuation, wide ASCII and units, which all East Asian encodings have, are left out
+    characters = [
+        character
+        for character in text
+        if not character.isascii()
+        and character not in _EAST_ASIAN_MARKS
+        and not "！" <= character <= "～"
+        and unicodedata.category(character)[0] not in "PZ"
+    ]
     if not characters:
         return 1.0
     in_script = sum(map(script, characters)) / len(characters)
     fraction = sum(character in frequent for character in characters) / len(characters)
     return in_script * (0.7 + 0.3 * min(1.0, 5 * fraction))
-
-
-def _is_neutral(character: str) -> bool:
-    """Whether all East Asian encodings have the character: punctuation, wide ASCII, units."""
-    if character in _EAST_ASIAN_MARKS or "！" <= character <= "～":
-        return True
-    return unicodedata.category(character)[0] in "PZ"
 
 
 def _alphabetic(letters: frozenset[str]) -> Callable[[str], float]:

@@ -142,19 +142,16 @@ _OTHER_STRUCTURES = (
 )
 
 
-def refuse_pointer(start: str) -> None:
-    """Raise `DataError` if a text only points to the file."""
+def _refuse_placeholder(head: str) -> None:
+    """Raise `DataError` if a text only points to the file, or is a web page that a server sends in place of it."""
+    start = head[:1000].lstrip()
     if _LFS.match(start):
         size = _LFS_SIZE.search(start)
         raise DataError.of(ProblemCode.LFS_POINTER, size=f"{int(size[1]):,}" if size else "?")
     if _ANNEX.match(start) and len(start.split("\n")) <= 2:
         raise DataError.of(ProblemCode.ANNEX_POINTER)
-
-
-def refuse_web_page(start: str) -> None:
-    """Raise `DataError` if a text is a web page, as servers send it in place of a file."""
-    if _WEB_PAGE.match(start[:5000]):
-        title = _TITLE.search(start)
+    if _WEB_PAGE.match(head[:5000]):
+        title = _TITLE.search(head)
         raise DataError.of(ProblemCode.WEB_PAGE, title=f": {title[1]}" if title else "")
 
 
@@ -283,8 +280,7 @@ def _text(content: Content, knows: Callable[[str], bool]) -> RecognisedFile:
     start = (text.head.lstrip() or text.whole.lstrip())[:1]
     if not start:
         raise DataError.of(ProblemCode.EMPTY_FILE)
-    refuse_pointer(text.head[:1000].lstrip())
-    refuse_web_page(text.head)
+    _refuse_placeholder(text.head)
     if start == "<":
         raise DataError.of(ProblemCode.UNKNOWN_FORMAT, found="it begins with <, as a web page does")
     found = RecognisedFile(Format.TEXT, encoding.name, text, problems=encoding.problems)

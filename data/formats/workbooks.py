@@ -53,19 +53,38 @@ class _Sheet:
 class Workbook:
     """The sheet of a workbook that holds the table, its header, and the problems to report.
 
-    `merged` are the columns with cells merged over several rows. `sheets` are all sheets with data by name, the table's
-    included, if there are several; empty otherwise.
+    `top` is the number of the header's last row, and `row_count` that of rows below it in the sample. `merges` are
+    below the header. `sheets` are all sheets with data by name, the table's included, if there are several.
     """
 
+    sheet: _Sheet = field(repr=False)
     names: tuple[str, ...]
+    known: int  # names
+    row_count: int
+    top: int
+    merges: tuple[Merge, ...]
     problems: tuple[Problem, ...]
-    _rows: Callable[[], Iterator[tuple[int, list[Any]]]] = field(repr=False)
-    merged: frozenset[str] = frozenset()
     sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """The columns with cells merged over several rows."""
+        return frozenset(self.names[merge.first_column - 1] for merge in self.merges)
+
+    @property
+    def score(self) -> tuple[bool, int, bool, bool]:
+        columns = guess_columns(self.names)
+        is_table = len(self.names) > 1 and self.row_count > 0
+        return bool(columns.question and columns.context), min(self.known, 2), is_table, self.sheet.is_visible
 
     def table(self) -> Table:
         rows = (RawRow(number, dict(zip(self.names, row, strict=False))) for number, row in self._rows())
         return Table(self.names, without_notes(rows, self.names))
+
+    def _rows(self) -> Iterator[tuple[int, list[Any]]]:
+        with broken_told(ProblemCode.BROKEN_WORKBOOK):
+            rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
+            yield from _filled(_with_merged(rows, self.merges))
 
 
 def is_workbook(content: bytes, name: str = "") -> bool:
@@ -98,62 +117,31 @@ def open_workbook(content: bytes, knows: Callable[[str], bool] = is_known) -> Wo
             raise DataError.of(ProblemCode.EMPTY_FILE)
         visible = [one for one in opened if one.sheet.is_visible and one.known]
         best = max(visible or opened, key=lambda one: one.score)
-        data = _data_sheets(best, visible)
-        workbook = _workbook(best, opened, [best])
+
+        def is_data(sheet: Workbook) -> bool:
+            completes_best = sheet.score[0] if best.score[0] else sheet.known > 1
+            return completes_best or set(sheet.names) == set(best.names)
+
+        data = list(filter(is_data, visible)) if best in visible else [best]
+        workbook = _reporting_others(best, opened, [best])
         if len(data) == 1:
             return workbook
-        parts = {one.sheet.name: _workbook(one, opened if one is best else (), data) for one in data}
-        return replace(workbook, sheets=parts)
+        others = {one.sheet.name: one for one in data}
+        return replace(workbook, sheets=others | {best.sheet.name: _reporting_others(best, opened, data)})
 
 
-def _data_sheets(best: "_Opened", visible: Sequence["_Opened"]) -> list["_Opened"]:
-    """Return the sheets with the columns of the best one, or with what makes them complete beside it."""
-    if best not in visible:
-        return [best]
-    is_complete = best.score[0]
-    return [
-        one for one in visible if set(one.names) == set(best.names) or (one.score[0] if is_complete else one.known > 1)
-    ]
-
-
-def _workbook(sheet: "_Opened", opened: Sequence["_Opened"], data: Sequence["_Opened"]) -> Workbook:
-    """Return a sheet as what is read of a workbook; it reports those that were opened and hold no data."""
+def _reporting_others(best: Workbook, opened: Sequence[Workbook], data: Sequence[Workbook]) -> Workbook:
+    """Add a problem that names the opened sheets that hold no data, if there are any."""
     others = [one.sheet for one in opened if one not in data]
-    problems = [*sheet.problems]
-    if others:
-        names = (other.name + ("" if other.is_visible else " (hidden)") for other in others)
-        used = ", ".join(one.sheet.name for one in data)
-        told = {"name": shown(used, 100), "others": shown(", ".join(names), 200)}
-        problems.append(Problem.of(ProblemCode.OTHER_SHEETS, **told))
-    merged = frozenset(sheet.names[one.first_column - 1] for one in sheet.merges)
-    return Workbook(sheet.names, tuple(problems), sheet.rows, merged)
+    if not others:
+        return best
+    names = (other.name + ("" if other.is_visible else " (hidden)") for other in others)
+    used = ", ".join(one.sheet.name for one in data)
+    details = {"name": shown(used, 100), "others": shown(", ".join(names), 200)}
+    return replace(best, problems=(*best.problems, Problem.of(ProblemCode.OTHER_SHEETS, **details)))
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """A sheet that is not empty, and its header: `top` is the number of the last row of it."""
-
-    sheet: _Sheet
-    names: tuple[str, ...]
-    known: int  # names
-    row_count: int  # of the sample, below the header
-    top: int
-    merges: tuple[Merge, ...]  # below the header
-    problems: tuple[Problem, ...]
-
-    @property
-    def score(self) -> tuple[bool, int, bool, bool]:
-        columns = guess_columns(self.names)
-        is_table = len(self.names) > 1 and self.row_count > 0
-        return bool(columns.question and columns.context), min(self.known, 2), is_table, self.sheet.is_visible
-
-    def rows(self) -> Iterator[tuple[int, list[Any]]]:
-        with broken_told(ProblemCode.BROKEN_WORKBOOK):
-            rows = (row for row in self.sheet.rows(len(self.names)) if row[0] > self.top)
-            yield from _filled(_with_merged(rows, self.merges))
-
-
-def _opened(sheet: _Sheet, knows: Callable[[str], bool]) -> _Opened | None:
+def _opened(sheet: _Sheet, knows: Callable[[str], bool]) -> Workbook | None:
     beginning = islice(sheet.rows(_MAX_SHEET_COLUMNS), _MAX_SAMPLED)  # a file may claim a million blank rows
     sample = list(islice(_filled(beginning), _SAMPLE_ROWS))
     if not sample:
@@ -178,7 +166,7 @@ def _opened(sheet: _Sheet, knows: Callable[[str], bool]) -> _Opened | None:
         told = shown(", ".join(columns), 200)
         problems += (Problem.of(ProblemCode.MERGED_CELLS, columns=told, count=len(merges)),)
     known = sum(map(knows, names))
-    return _Opened(sheet, names, known, len(sample) - position - 1 - len(below), top, tuple(merges), problems)
+    return Workbook(sheet, names, known, len(sample) - position - 1 - len(below), top, tuple(merges), problems)
 
 
 def _header(header: Sequence[Any], below: Sequence[Sequence[Any]], merges: Sequence[Merge]) -> list[Any]:
