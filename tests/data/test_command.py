@@ -43,7 +43,9 @@ def error(capsys: pytest.CaptureFixture[str]) -> Command:
 
     def run(*words: object) -> str:
         assert main([*map(str, words)]) == 2
-        return capsys.readouterr().err
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        return captured.err
 
     return run
 
@@ -77,6 +79,7 @@ def test_plain_text(file: Path, output: Command) -> None:
 def test_json(file: Path, output: Command) -> None:
     told = json.loads(output("data", "inspect", "--json", file))
     assert (told["format"], told["encoding"], told["row_count"]) == ("csv", "CP949", 3)
+    assert "records" not in told
     assert told["problems"] == [
         {
             "code": "empty_context",
@@ -117,18 +120,20 @@ def test_columns(tmp_path: Path, output: Command, error: Command) -> None:
     assert "Columns: question <- 가, context <- 나, title <- 제목" in out
 
 
-def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "inspect", str(tmp_path / "none.csv")]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.endswith(
-        "none.csv cannot be read (No such file or directory). Check the path and its permissions.\n"
-    )
+def test_a_missing_file_is_refused(tmp_path: Path, error: Command) -> None:
+    message = "none.csv cannot be read (No such file or directory). Check the path and its permissions.\n"
+    assert error("data", "inspect", tmp_path / "none.csv").endswith(message)
 
 
-def test_a_column_without_a_role(file: Path, error: Command) -> None:
-    message = error("data", "inspect", file, "--columns", "질문")
-    assert "is not ROLE=NAME with a role of question, context, answers, title, id, kind" in message
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--columns", "질문"], "is not ROLE=NAME with a role of question, context, answers, title, id, kind"),
+        (["--records"], "--records needs --json"),
+    ],
+)
+def test_wrong_options_are_refused(words: list[str], message: str, file: Path, error: Command) -> None:
+    assert message in error("data", "inspect", file, *words)
 
 
 def test_keep(file: Path, workspace_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -390,14 +395,6 @@ def test_records_hold_answers_and_where_they_start_and_rejected_passages(tmp_pat
     assert (first["grades"], first["answers"], first["starts"]) == ({passage: 1}, ["서울"], [0])
     assert (second["grades"], second["answers"]) == ({passage: 0}, [])
     assert printed["dataset"]["files"] == ["set.json"]
-
-
-def test_json_without_records_has_none(file: Path, output: Command) -> None:
-    assert "records" not in json.loads(output("data", "inspect", file, "--json"))
-
-
-def test_records_need_json(file: Path, error: Command) -> None:
-    assert "--records needs --json" in error("data", "inspect", file, "--records")
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.docx", DOCX), ("a.pdf", PDF)])

@@ -10,6 +10,7 @@ from mrc_workbench.data.questions.audit import audit
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import split
+from tests.data.formats.test_same_table import SAMPLES
 from tests.data.sample_files import FILES, Row, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
 
 _PIECES = (b'"', b"\x00", b"{", b"}", b"[" * 2000, b"]", b",", b"\t", b"\n", b"\\ud800", b"NaN", b"null")
@@ -48,11 +49,10 @@ def test_random_text(text: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("content", [*FILES.values(), *SAMPLES.values()], ids=[*FILES, *SAMPLES])
 @given(changes=CHANGES)
 @settings(max_examples=100, deadline=None)
-def test_damaged_files(name: str, changes: list[tuple[float, int, bytes]]) -> None:
-    content = FILES[name]
+def test_damaged_files(content: bytes, changes: list[tuple[float, int, bytes]]) -> None:
     for share, dropped, piece in changes:
         place = int(share * len(content))
         content = content[:place] + piece + content[place + dropped :]

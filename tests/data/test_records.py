@@ -270,31 +270,23 @@ def test_grades_and_groups_are_kept(tmp_path: Path) -> None:
     assert open_questions(tmp_path) == asked
 
 
-def test_a_file_of_questions_without_grades_has_no_column_of_them(tmp_path: Path) -> None:
-    write_questions(tmp_path, (Question("1", "강은?", relevant=("a",)),))
-    assert not {"grades", "groups"} & set(pq.read_schema(tmp_path / FILE).names)
-
-
-def test_published_part_changes_the_fingerprint() -> None:
+def test_published_part_is_a_known_one_and_changes_the_fingerprint() -> None:
     plain = Question("1", "강은?", relevant=("a",))
     parts = [replace(plain, part=part) for part in ("", "train", "validation", "test")]
     assert len({of(question).fingerprint for question in parts}) == 4
     assert of(parts[0]).fingerprint == of(plain).fingerprint
     assert of(replace(GRADED, part="test")).fingerprint != of(GRADED).fingerprint
+    with pytest.raises(ValueError, match="'dev' is not a part"):
+        replace(plain, part="dev")
 
 
-def test_published_part_is_stored_if_any_question_has_one(tmp_path: Path) -> None:
+def test_optional_columns_are_stored_if_any_question_has_them(tmp_path: Path) -> None:
     questions = (Question("1", "강은?", relevant=("a",), part="test"), Question("2", "산은?", relevant=("b",)))
     write_questions(tmp_path, questions)
     assert open_questions(tmp_path) == questions
     write_questions(tmp_path, questions[1:])
-    assert "part" not in pq.read_schema(tmp_path / FILE).names
+    assert not {"part", "grades", "groups"} & set(pq.read_schema(tmp_path / FILE).names)
     assert open_questions(tmp_path) == questions[1:]
-
-
-def test_unknown_part_is_rejected() -> None:
-    with pytest.raises(ValueError, match="'dev' is not a part"):
-        Question("1", "강은?", part="dev")
 
 
 @pytest.mark.parametrize("told", [{"grades": (("x", 0),)}, {"groups": (("a", "x"), ("b",))}])

@@ -2,8 +2,8 @@
 
 import gc
 import hashlib
+import io
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -71,25 +71,34 @@ def test_stores_aliases(workspace_folder: Path) -> None:
     assert dict(load(stored_set.key).aliases) == {"사본 1": "a", "c": "b"}
     rename(stored_set.key, "renamed")
     assert load(stored_set.key).aliases == aliased.aliases
+    plain = keep(replace(SET, name="plain", questions=()))
+    assert not (workspace_folder / "datasets" / plain.key / "aliases.parquet").exists()
+    assert load(plain.key).aliases == {}
 
 
-def test_a_dataset_without_stored_aliases_opens(workspace_folder: Path) -> None:
-    stored_set = keep(SET)
-    folder = workspace_folder / "datasets" / stored_set.key
-    assert not (folder / "aliases.parquet").exists()
-    assert load(stored_set.key).aliases == {}
+def aliases_of(*targets: str | None) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"alias": ["c"], "passage": pa.array(targets, pa.string())}), out)
+    return out.getvalue()
 
 
-@pytest.mark.parametrize("target", ["nowhere", None])
-def test_refuses_damaged_aliases(workspace_folder: Path, target: str | None) -> None:
-    stored_set = keep(replace(SET, aliases={"c": "b"}))
-    path = workspace_folder / "datasets" / stored_set.key / "aliases.parquet"
-    pq.write_table(pa.table({"alias": ["c"], "passage": pa.array([target], pa.string())}), path)
-    with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
-        load(stored_set.key)
-    path.write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=f"The stored dataset {stored_set.key} cannot be read"):
-        load(stored_set.key)
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("aliases.parquet", lambda _: aliases_of("nowhere")),
+        ("aliases.parquet", lambda _: aliases_of(None)),
+        ("aliases.parquet", lambda _: b"PAR1"),
+        ("questions.parquet", lambda _: b"PAR1"),
+        ("passages.arrow", lambda old: old[:-9]),
+        ("passages.arrow", lambda old: old.replace("부산".encode(), "울산".encode())),
+    ],
+)
+def test_damaged_files_are_refused(workspace_folder: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    kept = keep(replace(SET, aliases={"c": "b"}))
+    path = workspace_folder / "datasets" / kept.key / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
+        load(kept.key)
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", "{}", "\x00", "[" * 100_000])
@@ -105,42 +114,19 @@ def test_a_note_that_cannot_be_written_stops_nobody(workspace_folder: Path) -> N
     assert last_used() == ""
 
 
-def test_changed_content_is_refused(workspace_folder: Path) -> None:
-    kept, other = keep(SET), keep(SET.with_questions([0]))
+@pytest.mark.parametrize("names", [["questions.parquet"], ["passages.arrow", "passages.json"]])
+def test_content_of_another_set_is_refused(workspace_folder: Path, names: list[str]) -> None:
+    kept, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions[:1]))
     folder = workspace_folder / "datasets"
-    (folder / kept.key / "questions.parquet").write_bytes((folder / other.key / "questions.parquet").read_bytes())
+    for name in names:
+        (folder / kept.key / name).write_bytes((folder / other.key / name).read_bytes())
     with pytest.raises(DataError, match=r"\(its content is not what was kept\)\. Remove it and read its source"):
         load(kept.key)
-    (folder / kept.key / "questions.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
-        load(kept.key)
 
 
-def test_passages_of_another_set_are_refused(workspace_folder: Path) -> None:
-    kept, other = keep(SET), keep(QuestionSet("other", (*SET.passages, Passage("c", "대구")), SET.questions))
-    folder = workspace_folder / "datasets"
-    for name in ("passages.arrow", "passages.json"):
-        (folder / kept.key / name).write_bytes((folder / other.key / name).read_bytes())
-    with pytest.raises(DataError, match=r"\(its content is not what was kept\)"):
-        load(kept.key)
-
-
-@pytest.mark.parametrize("damage", [lambda old: old[:-9], lambda old: old.replace("부산".encode(), "울산".encode())])
-def test_damaged_passages_are_refused(workspace_folder: Path, damage: Callable[[bytes], bytes]) -> None:
+def test_passages_without_their_seal_are_read_through(workspace_folder: Path) -> None:
     kept = keep(SET)
-    path = workspace_folder / "datasets" / kept.key / "passages.arrow"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"The stored dataset {kept.key} cannot be read"):
-        load(kept.key)
-
-
-def test_a_copied_workspace_is_read_through(
-    workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = keep(SET)
-    shutil.copytree(workspace_folder, tmp_path / "copy", copy_function=shutil.copyfile)
-    (tmp_path / "copy" / "datasets" / kept.key / "passages.json").unlink()
-    monkeypatch.setenv("MRC_WORKSPACE", str(tmp_path / "copy"))
+    (workspace_folder / "datasets" / kept.key / "passages.json").unlink()
     assert load(kept.key) == SET
 
 
@@ -173,10 +159,6 @@ def test_find(workspace_folder: Path, tmp_path: Path) -> None:
     assert find(kept.key) == SET
     assert find(SET.name) == SET
     assert len(find("sample").questions) >= 100
-
-
-def test_find_lists_what_exists(workspace_folder: Path, tmp_path: Path) -> None:
-    kept = keep(SET)
     with pytest.raises(DataError) as caught:
         find("nothing.csv", tmp_path)
     assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({kept.key}).")
@@ -191,7 +173,7 @@ def test_made_questions_come_back_as_made(workspace_folder: Path) -> None:
     assert load(kept.key).made == {"sentence": 1}
 
 
-def test_where_answers_begin_and_what_does_not_answer_comes_back(workspace_folder: Path) -> None:
+def test_answer_starts_and_rejected_passages_come_back(workspace_folder: Path) -> None:
     first, *others = SET.questions
     told = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
     kept = keep(QuestionSet(SET.name, SET.passages, (told, *others)))

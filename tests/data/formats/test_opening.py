@@ -8,7 +8,7 @@ from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import propose_columns, read, read_file
 from tests.data.layouts.written import zipped
-from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad
+from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_jsonl, as_parquet, as_squad, workbook
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,7 @@ def test_commas_before_a_space_are_those_of_prose(text: str) -> None:
         (b" \n\t\n", ProblemCode.EMPTY_FILE),
         (b"\xef\xbb\xbf", ProblemCode.EMPTY_FILE),
         (b"\xff\xfe", ProblemCode.EMPTY_FILE),
+        (workbook([]), ProblemCode.EMPTY_FILE),
         (b"<!doctype html><html></html>", ProblemCode.WEB_PAGE),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
         (b"\x1f\x8b\x08\x00" + bytes(range(256)), ProblemCode.UNKNOWN_FORMAT),
@@ -96,16 +97,8 @@ def test_json_in_one_piece_has_a_limit_and_json_lines_have_not(monkeypatch: pyte
     assert len(read(FILES["jsonl"], "set").question_set.questions) == len(ROWS)
 
 
-PROSE = "서울은 수도이고, 한강이 흐른다.\n부산은 항구이다.\n대구는 분지이며, 덥고, 사과가 난다.\n광주는 멀다.\n"
-
-
 def passages(text: str, name: str = "글.txt") -> list[str]:
     return list(read(text.encode(), name).question_set.passages.texts)
-
-
-def test_without_blank_lines_every_line_is_a_passage() -> None:
-    assert passages(PROSE) == PROSE.splitlines()
-    assert read(PROSE.encode(), "글.txt").format is Format.TEXT
 
 
 def test_blank_lines_part_passages_of_several_lines() -> None:

@@ -71,15 +71,14 @@ def test_recognises_documents_by_content(name: str, content: bytes, code: Proble
         ("locked.hwp", ProblemCode.HANGUL_DOCUMENT),
         ("locked.xlsx", ProblemCode.OLD_WORKBOOK),
         ("locked", ProblemCode.OLD_WORKBOOK),
+        ("scan.pdf", ProblemCode.PDF_DOCUMENT),
+        ("scan.bin", None),
     ],
 )
-def test_the_name_decides_where_an_office_file_is_encrypted(name: str, code: ProblemCode) -> None:
-    assert document_kind(Content(ole_file("EncryptedPackage", "EncryptionInfo")), name) is code
-
-
-def test_the_name_decides_where_binary_content_is_unknown() -> None:
-    assert document_kind(Content(bytes(range(256)) * 20), "scan.pdf") is ProblemCode.PDF_DOCUMENT
-    assert document_kind(Content(bytes(range(256)) * 20), "scan.bin") is None
+def test_the_name_decides_where_content_is_encrypted_or_unknown(name: str, code: ProblemCode | None) -> None:
+    unknown = bytes(range(256)) * 20
+    content = unknown if name.startswith("scan") else ole_file("EncryptedPackage", "EncryptionInfo")
+    assert document_kind(Content(content), name) is code
 
 
 def test_data_under_the_name_of_a_document_is_read() -> None:
@@ -193,7 +192,8 @@ def test_what_is_no_data_is_refused(text: str, code: ProblemCode, words: str) ->
     ],
 )
 def test_prose_is_passages(text: str) -> None:
-    assert list(read(text.encode(), "글.txt").question_set.passages.texts) == text.splitlines()
+    reading = read(text.encode(), "글.txt")
+    assert (reading.format, list(reading.question_set.passages.texts)) == (Format.TEXT, text.splitlines())
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.5, 0.9, 0.99])

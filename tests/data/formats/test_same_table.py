@@ -1,10 +1,8 @@
-"""The same table reads the same from every format, delimiter and encoding; damage to any of them is no crash."""
+"""The same table reads the same from every format, delimiter and encoding."""
 
 import io
 import random
-import zlib
 from collections.abc import Callable
-from functools import cache
 
 import openpyxl
 import pytest
@@ -12,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.text_tables import DELIMITERS
-from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.sample_files import Row, as_csv, as_excel, as_json, as_jsonl, as_parquet
 
@@ -116,6 +113,7 @@ def test_json_in_every_encoding_reads_the_same(language: str, codec: str) -> Non
 
 
 def with_merges() -> bytes:
+    """A workbook with lines above the header, merged cells and another sheet."""
     workbook = openpyxl.load_workbook(io.BytesIO(as_excel(rows_of("ko", 3))))
     workbook.active.insert_rows(1, 2)
     workbook.active["A1"] = "표 제목"
@@ -126,45 +124,13 @@ def with_merges() -> bytes:
     return out.getvalue()
 
 
-@cache
-def samples() -> dict[str, bytes]:
-    korean = rows_of("ko", 3)
-    return {
-        **{
-            f"delimited by {delimiter!r}": as_delimited(korean, delimiter).encode()
-            for delimiter in ("\t", ";", "|", "||")
-        },
-        **{codec: as_csv(rows_of(language, 3)).encode(codec) for language, codec in ENCODINGS[3::3]},
-        "titles": ("표 제목\n\n" + as_csv(korean) + "\n※ 설명\n").encode(),
-        "markdown": as_markdown(korean).encode(),
-        "console": as_console(korean).encode(),
-        "json": as_json(korean).encode(),
-        "jsonl": as_jsonl(korean).encode(),
-        "parquet": as_parquet(korean),
-        "workbook": with_merges(),
-    }
-
-
-_PIECES = (b"", b'"', b"\n", b"\x00", b"\xff", b"|", b",", b"\t", b"\x81", b"<", b"{", b"||", b"-", b"NaN", b"\xa1\xa1")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", samples())
-def test_two_hundred_kinds_of_damage_are_no_crash(name: str) -> None:
-    content = samples()[name]
-    rng = random.Random(zlib.crc32(name.encode()))
-    used = 0
-    for _ in range(200):
-        broken = content
-        for _ in range(rng.randint(1, 3)):
-            place = rng.randrange(len(broken))
-            broken = broken[:place] + rng.choice(_PIECES) * rng.randint(1, 3) + broken[place + rng.randint(0, 20) :]
-        try:
-            reading = read(broken, "set")
-        except DataError as error:
-            assert error.problem.message  # noqa: PT017 - most damage is no error
-            continue
-        used += 1
-        assert all(problem.message for problem in reading.problems)
-        assert reading.rejected.to_csv()
-    assert used or name in ("parquet", "workbook", "json")
+KOREAN = rows_of("ko", 3)
+SAMPLES = {
+    **{f"delimited by {delimiter!r}": as_delimited(KOREAN, delimiter).encode() for delimiter in ("\t", ";", "|", "||")},
+    **{codec: as_csv(rows_of(language, 3)).encode(codec) for language, codec in ENCODINGS[3::3]},
+    "titles": ("표 제목\n\n" + as_csv(KOREAN) + "\n※ 설명\n").encode(),
+    "markdown": as_markdown(KOREAN).encode(),
+    "console": as_console(KOREAN).encode(),
+    "json in English": as_json(KOREAN).encode(),
+    "merges": with_merges(),
+}

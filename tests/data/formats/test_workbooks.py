@@ -1,10 +1,9 @@
 """Sheets of workbooks: which one holds the table, merged cells, and the spreadsheets that Excel wrote earlier."""
 
-import base64
 import io
 import zipfile
-import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import openpyxl
@@ -23,23 +22,7 @@ ROWS = [
     [3, "산은?", "금정산이 있다.", "부산"],
 ]
 # a sheet 표지 with one cell, and a sheet 자료 with a title, a header in row 4, and a passage merged over two rows
-XLS = zlib.decompress(
-    base64.b85decode(
-        "c-rk)O-NKx6#nje_sxuhKci`&(J%;EnL=5M+1RtNY@=A4eo#u&MHm``n_84*LYqLSP0=F37J^J>VU`j`gbISuFGPX%vuYI-"
-        "v`}B?p7&;Q%)o&Zly@HY+;h%7_niCAJ@@Cm7n7M&UH9^)u>f{M$DEY{&per+k`iMApmxhrWUTg4v0PYHkm93>^cWaQoA9bRRP#Lz"
-        "4Sn({Vc-*$8k|8@OLJpr1z|6bp-"
-        "!kVlnP0?r{NZrbma25vKXIaypHi*)*WVC#*(XyOG$T19K)npRTy^i_=uLzZRvys9&(@eEZKn^jHx`n&?#(P1A8K;>Q1k+hM-JEH)"
-        "u*L8k-v<iqF6u_<^GY#g&!C<>gbzrs?j+Pb&och^_09kSkwVxd6$3CCa`3ko#y77s{_`5@>^ULa1c!Kq_jbYSBc^>ydHA-"
-        "#2W&b97>G1`R3=xRCyV=MVb45GB}-66_+&J&$V#Nq%KG{FbV*@$e8;BX)JW@58u&$m-"
-        "Q0a(c@~O&Y(bd85b>!qG4Nv`)j(*3s+zCfm0+mq5bilEzCem2d+xn9k&d7oc~W>G}S$vcB3p&XP7hQ0!x8lX^#3xTtzi=k$1sjSI"
-        "QQHpZ9O>ISCs7-!R}pt_(s$07E&v(9C1Eg(NT8D5#2=h0h;?)Y|aFxc_g+)8w`V)|Tm^qtv-"
-        "d^!djsK0vJQ6!4Q%^M0HnXy_p8`MX}xqod|J}uyk-Ez*>49s%OK=I%MSj)nIQl-"
-        "u84=i_7g<}seR%uklB2g6_RpDsp{C0^NI%_B!HmBmJ$2pBS8RvB3j5sHW^Ej5}0?X$$Kg(<lr7zjCH_j=`YCddDo!)QYnMT?hiId"
-        "J4)TPQc=|xZ=NHe6I8H+eG*qPrkZ?H3UV|zkQ40fi$&=f5>AYVB+lG`*p<*-=Fx!{5eF1X-"
-        "=3u_4ke+Gar8q&G;dHAYf|JRwNGUxs#S+j5mE%da~hu=OlQyszCr1EDy3=y*>me?ouzfi$p@*Y7G>UkVZN#`$p5QzEjv*eC}|F?v"
-        "a^*@))IG5S~Z#h3CyZ"
-    )
-)
+XLS = Path(__file__).with_name("old.xls").read_bytes()
 
 
 def book(change: Callable[[Any], None], rows: list[list[Any]] | None = None) -> bytes:

@@ -54,6 +54,7 @@ def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictio
         (Analyzer.WORD, KOREAN, "한글은 세종대왕이 만들었다"),
         (Analyzer.WORD, ENGLISH, "the b 52 s don t fly 30"),
         (Analyzer.WORD, THAI, "กรุงเทพ"),
+        (Analyzer.WORD, "a b a", "a b a"),
         (Analyzer.BIGRAM, KOREAN, "한글 글은 세종 종대 대왕 왕이 만들 들었 었다"),
         (Analyzer.BIGRAM, ENGLISH, "th he b 52 s do on t fl ly 30"),
         (Analyzer.BIGRAM, JAPANESE, "東京 京タ タワ ワー ーは は高 高い"),
@@ -88,10 +89,6 @@ def test_punctuation_is_no_token(analyzer: Analyzer) -> None:
     assert analyze(analyzer, ["... ?! —「」%"]) == [[]]
 
 
-def test_repeated_tokens_are_repeated() -> None:
-    assert analyze(Analyzer.WORD, ["a b a"]) == [["a", "b", "a"]]
-
-
 def test_names_of_several_words_are_split() -> None:
     (tokens,) = analyze(Analyzer.KIWI, ["뉴욕 타임스와 마틴 루터 킹"])
     assert {"뉴욕", "타임스", "마틴", "루터", "킹"} <= set(tokens)
@@ -120,10 +117,7 @@ def test_a_long_text_is_analyzed_like_its_sentences() -> None:
 )
 def test_choice_by_script(texts: list[str], chosen: Analyzer) -> None:
     assert choose(Analyzer.AUTO, texts) is chosen
-
-
-def test_a_named_analyzer_is_not_chosen_again() -> None:
-    assert choose(Analyzer.WHITESPACE, [KOREAN]) is Analyzer.WHITESPACE
+    assert choose(Analyzer.WHITESPACE, texts) is Analyzer.WHITESPACE
 
 
 @pytest.mark.parametrize(

@@ -43,11 +43,6 @@ def test_pieces_join_to_the_text() -> None:
     assert text.pieces(2, 4) == [("c", True, False), ("d", True, True)]
 
 
-def test_a_short_text_is_its_own_excerpt() -> None:
-    assert MarkedText("짧은 글").excerpt == (0, 4)
-    assert MarkedText("").excerpt == (0, 0)
-
-
 def test_an_excerpt_holds_the_answer_rather_than_the_matches() -> None:
     words = [f"word{number:03}" for number in range(200)]
     text = " ".join(words)
@@ -60,8 +55,9 @@ def test_an_excerpt_holds_the_answer_rather_than_the_matches() -> None:
         assert EXCERPT_LENGTH <= end - start <= EXCERPT_LENGTH + 30
 
 
-def test_an_excerpt_without_marks_is_the_beginning() -> None:
-    assert MarkedText("x" * 1000).excerpt == (0, EXCERPT_LENGTH)
+@pytest.mark.parametrize(("text", "end"), [("x" * 1000, EXCERPT_LENGTH), ("짧은 글", 4), ("", 0)])
+def test_an_excerpt_without_marks_is_the_beginning(text: str, end: int) -> None:
+    assert MarkedText(text).excerpt == (0, end)
 
 
 def matched(question: str, text: str) -> list[str]:
@@ -83,6 +79,10 @@ def matched(question: str, text: str) -> list[str]:
         ("What is Seoul?", "서울(Seoul)은 한국의 수도이고 seoul이라 쓴다", ["Seoul", "seoul"]),
         ("Кто написал Войну и мир?", "«Война и мир», мир", ["Война", "и", "мир", "мир"]),
         ("東京タワーの高さは?", "高い東京タワーは赤い。それは塔です。", ["東京タワー"]),
+        ("세종대왕", "세종대왕이 만들었다", ["세종대왕"]),  # words side by side are one span
+        ("Who runs in the park?", "The runners were running through many parks of the town.", ["running", "parks"]),
+        ("Какая книга?", "В этой комнате на столах лежали две книги и одна газета.", ["книги"]),
+        ("Welche Häuser?", "Das Haus ist in der Stadt und die Häuser sind alt.", ["Haus", "Häuser"]),
         ("the of is 이 그 것은", "the of is 이것은 그 것", []),
         ("", "세종은 한글을 만들었다.", []),
         ("한글", "", []),
@@ -92,22 +92,12 @@ def test_the_words_that_match(question: str, text: str, words: list[str]) -> Non
     assert matched(question, text) == words
 
 
-def test_spans_are_counted_in_letters_even_after_rare_ones() -> None:
-    assert matched_spans("한강", ["😀𠀀 한강은 넓다"]) == [[(3, 5)]]
-
-
-def test_words_side_by_side_are_one_span() -> None:
-    assert matched("세종대왕", "세종대왕이 만들었다") == ["세종대왕"]
-
-
-def test_a_question_of_loose_letters_matches() -> None:
-    loose = unicodedata.normalize("NFD", "한글을 만든 왕")
-    assert matched_spans(loose, ["세종은 한글을 만들었다."]) == [[(4, 6), (8, 10)]]
-
-
 def test_every_text_has_its_own_spans() -> None:
     assert matched_spans("서울", ["서울", "부산", "남서울"])[:2] == [[(0, 2)], []]
     assert matched_spans("서울", []) == []
+    assert matched_spans("한강", ["😀𠀀 한강은 넓다"]) == [[(3, 5)]], "rare letters count once"
+    loose = unicodedata.normalize("NFD", "한글을 만든 왕")
+    assert matched_spans(loose, ["세종은 한글을 만들었다."]) == [[(4, 6), (8, 10)]]
 
 
 @pytest.mark.parametrize(
@@ -121,16 +111,3 @@ def test_every_text_has_its_own_spans() -> None:
 )
 def test_merged(spans: list[tuple[int, int]], expected: list[tuple[int, int]]) -> None:
     assert merged(spans) == expected
-
-
-@pytest.mark.parametrize(
-    ("question", "text", "matches"),
-    [
-        ("Who runs in the park?", "The runners were running through many parks of the town.", ["running", "parks"]),
-        ("Какая книга?", "В этой комнате на столах лежали две книги и одна газета.", ["книги"]),
-        ("Welche Häuser?", "Das Haus ist in der Stadt und die Häuser sind alt.", ["Haus", "Häuser"]),
-    ],
-)
-def test_words_match_by_their_stems(question: str, text: str, matches: list[str]) -> None:
-    (spans,) = matched_spans(question, [text])
-    assert [text[start:end] for start, end in spans] == matches
