@@ -191,11 +191,7 @@ def _blocks(text: str | EncodedText) -> Iterator[tuple[int, str]]:
 MAX_UNPACKED_BYTES = 2**30  # of an archive, such as a workbook
 _UNPACKED_TIMES = 200  # texts are a tenth of their size in a workbook; a few bytes that say one thing for ever are less
 _ALWAYS_UNPACKED = 2**25
-_READERS: dict[bytes, Any] = {
-    b"\x1f\x8b": gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\x00": lzma.open,
-}
+_READERS: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 
 
 def unpacked_limit(size: int, left: int = MAX_UNPACKED_BYTES) -> int:

@@ -82,13 +82,7 @@ def row_lists(draw: st.DrawFn) -> list[Row]:
     passages = draw(st.lists(TEXTS, min_size=1, max_size=4, unique_by=str.strip))
     asked = draw(st.lists(st.tuples(st.integers(0, len(passages) - 1), TEXTS, ANSWERS), min_size=1, max_size=6))
     return [
-        {
-            "번호": f"n{number}",
-            "제목": f"글 {place}",
-            "질문": text,
-            "지문": passages[place],
-            "정답": answers,
-        }
+        {"번호": f"n{number}", "제목": f"글 {place}", "질문": text, "지문": passages[place], "정답": answers}
         for number, (place, text, answers) in enumerate(sorted(asked, key=lambda one: one[0]))
     ]
 

@@ -263,12 +263,7 @@ def test_other_files_stay(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     (folder / "beir" / "mine.txt").write_text("mine")
     write(folder, **{"scores.json": "2", "new__corpus": "2"})
-    assert content(folder) == {
-        "scores.json": "2",
-        "new/corpus": "2",
-        "notes.txt": "mine",
-        "beir/mine.txt": "mine",
-    }
+    assert content(folder) == {"scores.json": "2", "new/corpus": "2", "notes.txt": "mine", "beir/mine.txt": "mine"}
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 

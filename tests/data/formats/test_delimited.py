@@ -58,11 +58,7 @@ def test_the_field_count_is_told() -> None:
 
 def test_a_quotation_mark_that_never_closes_costs_one_row() -> None:
     rows = _rows('question,context\na?,"b\nc?,d\ne?,"f"\n')
-    assert rows == [
-        (2, ['a?,"b\n'], ProblemCode.BROKEN_QUOTES),
-        (3, ["c?", "d"], None),
-        (4, ["e?", "f"], None),
-    ]
+    assert rows == [(2, ['a?,"b\n'], ProblemCode.BROKEN_QUOTES), (3, ["c?", "d"], None), (4, ["e?", "f"], None)]
 
 
 def test_quotation_marks_inside_a_quoted_field_cost_one_row() -> None:

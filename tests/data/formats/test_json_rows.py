@@ -78,10 +78,7 @@ def test_broken_lines_cost_only_themselves() -> None:
             "Row 2: the line is not complete JSON: it breaks at column 21 (Unterminated string starting at). "
             "Write one object per line.",
         ),
-        (
-            4,
-            "Row 4: expected an object with the columns of a row, found nothing (null). Correct or remove it.",
-        ),
+        (4, "Row 4: expected an object with the columns of a row, found nothing (null). Correct or remove it."),
         (5, None),
     ]
 
@@ -121,12 +118,7 @@ QUESTION = {"id": "a", "question": "수도는?", "answers": [{"text": "서울", 
 def test_a_question_and_its_passage() -> None:
     reading = _read(_article(QUESTION))
     (question,) = reading.question_set.questions
-    assert (question.id, question.text, question.answers, question.relevant) == (
-        "a",
-        "수도는?",
-        ("서울",),
-        ("p1",),
-    )
+    assert (question.id, question.text, question.answers, question.relevant) == ("a", "수도는?", ("서울",), ("p1",))
     assert [(p.id, p.text, p.title) for p in reading.question_set.passages] == [("p1", "서울은 수도이다.", "서울")]
     assert (reading.format, reading.columns, reading.available_columns) == ("squad", None, ())
 

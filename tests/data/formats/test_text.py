@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.apart import File, UnusableFileError
-from mrc_workbench.data.formats.encodings import (
-    ENCODING_PROBLEMS,
-    ENCODINGS,
-    detect_encoding,
-    encoding_candidates,
-)
+from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, ENCODINGS, detect_encoding, encoding_candidates
 from mrc_workbench.data.formats.text import (
     Content,
     EncodedText,
@@ -213,10 +208,7 @@ def test_the_wrong_name_is_refused_with_the_place() -> None:
 def test_a_few_broken_bytes_of_a_named_encoding_are_mended() -> None:
     content = Content((KOREAN * 20).encode("cp949") + b"\xff\n", "CP949")
     (problem,) = content.encoding.problems
-    assert (problem.code, problem.details) == (
-        ProblemCode.MENDED_BYTES,
-        {"encoding": "CP949", "count": 1, "line": 41},
-    )
+    assert (problem.code, problem.details) == (ProblemCode.MENDED_BYTES, {"encoding": "CP949", "count": 1, "line": 41})
 
 
 def test_the_name_reaches_the_reader_process(tmp_path: Path) -> None:

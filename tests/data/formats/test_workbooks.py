@@ -16,11 +16,7 @@ from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import WORK, File, Reading, read
 
 HEADER = ["번호", "질문", "지문", "제목"]
-ROWS = [
-    [1, "강은?", "한강이 흐른다.", "서울"],
-    [2, "길이는?", None, None],
-    [3, "산은?", "금정산이 있다.", "부산"],
-]
+ROWS = [[1, "강은?", "한강이 흐른다.", "서울"], [2, "길이는?", None, None], [3, "산은?", "금정산이 있다.", "부산"]]
 # a sheet 표지 with one cell, and a sheet 자료 with a title, a header in row 4, and a passage merged over two rows
 XLS = Path(__file__).with_name("old.xls").read_bytes()
 

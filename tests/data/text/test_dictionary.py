@@ -43,12 +43,7 @@ EVERY_KIND = """# 관공서
 휴대폰, 핸드폰 => 휴대 전화
 """
 READ = Dictionary(
-    (
-        Word("세종시", parts=("세종", "시")),
-        Word("국립중앙박물관"),
-        Word("블랙 펄", "NNP", 1.5),
-        Word("달리", "VV"),
-    ),
+    (Word("세종시", parts=("세종", "시")), Word("국립중앙박물관"), Word("블랙 펄", "NNP", 1.5), Word("달리", "VV")),
     (("자동차", "차량", "승용차"), ("휴대 전화", "휴대폰", "핸드폰")),
 )
 PIECES = st.sampled_from(
