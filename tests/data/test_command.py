@@ -103,14 +103,6 @@ def test_notes_about_the_texts(tmp_path: Path, output: Command, capsys: pytest.C
     assert notice["message"].endswith("Convert the file to plain text and read it again.")
 
 
-def test_merged_passages_of_a_single_file(tmp_path: Path, output: Command) -> None:
-    path = tmp_path / "corpus.csv"
-    path.write_text("id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n")
-    (problem,) = json.loads(output("data", "inspect", "--json", path))["problems"]
-    assert (problem["code"], problem["row"]) == ("merged_passages", None)
-    assert "(copy → stored passage: d3 → d1)" in problem["message"]
-
-
 def test_columns(tmp_path: Path, output: Command, error: Command) -> None:
     path = tmp_path / "set.csv"
     path.write_text("가,나,제목\n수도는?,서울,도시\n")

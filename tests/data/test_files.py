@@ -75,19 +75,13 @@ def test_reading_a_file_removes_what_a_killed_reading_left(
     assert kinds_in(tmp_path) == [".a.json", "a"]
 
 
-def test_a_folder_of_this_process_is_not_abandoned(tmp_path: Path) -> None:
+def test_a_folder_of_this_process_stays_and_leftovers_in_folders_of_users_are_removed(tmp_path: Path) -> None:
+    left = tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"
     with temporary_folder(".text.", tmp_path) as folder:
-        assert remove_leftovers(tmp_path) == 0
-        assert folder.is_dir()
+        shutil.copytree(folder, left)
+        assert remove_leftovers(tmp_path) == 1
+        assert (folder.is_dir(), left.exists()) == (True, False)
     assert not folder.exists()
-
-
-def test_leftovers_in_folders_of_users_are_found(tmp_path: Path) -> None:
-    with temporary_folder(".text.", tmp_path) as held:
-        left = tmp_path / "users" / "u" / "judgements" / ".f.json.abcd1234"
-        shutil.copytree(held, left)
-    assert remove_leftovers(tmp_path) == 1
-    assert not left.exists()
 
 
 def test_folders_without_a_lock_are_removed_after_a_week(tmp_path: Path) -> None:

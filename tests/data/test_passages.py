@@ -1,10 +1,12 @@
 """Passages that rows become: merged copies keep their ids as aliases, and merges and new ids are reported."""
 
+import pytest
+
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.passages import GatheredPassages, filled_ids
-from mrc_workbench.data.problems import Problem, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_files_apart
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import read, read_files_apart
 
 
 def _gathered(*rows: tuple[str, str, str]) -> GatheredPassages:
@@ -59,36 +61,31 @@ def test_changed_ids_and_several_titles_are_reported() -> None:
     assert list(gathered.passages().titles) == ["가", "", "다"], "a missing title is no conflict"
 
 
-def _told(reading: Reading) -> list[Problem]:
-    return [problem for problem in reading.problems if problem.row is None]
+ROWS = "question,context\n언제 오나?,두루미는 철원에 온다.\n어디에 오나?,두루미는 철원에 온다.\n"
+WITH_IDS = "id,question,context\nq7,언제 오나?,두루미는 철원에 온다.\n,어디에 사나?,수달은 강에 산다.\n"
+LINES = "두루미는 철원에 온다.\n수달은 강에 산다.\n두루미는 철원에 온다.\n"
 
 
-def test_a_single_file_reports_merged_passages_and_keeps_their_ids() -> None:
+@pytest.mark.parametrize(
+    ("content", "notices"),
+    [
+        (LINES, [(ProblemCode.REPEATED_PASSAGES, {"count": 1, "examples": "두루미는 철원에 온다."})]),
+        (ROWS, []),  # questions about the same passage are no merge
+        (WITH_IDS, [(ProblemCode.MADE_QUESTION_IDS, {"ids": 1, "examples": "q1"})]),
+        (WITH_IDS.replace("q7", ""), []),  # no question has an id
+    ],
+)
+def test_a_file_reports_repeated_passages_and_made_ids(content: str, notices: list[object]) -> None:
+    reading = read(content.encode(), "file")
+    assert [(one.code, one.details) for one in reading.problems if one.row is None] == notices
+    if content == WITH_IDS:
+        assert [one.id for one in reading.question_set.questions] == ["q7", "q1"]
+
+
+def test_merged_passages_of_a_file_keep_their_ids_in_this_and_another_process() -> None:
     content = "id,text\nd1,두루미는 철원에 온다.\nd2,수달은 강에 산다.\nd3,두루미는 철원에 온다.\n".encode()
-    reading = read(content, "corpus.csv")
-    assert reading.question_set.aliases == {"d3": "d1"}
-    (notice,) = _told(reading)
-    assert notice.code is ProblemCode.MERGED_PASSAGES
-    assert "d3 → d1" in notice.message
-    apart = read_files_apart([File(Content.of(content), "corpus.csv")])
-    assert apart.question_set.aliases == {"d3": "d1"}
-
-
-def test_repeated_lines_of_plain_text_are_reported() -> None:
-    reading = read("두루미는 철원에 온다.\n수달은 강에 산다.\n두루미는 철원에 온다.\n".encode(), "passages.txt")
-    assert [(one.code, one.details["count"]) for one in _told(reading)] == [(ProblemCode.REPEATED_PASSAGES, 1)]
-
-
-def test_questions_about_the_same_passage_are_no_merge() -> None:
-    rows = "question,context\n언제 오나?,두루미는 철원에 온다.\n어디에 오나?,두루미는 철원에 온다.\n"
-    assert _told(read(rows.encode(), "rows.csv")) == []
-
-
-def test_questions_without_an_id_among_others_are_reported() -> None:
-    rows = "id,question,context\nq7,언제 오나?,두루미는 철원에 온다.\n,어디에 사나?,수달은 강에 산다.\n"
-    reading = read(rows.encode(), "rows.csv")
-    assert [one.id for one in reading.question_set.questions] == ["q7", "q1"]
-    (notice,) = _told(reading)
-    assert (notice.code, notice.details["ids"], notice.details["examples"]) == (ProblemCode.MADE_QUESTION_IDS, 1, "q1")
-    without = read(rows.replace("q7", "").encode(), "rows.csv")
-    assert _told(without) == [], "no question has an id"
+    for reading in (read(content, "corpus.csv"), read_files_apart([File(Content.of(content), "corpus.csv")])):
+        assert reading.question_set.aliases == {"d3": "d1"}
+        (notice,) = reading.problems
+        assert (notice.code, notice.row) == (ProblemCode.MERGED_PASSAGES, None)
+        assert "(copy → stored passage: d3 → d1)" in notice.message

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -135,28 +136,13 @@ def test_commands_say_how_they_end(
     assert re.sub(r'"seconds": [.\d]+', '"seconds": 0', capsys.readouterr().err) == told
 
 
-NAME = "OMP_WAIT_POLICY"
-
-
-@pytest.fixture
-def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAME, "")  # so that it is restored afterwards
-    monkeypatch.delenv(NAME)
-
-
-@pytest.mark.usefixtures("unset")
-def test_idle_threads_sleep() -> None:
-    let_idle_threads_sleep()
-    assert os.environ[NAME] == "passive"
-
-
-def test_what_the_environment_says_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NAME, "active")
-    let_idle_threads_sleep()
-    assert os.environ[NAME] == "active"
-
-
-@pytest.mark.usefixtures("unset")
-def test_commands_let_them_sleep() -> None:
-    assert main(["runs", "list"]) == 0
-    assert os.environ[NAME] == "passive"
+@pytest.mark.parametrize("command", [let_idle_threads_sleep, lambda: main(["runs", "list"])])
+@pytest.mark.parametrize(("before", "after"), [("", "passive"), ("active", "active")])
+def test_idle_threads_sleep_unless_the_environment_says_otherwise(
+    command: Callable[[], object], before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", before)  # so that it is restored afterwards
+    if not before:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    command()
+    assert os.environ["OMP_WAIT_POLICY"] == after

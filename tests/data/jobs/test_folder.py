@@ -59,22 +59,30 @@ def test_work_that_ends_well(job: Job) -> None:
     assert job.status().state is State.DONE
 
 
+MISSING = "this needs onnx: pip install 'mrc-workbench[onnx]'"
+
+
 @pytest.mark.parametrize(
-    ("error", "state", "code"),
+    ("error", "state", "codes", "message"),
     [
-        (AskedToStop(), State.STOPPED, ""),
-        (ValueError("why"), State.FAILED, "reason"),
-        (KeyboardInterrupt(), State.FAILED, "reason"),
+        (AskedToStop(), State.STOPPED, ("", ""), ""),
+        (ValueError("why"), State.FAILED, ("reason", "unexpected"), "why"),
+        (KeyboardInterrupt(), State.FAILED, ("reason", "unexpected"), ""),
+        (Failure("empty_file", "it is empty"), State.FAILED, ("reason", "empty_file"), "it is empty"),
+        (ModuleNotFoundError("no onnx", name="onnx"), State.FAILED, ("reason", "missing_extra"), MISSING),
     ],
 )
-def test_work_that_does_not(job: Job, error: BaseException, state: State, code: str) -> None:
+def test_work_that_does_not(job: Job, error: BaseException, state: State, codes: tuple[str, str], message: str) -> None:
     def work(_: Status) -> None:
         raise error
 
     assert carry_out(job, work, told).state is state
     status = job.status()
-    assert (status.state, status.code, status.message) == (state, code, str(error))
+    assert (status.state, status.code, status.message) == (state, codes[0], message)
     assert job.failed is (state is State.FAILED)
+    assert carried_out_alone(job, work) == 2
+    status = job.status()
+    assert (status.state, status.code, status.message) == (state, codes[1], message)
 
 
 def test_time_at_work_goes_on_where_it_was(job: Job) -> None:
@@ -233,22 +241,6 @@ def test_the_time_left_is_what_the_process_says_and_none_where_it_knows_none(job
     assert Status(State.RUNNING, share=0.6, started=1.0, heartbeat=7.0).left == pytest.approx(4.0)
 
 
-def test_work_that_is_done_and_work_that_fails(job: Job) -> None:
-    assert carried_out_alone(job, lambda _: job.write("scores.json", {})) == 0
-    assert (job.done, job.status().state) == (True, State.DONE)
-    for error, state, code in (
-        (Failure("empty_file", "there is nothing in it"), State.FAILED, "empty_file"),
-        (ValueError("bad"), State.FAILED, "unexpected"),
-        (AskedToStop(), State.STOPPED, ""),
-    ):
-
-        def work(_: Status, error: Exception = error) -> None:
-            raise error
-
-        assert carried_out_alone(job, work) == 2
-        assert (job.status().state, job.status().code) == (state, code)
-
-
 def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module, "_SECONDS_TO_END", 0.05)
     done: list[Status] = []
@@ -258,7 +250,7 @@ def test_one_process_at_a_time(job: Job, monkeypatch: pytest.MonkeyPatch, capsys
     assert "another process is at work" in capsys.readouterr().err
     assert not (job.folder / "status.json").exists()
     assert carried_out_alone(job, done.append) == 0
-    assert len(done) == 1
+    assert (len(done), job.status().state) == (1, State.DONE)
 
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
@@ -373,12 +365,3 @@ def test_the_time_left_of_each_part_is_what_the_process_says(job: Job) -> None:
     parts["two"] = 4.5
     write("two", 0.5)
     assert dict(job.status().parts_left) == {"one": 3.0, "two": 4.5}
-
-
-def test_a_job_that_misses_a_library_names_its_extra(job: Job) -> None:
-    def work(began: Status) -> None:
-        raise ModuleNotFoundError("No module named 'onnx'", name="onnx")
-
-    ended = carry_out(job, work, module._problem)
-    assert (ended.state, ended.code) == (State.FAILED, "missing_extra")
-    assert ended.message == "this needs onnx: pip install 'mrc-workbench[onnx]'"

@@ -62,16 +62,13 @@ def test_empty_lines_part_paragraphs_and_without_any_a_line_is_a_document(
     ],
 )
 def test_what_is_no_text_is_told_with_its_line(content: bytes, code: str, line: int | None, tmp_path: Path) -> None:
+    for path in (tmp_path / "none.txt", tmp_path):
+        with refused("unreadable_text"):
+            text_corpus(path)
     with pytest.raises(LanguageError) as raised:
         text_corpus(written(tmp_path, content))
     assert (raised.value.code, raised.value.details.get("line")) == (code, line)
     assert "words.txt" in str(raised.value)
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.txt", tmp_path):
-        with refused("unreadable_text"):
-            text_corpus(path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -111,14 +108,10 @@ def test_a_long_line_or_paragraph_is_cut_between_words_and_nothing_of_it_is_lost
         found = [*text_corpus(written(tmp_path, content)).documents()]
         assert max(map(len, found)) <= 20
         assert [word for document in found for word in document.split()] == content.split()
-
-
-def test_a_line_without_a_space_is_cut_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(texts, "LONGEST", 20)
     monkeypatch.setattr(texts, "_BLOCK", 64)
     found = [*text_corpus(written(tmp_path, "가" * 1000)).documents()]
     assert max(map(len, found)) <= 20
-    assert "".join(found) == "가" * 1000
+    assert "".join(found) == "가" * 1000, "a line without a space is cut all the same"
 
 
 LINES = "배가 고프다\n배를 탔다\n배를 먹었다\n"

@@ -63,6 +63,7 @@ def test_every_kind_of_line() -> None:
         **dict.fromkeys(["휴대전화", "휴대폰", "핸드폰"], "휴대전화"),
     }
     assert found.parts == {"세종시": ("세종", "시"), "국립중앙박물관": (), "블랙펄": ("블랙", "펄"), "달리": ()}
+    assert name_of("Black  Pearl") == name_of("blackpearl") == "blackpearl"
 
 
 @pytest.mark.parametrize(
@@ -108,24 +109,17 @@ def test_files_of_other_systems_are_the_same(content: bytes) -> None:
         ("가\tNNP\nA\tNNP\n가\tNNG", "two_readings", 3, {"first": 1}),
         ("가나다 가 나다\n가나다 가나 다", "two_readings", 2, {"first": 1}),
         ("가, 나\n다, 나", "two_groups", 2, {"first": 1, "word": "나"}),
-        ("GPT, 모델\ngpt => 지피티", "two_groups", 2, {"first": 1, "word": "지피티"}),
+        ("GPT, 모델\ngpt => 지피티", "two_groups", 2, {"first": 1, "word": "gpt"}),  # the first in another group
         ("가 => 나\n나 => 다", "two_groups", 2, {"first": 1}),
         ("가 => 나\n나 => 가", "two_groups", 2, {"first": 1}),
+        ("가\n나\n\udcb0\udca1", "not_utf8", 3, {"byte": "0xB0"}),
     ],
 )
 def test_what_is_wrong_is_told_with_its_row(lines: str, code: str, row: int | None, told: dict[str, object]) -> None:
     with pytest.raises(DictionaryError) as raised:
-        read(lines)
-    if code == "two_groups" and "지피티" in lines:
-        told = {"first": 1, "word": "gpt"}  # the first of its line that is in another group
+        read_dictionary(lines.encode(errors="surrogateescape"))
     assert (raised.value.code, raised.value.details.get("row")) == (code, row)
     assert told.items() <= raised.value.details.items()
-
-
-def test_bytes_that_are_no_text_are_told_with_their_line() -> None:
-    with pytest.raises(DictionaryError, match="row 3: byte 0xB0") as raised:
-        read_dictionary("가\n나\n".encode() + "가".encode("cp949"))
-    assert raised.value.details == {"row": 3, "byte": "0xB0"}
 
 
 def test_all_that_is_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +231,6 @@ def test_every_problem_has_words(language: str) -> None:
         return {field for _, field, _, _ in Formatter().parse(template)} - {None}
 
     assert {code: fields(words[code]) for code in _MESSAGES} == {c: fields(text) for c, text in _MESSAGES.items()}
-
-
-def test_names_are_letters_alone() -> None:
-    assert name_of("Black  Pearl") == name_of("blackpearl") == "blackpearl"
 
 
 CITY_LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"

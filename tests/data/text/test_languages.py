@@ -158,11 +158,14 @@ def test_the_key_of_stems_tells_them_from_words() -> None:
 
 
 @pytest.mark.parametrize("language", SENTENCES)
-def test_the_language_of_a_corpus(language: str) -> None:
+def test_the_language_of_a_corpus_and_of_its_sentences(language: str) -> None:
     texts = [" ".join(SENTENCES[language])] * 3
     assert language_of(texts) == language
     assert choose(Analyzer.AUTO, texts) is OF_LANGUAGE.get(language, Analyzer.WORD)
     assert choose(Analyzer.BIGRAM, texts) is Analyzer.BIGRAM
+    for two in (SENTENCES[language][:2], SENTENCES[language][2:]):
+        assert language_of(two) in {language, ""}, "few sentences are not taken for another language"
+    assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -189,12 +192,6 @@ def test_a_corpus_of_several_languages_has_none() -> None:
     assert language_of(mostly) == "de"
 
 
-@pytest.mark.parametrize("language", SENTENCES)
-def test_two_sentences_are_not_taken_for_another_language(language: str) -> None:
-    for two in (SENTENCES[language][:2], SENTENCES[language][2:]):
-        assert language_of(two) in {language, ""}
-
-
 def test_the_language_is_detected_once_for_a_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [" ".join(SENTENCES["sv"]), "once"]
     assert detected(texts).language == "sv"
@@ -204,11 +201,6 @@ def test_the_language_is_detected_once_for_a_corpus(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(languages, "_language", fail)
     assert detected(iter(texts)).language == "sv"
-
-
-@pytest.mark.parametrize("language", SENTENCES)
-def test_a_sentence_is_hardly_ever_foreign_in_its_own_language(language: str) -> None:
-    assert sum(bool(foreign_language(sentence, language)) for sentence in SENTENCES[language]) <= 1
 
 
 @pytest.mark.parametrize("language", ["en", "ko", "ru"])
