@@ -150,10 +150,10 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(Generic[R]):
-    """One kind of reading: how files are read, and how the result is stored in a folder and opened again.
+    """One kind of reading, whose result is stored in a folder; `columns` is a dataclass of column names by role.
 
-    `columns` is a dataclass of column names by role. `read` raises `DataError`; then `propose` returns the choices.
-    `leave` writes what is large, and returns the rest for `open` as JSON.
+    `read` raises `DataError`; then `propose` returns the choices. `leave` writes what is large, and returns the rest
+    for `open` as JSON.
     """
 
     name: str
@@ -173,10 +173,7 @@ class UnusableFileError(DataError):
 
 
 def carried_out(work: Work[R], files: Sequence[File], options: Mapping[str, Any], report: Report | None = None) -> R:
-    """Read files in a subprocess; `report` is called as files are read.
-
-    Raises `UnusableFileError`, also if reading exceeds its `Limits` or the process dies; `OSError` if the disk is full.
-    """
+    """Read files in a subprocess. Raises `UnusableFileError`, also for exceeded `Limits`; `OSError` for a full disk."""
     limits, parent = Limits.of(*(file.content for file in files)), _parent_folder()
     remove_leftovers_of(_FOLDER, parent)
     # what is mapped stays until it is not needed

@@ -76,10 +76,9 @@ def seal(path: Path) -> None:
 
 
 def is_sound(path: Path, beside: Collection[str] = ()) -> bool:
-    """Whether a file or a folder exists and is as it was sealed; one without a seal is not.
+    """Whether a file or folder is as it was sealed; `beside` names files of a folder that need not be in its seal.
 
-    It is read once per process, and again if its inode, size or times change. `beside` names files of a folder that
-    its seal need not list, since they are written later or again.
+    It is read once per process, and again if its inode, size or times change.
     """
     try:
         if not path.is_dir():
@@ -301,23 +300,17 @@ def _path(kind: str, key: str) -> Path:
 
 @dataclass(frozen=True)
 class Artifact(Generic[T]):
-    """How results of a kind are stored: `scores.json`, of the type of `content`, and a file of arrays.
+    """How results of a kind (`what`) are stored: `scores.json`, of the type of `content`, and a file of arrays."""
 
-    `what` names the kind in error messages. Earlier versions wrote arrays that `was_unsealed` without a seal.
-    """
-
-    what: str
+    what: str  # in error messages
     content: TypeAdapter[T]
     arrays: str = "arrays.npz"
-    was_unsealed: bool = False
+    was_unsealed: bool = False  # whether earlier versions wrote such arrays without a seal
 
     def write(
         self, folder: Path, content: T, arrays: Arrays | None = None, beside: Mapping[str, object] | None = None
     ) -> None:
-        """Write arrays, JSON `beside` them by file name and, last, the content. Raises `OSError`.
-
-        Without `arrays`, the fields of the content that are annotated as `Array` are written, if there are any.
-        """
+        """Write arrays (default: those of the content), JSON `beside` them by file name, and last the content."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / SCORES).unlink(missing_ok=True)  # an earlier result does not belong to the arrays that follow
         fields: Arrays = {}

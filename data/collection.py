@@ -56,7 +56,7 @@ S = TypeVar("S", bound=_Content)
 class Collection(Generic[N]):
     """The stored datasets of one kind: the folder `name` of the workspace and of the shelf.
 
-    `unknown` makes the error for an unknown reference; `others` are further names that a reference may be.
+    `unknown` makes the error for a reference that neither names one nor is among `others`.
     """
 
     name: str
@@ -65,10 +65,7 @@ class Collection(Generic[N]):
     others: Container[str] = ()
 
     def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
-        """Store what `fill` writes into an empty folder; the same content is stored once, under its newest name.
-
-        Raises `LimitError`, and stores nothing, if it is more than the user may store.
-        """
+        """Store what `fill` writes, once per content, under its newest name. Raises `LimitError`."""
         named = {"key": fingerprint[:16], "name": name, "source": source, "fingerprint": fingerprint}
         note = self.note(**named, created=datetime.now(UTC).isoformat(), **figures)  # type: ignore[arg-type]
         with replacing(self._own(note.key)) as new:
@@ -98,10 +95,7 @@ class Collection(Generic[N]):
         return note
 
     def load(self, key: str, opened: Callable[[Path, N], S], broken: ProblemCode) -> S:
-        """Return what `opened` makes of a stored folder and its note. Raises the error of `unknown`.
-
-        Raises `DataError` (`broken`) for a damaged file, and if the content has changed since.
-        """
+        """Return what `opened` makes of a folder. Raises the error of `unknown`, or of `broken` if it has changed."""
         kept = self.known(key)
         try:
             found = opened(self.folder(key), kept)

@@ -182,19 +182,15 @@ def _with_options_of_all(words: Sequence[str]) -> list[str]:
     return others
 
 
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C; the message says what is kept."""
-
-
 @contextmanager
 def stop_message(text: str) -> Iterator[None]:
     """Say `text` where the user presses Ctrl-C: what is kept, and how to go on."""
     try:
         yield
-    except Stopped:
-        raise
     except KeyboardInterrupt as error:
-        raise Stopped(text) from error
+        if error.args:  # what stopped inside has its own message
+            raise
+        raise KeyboardInterrupt(text) from error
 
 
 def one_of(kind: type[StrEnum], **more: Any) -> Parameter:

@@ -94,10 +94,7 @@ _ENDING = ".damaged"
 
 
 def read_user_file(path: Path) -> tuple[dict[str, Any], bool]:
-    """Return the JSON object of a file, empty if there is no file, and whether the file is damaged.
-
-    Raises `OSError` if the file exists and cannot be read: its content is unknown then.
-    """
+    """Return a file's JSON object, empty if there is none, and whether it is damaged. Raises `OSError`."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -189,10 +189,7 @@ class GatheredPassages:
         return self._position_of_hash.get(self._key(text), len(self))
 
     def add(self, text: str, title: str, id_: str, *, is_copy: bool = False) -> int:
-        """Store a passage and return its position; a known text is merged with its first passage.
-
-        Set `is_copy` if the row holds only a passage: then a known text without an id counts as a merged copy.
-        """
+        """Store a passage, or merge one with a known text; return its position. Only a row of a passage `is_copy`."""
         title = self._same_title.setdefault(title, title)
         count = len(self._titles)
         position = self._position_of_hash.setdefault(self._key(text), count)

@@ -203,10 +203,7 @@ class Problem:
         return self.in_words(TEMPLATES[self.code], TEMPLATES["row"])
 
     def in_words(self, template: str, lead: str) -> str:
-        """Return the message in a language's template for its code, after `lead` if it is in a row.
-
-        The detail `file` names the one of several files that it is in, and leads everything.
-        """
+        """Return the message in a language's template, after `lead` in a row, and after the detail `file` if any."""
         whole = template[0].upper() + template[1:] if self.row is None else lead + template
         whole = "{file}: " + whole if "file" in self.details else whole
         return whole.format(row=self.row, **self.details)

@@ -205,10 +205,7 @@ class Study(Generic[Spec, Result]):
         return workspace() / self.name
 
     def job(self, spec: Spec, *inputs: object) -> "StudyJob[Spec, Result]":
-        """Return the job of a spec, started or not: the same spec and inputs give the same job.
-
-        `inputs` are those that the caller knows already, such as the fingerprint of an open dataset.
-        """
+        """Return the job, started or not, of a spec and of `inputs` that the caller knows, such as a fingerprint."""
         parts = [*self.versions, self.spec_type.dump_python(spec, mode="json"), *inputs, *self.inputs(spec)]
         return StudyJob(self.folder / key_of(*parts)[:16], self)
 

@@ -181,10 +181,7 @@ def beginnings(texts: Iterable[str]) -> list[str]:
 
 
 def script_of(texts: Iterable[str]) -> Script:
-    """Tell the script of a corpus by the beginnings of its first texts.
-
-    A script counts from a tenth of the letters: Korean passages are full of Latin names, not the reverse.
-    """
+    """Return the script of a tenth of the letters or more: Korean text is full of Latin names, and not reversed."""
     sample = "".join(beginnings(texts))
     letters = max(1, len(_LETTER.findall(sample)))
     if len(_HANGUL.findall(sample)) >= letters / 10:

@@ -58,10 +58,7 @@ def workspace() -> Path:
 
 
 def shared_workspace() -> Path:
-    """Return the folder that holds all workspaces: `MRC_WORKSPACE`, or `workspace/`.
-
-    The latter is beside `app.py` in a checkout, and in the current folder if the project is installed.
-    """
+    """Return the folder that holds all workspaces: `MRC_WORKSPACE`, or one beside `app.py` or in the current folder."""
     base = PROJECT if IMPORT_ROOT == PROJECT else Path.cwd()
     return Path(os.environ.get("MRC_WORKSPACE") or base / "workspace").resolve()
 

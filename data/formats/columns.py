@@ -1,6 +1,4 @@
-"""Which column holds what, by the names in `columns.toml`, and the header that names columns.
-
-A table may have lines of title above its header and notes below its last row."""
+"""Which column holds what, by the names in `columns.toml`, and the header between lines of title and the table."""
 
 import re
 import tomllib
@@ -182,10 +180,10 @@ def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool
     """
     if not records:
         return 0
-    filled_places = ([place for place, cell in enumerate(record, start=1) if not is_blank(cell)] for record in records)
-    widths = Counter(max(places, default=0) for places in filled_places)
+    by_position = [_filled(record) for record in records]
+    widths = Counter(max(cells, default=0) for cells in by_position)
     width = max(widths, key=lambda count: (widths[count], count))
-    filled = [_filled(record) for record in records]
+    filled = [list(cells.values()) for cells in by_position]
     known = [sum(map(knows, cells)) for cells in filled[: _MOST_TITLES + 1]]
     for position in range(1, len(known)):
         is_wider = all(len(cells) < len(filled[position]) for cells in filled[:position])
@@ -200,15 +198,16 @@ def find_header(records: Sequence[Sequence[object]], knows: Callable[[str], bool
     return 0
 
 
-def _filled(record: Sequence[object]) -> list[str]:
-    return [as_text(cell) for cell in record if not is_collection(cell) and not is_blank(cell)]
+def _filled(record: Sequence[object]) -> dict[int, str]:
+    """Return the texts of filled cells by position, from 1."""
+    return {position: as_text(cell) for position, cell in enumerate(record, start=1) if not is_blank(cell)}
 
 
 def title_problems(titles: Sequence[Sequence[object]]) -> tuple[Problem, ...]:
     """Return the notice of the lines above a header, none if there are none."""
     if not titles:
         return ()
-    words = "; ".join(" ".join(_filled(title)) for title in titles)
+    words = "; ".join(" ".join(_filled(title).values()) for title in titles)
     return (Problem.of(ProblemCode.TITLE_LINES, count=len(titles), words=shown(words, 100)),)
 
 

@@ -225,10 +225,7 @@ class DatasetBuilder(ABC):
         *,
         has_marks: bool = True,
     ) -> None:
-        """Read rows; `add_row` returns why a row is left out, None if it is not. See `RowReader`.
-
-        Raises `DataError` if none of very many rows is good.
-        """
+        """Read rows; `add_row` returns why a row is left out, or None. Raises `DataError` if none of many is good."""
         for row in rows:
             self.row_count += row.asks
             reader = RowReader(row, columns, has_marks)

@@ -95,8 +95,7 @@ def _is_table(
 def delimited_tables(text: Text, delimiter: str, titles: int = 0) -> Callable[[], Table]:
     """Return what reads delimited text anew at each call. Both raise `DataError` if the header is broken.
 
-    The first line that is not blank below `titles` others names the columns. A row with another number of fields, or
-    with quotation marks that do not close, is a row with a problem.
+    The header follows so many `titles`. A row with another number of fields or open quotation marks has a problem.
     """
     quoted = partial(_records, text, delimiter)
     if delimiter != "\t" or not _may_be_literal(text):

@@ -223,10 +223,7 @@ class Job:
             require_place(sum(job.status().at_work for job in beside))
 
     def launch(self, *words: object, light: bool = False) -> None:
-        """Start its process, `python -m mrc_workbench WORDS`, unless one runs; an earlier result is removed.
-
-        A `light` one begins without a model's libraries, see `detached`. Raises `OSError`: the disk is full.
-        """
+        """Start `python -m mrc_workbench WORDS` unless it runs; an earlier result is removed. See `detached`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / ".starting.lock"):
             if self.running:

@@ -180,9 +180,9 @@ _life_lines: list[int] = []  # the system closes them with this process, however
 
 
 def detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
-    """Start `python -m MODULE WORDS` on its own; what it writes is added to `log`. Raises `OSError`: a full disk.
+    """Start `python -m MODULE WORDS` as a process of its own, with its output in `log`. Raises `OSError`: a full disk.
 
-    A `light` one begins at once, with few libraries read: it needs no model, or asks for what does by `handed_over`.
+    A `light` one begins at once, with few libraries: it needs no model, or starts what does by `handed_over`.
     """
     request = _request(module, words, log)
     patience = _SECONDS_TO_BE_LIGHT if light else _SECONDS_TO_BE_READY
@@ -337,10 +337,9 @@ def _serve(
     *,
     held: float = 0.0,
 ) -> _Asked | None:
-    """Fork for every request, and import what is `unread` meanwhile, after so many seconds if it is `held`.
+    """Fork for every request and import what is `unread` meanwhile, but not before `held` seconds have passed.
 
-    Returns the request in the forked process, and None in the server: if a life line is cut, or after so many seconds
-    without work and with nothing to import.
+    Returns the request in the forked process; None in the server, if a life line is cut or it is idle for too long.
     """
     children, until = list[Process](), time.monotonic() + held
     while True:

@@ -42,9 +42,9 @@ _HOLDER = TypeAdapter(Holder)
 
 @dataclass(frozen=True)
 class Queue(Generic[J]):
-    """The queue of a workspace for jobs that need the machine to themselves.
+    """The jobs of a workspace that need the machine to themselves; `jobs` lists them all.
 
-    `mrc internal <place>-worker` is its worker, `mrc internal <place> FOLDER` runs one job. `jobs` lists them all.
+    `mrc internal <place>-worker` is the worker, and `mrc internal <place> FOLDER` runs one job.
     """
 
     place: str  # the workspace's folder that holds the jobs' folders

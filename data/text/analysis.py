@@ -101,10 +101,7 @@ class Analysis:
 
     @property
     def chosen_key(self) -> tuple[str, ...]:
-        """The key of a resolved analysis beside the name of its analyzer, which may be `AUTO`.
-
-        It has the names of analyzers of languages: before there were any, `AUTO` was `WORD` or `BIGRAM` there.
-        """
+        """The key beside the analyzer's name, which may be `AUTO`; analyzers of languages add their own names."""
         return self.key if self.language or self.analyzer is Analyzer.JAPANESE else self.options_key
 
     @property

@@ -75,10 +75,7 @@ _OF_SCRIPT = {Script.KOREAN: Analyzer.KIWI_BIGRAM, Script.UNSPACED: Analyzer.BIG
 
 
 def choose(analyzer: Analyzer, texts: Iterable[str]) -> Analyzer:
-    """Resolve `AUTO`: Kiwi + bigrams for Korean, bigrams if words are not spaced, else stems of the language.
-
-    Japanese has its own analyzer. Texts in a language without stems, or in several languages, get words.
-    """
+    """Resolve `AUTO`: Kiwi + bigrams for Korean, `JAPANESE`, bigrams without spaces, else stems or words."""
     if analyzer is not Analyzer.AUTO:
         return analyzer
     script, language = detected(texts)

@@ -1,7 +1,4 @@
-"""Training text as a stream of documents, from the beginning at each iteration.
-
-Only one document is in memory at a time, except the passages of a question set, which Arrow holds.
-"""
+"""Training text as a stream of documents, one in memory at a time, from the beginning at each iteration."""
 
 import codecs
 import hashlib
@@ -83,10 +80,7 @@ def find_corpus(reference: str) -> Corpus:
 
 
 def held_out(document: str, share: float, seed: int) -> bool:
-    """Whether a document is held out from training for evaluation: about a `share` of the distinct documents is.
-
-    Its hash decides (XXH3 with the seed, over the composed text with single spaces): copies are on one side.
-    """
+    """Whether the hash (seeded XXH3) of the composed text puts a document into the `share` that is held out."""
     if not 0 < share < 1:
         return share >= 1
     digest = xxhash.xxh3_64_intdigest(composed(document).encode("utf-8", "surrogatepass"), seed=seed % 2**64)
@@ -121,10 +115,7 @@ class TextCorpus:
 
 
 def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
-    """Read a text file once for its fingerprint, encoding and document separator; its name is by default the file's.
-
-    Raises `LanguageError`: `unreadable_text`, `bad_text` with the line, `no_text` if it is only white space.
-    """
+    """Read a text file once. Raises `LanguageError`: `unreadable_text`, `bad_text` with the line, or `no_text`."""
     told = shown(name or path.name, 80)
     digest, characters, filled, gap, in_paragraphs = hashlib.sha256(), 0, False, False, False
 
@@ -266,10 +257,7 @@ stored, damaged, remove = _TEXTS.stored, _TEXTS.damaged, _TEXTS.remove
 
 
 def keep(content: BinaryIO, name: str, *, source: str = "", on_progress: OnProgress | None = None) -> StoredText:
-    """Store a text in the workspace; the same content is stored once, under its newest name.
-
-    Raises `LanguageError` as `text_corpus`, and `LimitError` if it is more than the user may store.
-    """
+    """Store a text, once per content, under its newest name. Raises `LimitError`, and errors of `text_corpus`."""
     workspace().mkdir(parents=True, exist_ok=True)
     with temporary_folder(".text.", workspace()) as folder:
         path = folder / _TEXT
@@ -293,10 +281,7 @@ def opened(kept: StoredText) -> TextCorpus:
 
 
 def find(wanted: str) -> TextCorpus:
-    """Return the stored text by name, or by 8 or more first digits of its fingerprint.
-
-    Raises `LanguageError`: `unknown_text`, which lists the stored texts, and `broken_text` if its content has changed.
-    """
+    """Return a text by name or fingerprint (8 digits). Raises `LanguageError` (`unknown_text`, `broken_text`)."""
     kept = _TEXTS.named(wanted)
     if not is_sound(_TEXTS.folder(kept.key), beside=[NOTE]):
         message = f"the kept text {shown(kept.name, 80)} is not what it was: remove it, and keep its file again"

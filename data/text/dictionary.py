@@ -322,7 +322,7 @@ def load(key: str) -> Dictionary:
 
 
 def find(reference: str, base: Path | None = None) -> Dictionary:
-    """Return a dictionary by `dictionary:KEY`, file (from `base`), name, or 8 or more first digits of its fingerprint.
+    """Return a dictionary by `dictionary:KEY`, file (from `base`), name, or fingerprint (8 digits or more).
 
     Raises `DictionaryError`: `unknown`, which lists the stored ones, `broken`, or what is wrong in the file.
     """
