@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from io import BytesIO, StringIO, TextIOWrapper
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO
 from zipfile import ZipFile, ZipInfo
 
 from mrc_workbench.data.formats.encodings import (
@@ -32,15 +32,6 @@ _HEAD = 1_000_000  # characters
 _NAME = "text"  # of the only column; one of those that are guessed to hold passages
 
 
-class Packed(Protocol):
-    """Bytes that are unpacked anew whenever they are read; reading raises `DataError` if they are broken."""
-
-    @property
-    def size(self) -> int: ...
-
-    def read(self, most: int = -1) -> bytes: ...
-
-
 @dataclass(frozen=True)
 class Content:
     """The bytes themselves, or the file or archive they are in. Reading raises `OSError` if the file has gone.
@@ -48,7 +39,7 @@ class Content:
     `named_encoding` is the encoding that the user names; if empty, it is detected.
     """
 
-    source: bytes | Path | Packed = field(repr=False)
+    source: "bytes | Path | ZipMember | Unreadable" = field(repr=False)
     named_encoding: str = ""
 
     @classmethod
@@ -231,7 +222,7 @@ class Unreadable:
     error: DataError
     size: int = 0
 
-    def read(self, most: int = -1) -> bytes:  # noqa: ARG002 - as `Packed` has it
+    def read(self, most: int = -1) -> bytes:  # noqa: ARG002 - as `ZipMember` has it
         raise self.error
 
 

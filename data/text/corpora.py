@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import xxhash
 
@@ -20,24 +20,6 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
 from mrc_workbench.data.store import find as find_set
 from mrc_workbench.data.workspace import limits, user, workspace
-
-
-class Corpus(Protocol):
-    """Documents in order, from the beginning at each call; none is blank.
-
-    `fingerprint` is a sha256 (hexadecimal) of the documents. `characters` counts all, also those between documents.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def characters(self) -> int: ...
-
-    def documents(self) -> Iterator[str]: ...
 
 
 @dataclass(frozen=True)
@@ -65,20 +47,6 @@ class PassageCorpus:
             yield from parts(text)
 
 
-def find_corpus(reference: str) -> Corpus:
-    """Return a stored text (`text:` and what `find` takes), a text file (.txt) or the passages of a question set.
-
-    Raises `DataError` and `LanguageError`, also (`server_path`) for a file that a user may not read.
-    """
-    if reference.startswith(REFERENCE):
-        return find(reference.removeprefix(REFERENCE))
-    is_text = reference.lower().endswith(".txt")
-    if (is_text or os.path.isfile(reference)) and user() and not limits().paths:  # noqa: PTH113 - a name may be too long
-        message = "files of the server are not open to users: upload the text, and choose it"
-        raise LanguageError("server_path", message)
-    return text_corpus(Path(reference)) if is_text else PassageCorpus(find_set(reference))
-
-
 def held_out(document: str, share: float, seed: int) -> bool:
     """Whether the hash (seeded XXH3) of the composed text puts a document into the `share` that is held out."""
     if not 0 < share < 1:
@@ -99,7 +67,10 @@ _CHARACTERS_BETWEEN = 1 << 18  # gone through before it is told again
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """A text file in UTF-8: its paragraphs where empty lines part them, else its lines."""
+    """A text file in UTF-8: its paragraphs if empty lines separate them, else its lines.
+
+    `fingerprint` is its sha256 (hexadecimal). `characters` also counts those between the documents.
+    """
 
     name: str
     path: Path
@@ -112,6 +83,24 @@ class TextCorpus:
         lines = _lines(_blocks(self.path, shown(self.path.name, 80)))
         for document in _paragraphs(lines) if self.in_paragraphs else lines:
             yield from parts(document)
+
+
+# both yield documents in order, from the beginning at each call, and none is blank
+Corpus = PassageCorpus | TextCorpus
+
+
+def find_corpus(reference: str) -> Corpus:
+    """Return a stored text (`text:` and what `find` takes), a text file (.txt) or the passages of a question set.
+
+    Raises `DataError` and `LanguageError`, also (`server_path`) for a file that a user may not read.
+    """
+    if reference.startswith(REFERENCE):
+        return find(reference.removeprefix(REFERENCE))
+    is_text = reference.lower().endswith(".txt")
+    if (is_text or os.path.isfile(reference)) and user() and not limits().paths:  # noqa: PTH113 - a name may be too long
+        message = "files of the server are not open to users: upload the text, and choose it"
+        raise LanguageError("server_path", message)
+    return text_corpus(Path(reference)) if is_text else PassageCorpus(find_set(reference))
 
 
 def text_corpus(path: Path, name: str = "", on_progress: OnProgress | None = None) -> TextCorpus:
