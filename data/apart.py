@@ -150,17 +150,13 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Work(Generic[R]):
-    """One kind of reading, whose result is stored in a folder; `columns` is a dataclass of column names by role.
-
-    `read` raises `DataError`; then `propose` returns the choices. `leave` writes what is large, and returns the rest
-    for `open` as JSON.
-    """
+    """One kind of reading, whose result is stored in a folder and opened again."""
 
     name: str
-    columns: Callable[..., Any]
-    read: Callable[[Sequence[File], Mapping[str, Any]], R]
-    propose: Callable[[Sequence[File]], Proposal[Any]]
-    leave: Callable[[Path, R], dict[str, Any]]
+    columns: Callable[..., Any]  # a dataclass of column names by role
+    read: Callable[[Sequence[File], Mapping[str, Any]], R]  # raises `DataError`
+    propose: Callable[[Sequence[File]], Proposal[Any]]  # returns the choices after an error
+    leave: Callable[[Path, R], dict[str, Any]]  # writes what is large, and returns the rest as JSON
     open: Callable[[Path, dict[str, Any]], R]
 
 

@@ -54,15 +54,12 @@ S = TypeVar("S", bound=_Content)
 
 @dataclass(frozen=True)
 class Collection(Generic[N]):
-    """The stored datasets of one kind: the folder `name` of the workspace and of the shelf.
-
-    `unknown` makes the error for a reference that neither names one nor is among `others`.
-    """
+    """The stored datasets of one kind: the folder `name` of the workspace and of the shelf."""
 
     name: str
     note: type[N]
-    unknown: Callable[..., Exception] = field(repr=False)
-    others: Container[str] = ()
+    unknown: Callable[..., Exception] = field(repr=False)  # the error for a reference that names none
+    others: Container[str] = ()  # further names that a reference may be
 
     def keep(self, fill: Callable[[Path], object], name: str, fingerprint: str, source: str, **figures: object) -> N:
         """Store what `fill` writes, once per content, under its newest name. Raises `LimitError`."""

@@ -44,32 +44,22 @@ def composed(text: str) -> str:
 class Question:
     """One question, its answers, and the ids of the relevant passages, which hold an answer.
 
-    `relevant` is empty for an unanswerable question; `kind` is its type. `made` says how a question was generated from
-    its passages (see `Maker`); empty if a person asked it. A `hidden` one asks with words of its passages, or their
-    title: training removes these there.
-
-    `starts` are the characters of the first relevant passage at which answers begin, -1 if unknown; empty if all are.
-    `rejected` are passages that the file says hold no answer, as in SQuAD 2.0. Neither is content.
-
-    `grades` are the judged passages with integers; `relevant` are those of `RELEVANT_GRADE` and more. One passage of
-    each of the `groups` is needed: AND between groups, OR within. An empty group has no passage in the corpus and
-    lowers the recall. Both are empty if all grades are 1 and a single passage is a group.
-
-    `part` is the published part: "train", "validation" or "test"; empty if its source names none.
+    One passage of each of the `groups` is needed: AND between groups, OR within. An empty group has no passage in the
+    corpus and lowers the recall. Grades and groups are empty if all grades are 1 and a single passage is a group.
     """
 
     id: str
     text: str
     answers: tuple[str, ...] = ()
-    relevant: tuple[str, ...] = ()
+    relevant: tuple[str, ...] = ()  # those of `RELEVANT_GRADE` and more; empty for an unanswerable question
     kind: str = ""
-    made: str = ""
-    hidden: bool = False
-    starts: tuple[int, ...] = ()
-    rejected: tuple[str, ...] = ()
-    grades: tuple[tuple[str, int], ...] = ()
+    made: str = ""  # how it was generated from its passages, see `Maker`; empty if a person asked it
+    hidden: bool = False  # whether it asks with words or the title of its passages, which training removes there
+    starts: tuple[int, ...] = ()  # characters of the first relevant passage, -1 if unknown; no content
+    rejected: tuple[str, ...] = ()  # passages that hold no answer, as SQuAD 2.0 says; no content
+    grades: tuple[tuple[str, int], ...] = ()  # of the judged passages
     groups: tuple[tuple[str, ...], ...] = ()
-    part: str = ""
+    part: str = ""  # the published part, one of `_PUBLISHED_PARTS`; empty if its source names none
 
     def __post_init__(self) -> None:
         if self.part not in _PUBLISHED_PARTS:

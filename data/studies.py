@@ -169,26 +169,18 @@ _NAME = "name.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Study(Generic[Spec, Result]):
-    """One kind of study.
+    """One kind of study. The command and the page add the fingerprint of the dataset in a field `data` of the spec."""
 
-    `name` is its folder in the workspace, its command, its page and the section of its texts; `summary` is the first
-    line of its help. `spec` and `result` are types that pydantic reads and writes. Change `versions` if the same spec
-    gives another result. `inputs` returns what else decides the result as JSON, such as the content of a model; the
-    command and the page add the fingerprint of the dataset in a field `data`. `save` and `load` replace the typed
-    result folder. A study whose result has files of its own has `run_in` in place of `run`: it gets the folder of the
-    job, too.
-    """
-
-    name: str
-    summary: str
-    versions: Sequence[int | str]
-    spec: Any
+    name: str  # of its folder in the workspace, its command, its page and the section of its texts
+    summary: str  # the first line of its help
+    versions: Sequence[int | str]  # changed if the same spec gives another result
+    spec: Any  # a type that pydantic reads and writes, as `result` is
     run: Callable[[Spec, Progress], Result] | None = None
-    run_in: Callable[[Spec, Progress, Path], Result] | None = None
+    run_in: Callable[[Spec, Progress, Path], Result] | None = None  # in place of `run`, with the folder of the job
     result: Any = None
-    inputs: Callable[[Spec], Sequence[object]] = lambda _spec: ()
+    inputs: Callable[[Spec], Sequence[object]] = lambda _spec: ()  # what else decides the result, as JSON
     tables: Sequence[Table[Result]] = ()
-    save: Callable[[Result, Path], None] | None = None
+    save: Callable[[Result, Path], None] | None = None  # in place of the typed result folder, as `load` is
     load: Callable[[Path], Result] | None = None
     spec_file: str = "request.json"  # JSON, or TOML if it ends in .toml
 

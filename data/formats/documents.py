@@ -306,7 +306,6 @@ def _path_of(content: Content) -> Iterator[Path]:
 MOST_PAGES = 10_000
 _LOCKED = "Incorrect password"
 _HYPHEN = re.compile("(?:\ufffe|\u00ad)(?:\r?\n)?")  # of a word that goes on in the next line
-_LINE_END = re.compile(r"\r\n?")
 
 
 def pdf_blocks(content: Content) -> Iterator[Block]:
@@ -325,7 +324,7 @@ def pdf_blocks(content: Content) -> Iterator[Block]:
             for number in range(len(document)):
                 page = document[number]
                 text = page.get_textpage()
-                yield Block(_LINE_END.sub("\n", _HYPHEN.sub("", text.get_text_bounded())), page=number + 1)
+                yield Block(_with_line_feeds(_HYPHEN.sub("", text.get_text_bounded())), page=number + 1)
                 text.close()
                 page.close()
         finally:

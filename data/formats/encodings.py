@@ -8,11 +8,11 @@ the file is refused with a line decoded by each encoding, and the user names the
 
 import codecs
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+import regex
 from charset_normalizer import from_bytes
 from charset_normalizer.constant import FREQUENCIES, IANA_SUPPORTED
 from charset_normalizer.utils import iana_name
@@ -66,7 +66,8 @@ _FREQUENT_KOREAN = frozenset(FREQUENCIES["Korean"])
 _FREQUENT_JAPANESE = frozenset(FREQUENCIES["Japanese"])
 _FREQUENT_CHINESE = frozenset(FREQUENCIES["Chinese"]) | frozenset("這個們來為國時說會對過發後裡當沒動還開實問題內點長")
 _KNOWN_AS = {"big5": "cp950"}  # what the detector calls a codec whose extension is used
-_EAST_ASIAN_MARKS = frozenset("℃℉㎡㎞㎏№℡")
+# all East Asian encodings have ASCII, punctuation, wide ASCII and these units
+_TELLING = regex.compile(r"[^\x00-\x7f\p{P}\p{Z}！-～℃℉㎡㎞㎏№℡]")
 
 
 class Encoding(NamedTuple):
@@ -342,15 +343,7 @@ def _chinese(codec: str, first: int, last: int) -> Callable[[str], float]:
 
 def _east_asian(text: str, script: Callable[[str], float], frequent: frozenset[str] | set[str]) -> float:
     """Return the fraction of characters in a script, less if few of them are frequent ones."""
-    # punctuation, wide ASCII and units, which all East Asian encodings have, are left out
-    characters = [
-        character
-        for character in text
-        if not character.isascii()
-        and character not in _EAST_ASIAN_MARKS
-        and not "！" <= character <= "～"
-        and unicodedata.category(character)[0] not in "PZ"
-    ]
+    characters = _TELLING.findall(text)
     if not characters:
         return 1.0
     in_script = sum(map(script, characters)) / len(characters)

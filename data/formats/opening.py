@@ -231,17 +231,13 @@ class RecognisedFile:
 
 
 class Proposal(NamedTuple, Generic[C]):
-    """The choices that a file offers: the best guess, the names of its columns, and its first rows as text.
-
-    `candidates` are complete readings, the likeliest first, if the user must choose between them; `encodings` are the
-    candidates if the encoding is unknown.
-    """
+    """The choices that a file offers: the best guess, the names of its columns, and its first rows as text."""
 
     columns: C
     available: tuple[str, ...] = ()
     first_rows: tuple[dict[str, str], ...] = ()
-    candidates: tuple[C, ...] = ()
-    encodings: tuple[EncodingCandidate, ...] = ()
+    candidates: tuple[C, ...] = ()  # complete readings, the likeliest first, if the user must choose between them
+    encodings: tuple[EncodingCandidate, ...] = ()  # those to choose from if the encoding is unknown
 
 
 def recognise(content: bytes | Content, knows: Callable[[str], bool] = is_known, name: str = "") -> RecognisedFile:

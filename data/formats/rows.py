@@ -245,25 +245,17 @@ Frame = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class FileReading:
-    """The report on one file, whatever its rows have become.
-
-    `first_rows` are cells of its beginning, by column. `problems` are the first of the rows left out, and the first
-    others; `problem_count` counts all, `left_out` the rows. `rejected`, `(n_rejected, 2 + columns)`, has the first rows
-    left out: row, problem, then the row's own content as text.
-
-    Every input column or key is in exactly one of `used_columns`, `metadata_columns` (stored with the passage or
-    question but not searched) and `unused_columns`.
-    """
+    """The report on one file; every input column is used, metadata (stored and not searched) or unused."""
 
     format: Format
     encoding: str
     available_columns: tuple[str, ...]
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)
-    problems: tuple[Problem, ...]
+    first_rows: tuple[dict[str, str], ...] = field(repr=False)  # cells of the beginning by column
+    problems: tuple[Problem, ...]  # the first of the rows left out, and the first others
     problem_count: int
-    left_out: int
+    left_out: int  # rows
     row_count: int
-    rejected: Frame = field(repr=False, compare=False)
+    rejected: Frame = field(repr=False, compare=False)  # the first rows left out: row, problem, and their cells
     used_columns: tuple[str, ...] = ()
     metadata_columns: tuple[str, ...] = ()
     unused_columns: tuple[str, ...] = ()

@@ -27,15 +27,11 @@ _INSTEAD = {"\x0b": "\n", "\x0c": "\n"}  # the line breaks of slides, which come
 
 
 class RawRow(NamedTuple):
-    """One row as given, numbered as users count; `problem` is set if it could not be read.
+    """One row as given. A paragraph of SQuAD files precedes its questions; in other formats each row is both."""
 
-    In SQuAD files a row with `asks` False is a paragraph, followed by its questions, whose `is_paragraph` is False; in
-    other formats each row is both.
-    """
-
-    number: int
+    number: int  # as users count
     cells: Mapping[str, object]
-    problem: Problem | None = None
+    problem: Problem | None = None  # why the row could not be read
     asks: bool = True
     is_paragraph: bool = True
 

@@ -34,13 +34,10 @@ _NAME = "text"  # of the only column; one of those that are guessed to hold pass
 
 @dataclass(frozen=True)
 class Content:
-    """The bytes themselves, or the file or archive they are in. Reading raises `OSError` if the file has gone.
-
-    `named_encoding` is the encoding that the user names; if empty, it is detected.
-    """
+    """The bytes themselves, or the file or archive they are in. Reading raises `OSError` if the file has gone."""
 
     source: "bytes | Path | ZipMember | Unreadable" = field(repr=False)
-    named_encoding: str = ""
+    named_encoding: str = ""  # by the user; if empty, the encoding is detected
 
     @classmethod
     def of(cls, given: "bytes | Content") -> "Content":

@@ -51,20 +51,16 @@ class _Sheet:
 
 @dataclass(frozen=True)
 class Workbook:
-    """The sheet of a workbook that holds the table, its header, and the problems to report.
-
-    `top` is the number of the header's last row, and `row_count` that of rows below it in the sample. `merges` are
-    below the header. `sheets` are all sheets with data by name, the table's included, if there are several.
-    """
+    """The sheet of a workbook that holds the table, its header, and the problems to report."""
 
     sheet: _Sheet = field(repr=False)
     names: tuple[str, ...]
     known: int  # names
-    row_count: int
-    top: int
-    merges: tuple[Merge, ...]
+    row_count: int  # below the header, in the sample
+    top: int  # number of the header's last row
+    merges: tuple[Merge, ...]  # below the header
     problems: tuple[Problem, ...]
-    sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)
+    sheets: "Mapping[str, Workbook]" = field(default_factory=dict, repr=False)  # by name, if several hold data
 
     @property
     def merged(self) -> frozenset[str]:

@@ -42,13 +42,10 @@ _HOLDER = TypeAdapter(Holder)
 
 @dataclass(frozen=True)
 class Queue(Generic[J]):
-    """The jobs of a workspace that need the machine to themselves; `jobs` lists them all.
+    """The jobs of a workspace that need the machine to themselves."""
 
-    `mrc internal <place>-worker` is the worker, and `mrc internal <place> FOLDER` runs one job.
-    """
-
-    place: str  # the workspace's folder that holds the jobs' folders
-    jobs: Callable[[], Sequence[J]]
+    place: str  # folder of the jobs' folders; `mrc internal PLACE-worker` and `mrc internal PLACE FOLDER` run jobs
+    jobs: Callable[[], Sequence[J]]  # returns all of them
 
     def queued(self) -> list[J]:
         """Jobs that wait for their turn, the next one first."""
