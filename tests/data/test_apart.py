@@ -64,17 +64,6 @@ def _server_ends() -> Iterator[None]:
     apart._server.clear()
 
 
-@copies
-@pytest.mark.slow
-@pytest.mark.usefixtures("started")
-def test_it_is_what_is_read_in_place() -> None:
-    there, here = read_apart(TABLE, "set.csv"), read(TABLE, "set.csv")
-    assert there == here
-    assert there.rejected.equals(here.rejected)
-    assert (there.left_out, there.problem_count) == (2, 2)
-    assert list(workspace().iterdir()) == []
-
-
 def check_pairs(options: PairOptions | None) -> None:
     there, here = read_pairs_apart(PAIR_FILES, options), read_pairs(PAIR_FILES, options)
     assert there.files == here.files
@@ -95,6 +84,18 @@ def test_pairs_are_what_is_read_in_place(options: PairOptions | None) -> None:
 @pytest.mark.usefixtures("started")
 def test_every_way_to_another_process() -> None:
     check_pairs(OPTIONS)
+    there, here = read_apart(TABLE, "set.csv"), read(TABLE, "set.csv")
+    assert there == here
+    assert there.rejected.equals(here.rejected)
+    assert (there.left_out, there.problem_count) == (2, 2)
+    assert list(workspace().iterdir()) == []
+    with pytest.raises(UnusableFileError, match="No context column found") as told:
+        read_apart(UNKNOWN, "set.csv")
+    first = {"가": "수도는?", "나": "서울", "제목": "도시"}
+    assert told.value.proposal == Proposal(
+        Columns("가", title="제목"), ("가", "나", "제목"), (first,), (Columns("가", "나", title="제목"),)
+    )
+    assert read_apart(UNKNOWN, "set.csv", {"context": "나"}).columns == Columns("가", "나", title="제목")
 
 
 @copies
@@ -103,18 +104,6 @@ def test_every_way_to_another_process() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_format(name: str) -> None:
     assert read_apart(FILES[name], "set") == read(FILES[name], "set")
-
-
-@copies
-@pytest.mark.slow
-@pytest.mark.usefixtures("started")
-def test_a_failure_comes_with_the_columns_to_choose_from() -> None:
-    with pytest.raises(UnusableFileError, match="No context column found") as told:
-        read_apart(UNKNOWN, "set.csv")
-    first = {"가": "수도는?", "나": "서울", "제목": "도시"}
-    assert told.value.proposal == Proposal(
-        Columns("가", title="제목"), ("가", "나", "제목"), (first,), (Columns("가", "나", title="제목"),)
-    )
 
 
 def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
@@ -155,13 +144,6 @@ def test_a_failure_of_several_files_names_its_file() -> None:
 @copies
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
-def test_chosen_columns_stand_beside_those_that_are_guessed() -> None:
-    assert read_apart(UNKNOWN, "set.csv", {"context": "나"}).columns == Columns("가", "나", title="제목")
-
-
-@copies
-@pytest.mark.slow
-@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize(
     ("work", "limits", "words"),
     [
@@ -181,17 +163,11 @@ def test_a_process_that_takes_too_much_or_dies_is_told(
     work: Callable[[], object], limits: Limits, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "select_sources", lambda *_: work())
-    monkeypatch.setattr(Limits, "of", lambda _: limits)
+    monkeypatch.setattr(pair_store, "read_pairs", lambda *_: work())
+    monkeypatch.setattr(Limits, "of", lambda *_: limits)
     with pytest.raises(DataError, match=words):
         read_apart(TABLE, "set.csv")
-
-
-@copies
-@pytest.mark.slow
-@pytest.mark.usefixtures("forked")
-def test_a_process_of_pairs_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_store, "read_pairs", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(DataError, match="process that read this file ended"):
+    with pytest.raises(DataError, match=words):
         read_pairs_apart(PAIR_FILES)
 
 
@@ -337,18 +313,11 @@ def most_at_once(limits: list[Limits]) -> int:
 
 
 @pytest.mark.usefixtures("ten_free")
-def test_large_ones_wait_for_each_other() -> None:
+def test_readings_wait_for_memory() -> None:
     assert most_at_once([Limits(3 * GIB, 10)] * 6) <= 8 * GIB
-
-
-@pytest.mark.usefixtures("ten_free")
-def test_small_ones_go_on_beside_a_large_one() -> None:
-    assert most_at_once([Limits(6 * GIB, 10), *[Limits(GIB // 2, 10)] * 4]) == 8 * GIB
-
-
-@pytest.mark.usefixtures("ten_free")
-def test_one_that_is_larger_than_all_memory_is_read_alone() -> None:
-    assert most_at_once([Limits(20 * GIB, 10)] * 2) == 20 * GIB
+    small = [Limits(GIB // 2, 10)] * 4
+    assert most_at_once([Limits(6 * GIB, 10), *small]) == 8 * GIB, "small ones go on beside a large one"
+    assert most_at_once([Limits(20 * GIB, 10)] * 2) == 20 * GIB, "one that is larger than all memory is read alone"
 
 
 @pytest.mark.usefixtures("ten_free")

@@ -29,22 +29,43 @@ def test_delimiters(text: str, delimiter: str | None) -> None:
     assert (found and found.delimiter) == delimiter
 
 
-def test_rows_are_numbered_by_the_line_they_begin_in() -> None:
-    text = '\nquestion,context\r\n"a?","one\ntwo"\r\n\r\n"b?","x"\r\n,\r\nc?,y'
-    assert _rows(text) == [(3, ["a?", "one\ntwo"], None), (6, ["b?", "x"], None), (8, ["c?", "y"], None)]
+HEAD, TABS = "question,context\n", "질문\t지문\n"
+FIELD_COUNT, BROKEN_QUOTES = ProblemCode.FIELD_COUNT, ProblemCode.BROKEN_QUOTES
 
 
-def test_line_separators_inside_texts_end_no_row() -> None:
-    assert _rows("question,context\na?,one\u2028two\x0bthree\x85\n") == [(2, ["a?", "one\u2028two\x0bthree\x85"], None)]
-
-
-def test_too_many_and_too_few_fields() -> None:
-    rows = _rows("question,context\na?,b,c\nd?\ne?,f,,\n")
-    assert rows == [
-        (2, ["a?", "b", "c"], ProblemCode.FIELD_COUNT),
-        (3, ["d?"], ProblemCode.FIELD_COUNT),
-        (4, ["e?", "f"], None),
-    ]
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (  # numbered by the line in which a row begins
+            f'\n{HEAD[:-1]}\r\n"a?","one\ntwo"\r\n\r\n"b?","x"\r\n,\r\nc?,y',
+            [(3, ["a?", "one\ntwo"], None), (6, ["b?", "x"], None), (8, ["c?", "y"], None)],
+        ),
+        (f"{HEAD}a?,one\u2028two\x0bthree\x85\n", [(2, ["a?", "one\u2028two\x0bthree\x85"], None)]),
+        (
+            f"{HEAD}a?,b,c\nd?\ne?,f,,\n",
+            [(2, ["a?", "b", "c"], FIELD_COUNT), (3, ["d?"], FIELD_COUNT), (4, ["e?", "f"], None)],
+        ),
+        # a quotation mark that never closes costs one row, and so do those inside a quoted field
+        (
+            f'{HEAD}a?,"b\nc?,d\ne?,"f"\n',
+            [(2, ['a?,"b\n'], BROKEN_QUOTES), (3, ["c?", "d"], None), (4, ["e?", "f"], None)],
+        ),
+        (
+            f'{HEAD}"그는 "안녕" 했나?",b\nc?,d\n',
+            [(2, ['"그는 "안녕" 했나?",b\n'], BROKEN_QUOTES), (3, ["c?", "d"], None)],
+        ),
+        # tab-separated files may never quote, or quote
+        (
+            f'{TABS}"안녕"이라 한 이는?\t"안녕"이라 철수가 말했다\n"누구?\t"끝"\n',
+            [(2, ['"안녕"이라 한 이는?', '"안녕"이라 철수가 말했다'], None), (3, ['"누구?', '"끝"'], None)],
+        ),
+        (f'{TABS}"a ""b""?"\t"x\ty\nz"\n', [(2, ['a "b"?', "x\ty\nz"], None)]),
+        (f"{HEAD}a?," + "가" * 1_000_000, [(2, ["a?", "가" * 1_000_000], None)]),
+    ],
+    ids=["numbers", "separators", "field counts", "open quote", "inner quotes", "no quotes", "tab quotes", "long"],
+)
+def test_rows(text: str, rows: list[tuple[int, list[object], ProblemCode | None]]) -> None:
+    assert _rows(text, "\t" if text.startswith(TABS) else ",") == rows
 
 
 def test_the_field_count_is_told() -> None:
@@ -54,28 +75,6 @@ def test_the_field_count_is_told() -> None:
         "Row 2: this row has 3 fields, the header has 2. Quote fields that contain the delimiter."
     )
     assert row.cells == {"question": "a?", "context": "b", "column 3": "c"}
-
-
-def test_a_quotation_mark_that_never_closes_costs_one_row() -> None:
-    rows = _rows('question,context\na?,"b\nc?,d\ne?,"f"\n')
-    assert rows == [(2, ['a?,"b\n'], ProblemCode.BROKEN_QUOTES), (3, ["c?", "d"], None), (4, ["e?", "f"], None)]
-
-
-def test_quotation_marks_inside_a_quoted_field_cost_one_row() -> None:
-    rows = _rows('question,context\n"그는 "안녕" 했나?",b\nc?,d\n')
-    assert [(number, code) for number, _, code in rows] == [(2, ProblemCode.BROKEN_QUOTES), (3, None)]
-
-
-def test_tab_separated_files_may_never_quote() -> None:
-    text = '질문\t지문\n"안녕"이라 한 이는?\t"안녕"이라 철수가 말했다\n"누구?\t"끝"\n'
-    assert _rows(text, "\t") == [
-        (2, ['"안녕"이라 한 이는?', '"안녕"이라 철수가 말했다'], None),
-        (3, ['"누구?', '"끝"'], None),
-    ]
-
-
-def test_tab_separated_files_may_quote() -> None:
-    assert _rows('질문\t지문\n"a ""b""?"\t"x\ty\nz"\n', "\t") == [(2, ['a "b"?', "x\ty\nz"], None)]
 
 
 def test_names_are_made_different() -> None:
@@ -104,10 +103,6 @@ def test_broken_quotes_take_linear_time(line: str) -> None:
     rows = list(delimited_tables("question,context\n" + line * 20_001, ",")().rows)
     assert rows[-1].problem is not None
     assert len(rows) <= 20_001
-
-
-def test_a_field_may_be_very_long() -> None:
-    assert _rows("question,context\na?," + "가" * 1_000_000) == [(2, ["a?", "가" * 1_000_000], None)]
 
 
 def test_a_record_that_never_ends_is_given_up_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
