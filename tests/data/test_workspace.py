@@ -84,13 +84,9 @@ def test_nothing_else_is_taken_for_a_user(name: str, monkeypatch: pytest.MonkeyP
         workspace()
 
 
-def test_a_process_of_a_users_knows_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_USER", ALICE)
-    assert workspace() == shared_workspace() / "users" / ALICE
-
-
 def test_who_signs_in_is_asked_every_time_and_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_USER", BOB)
+    assert workspace() == shared_workspace() / "users" / BOB
     at_work: list[str | None] = [ALICE, None, BOB, ""]
     users_told_by(lambda: at_work.pop(0))
     assert [user() for _ in range(4)] == [ALICE, BOB, BOB, ""]

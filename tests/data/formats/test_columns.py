@@ -142,10 +142,6 @@ def test_cells_as_text(value: object, expected: str) -> None:
     assert as_text(value) == expected
 
 
-def test_what_utf8_cannot_hold_is_mended() -> None:
-    assert mend("가\ud800나\x00😀") == "가�나�😀"
-
-
 def test_anything_can_be_shown() -> None:
     deep: list[object] = []
     for _ in range(200_000):  # deeper than any version of Python writes as JSON
@@ -158,6 +154,8 @@ def test_anything_can_be_shown() -> None:
 
 def test_what_xml_cannot_hold_is_mended() -> None:
     """Checked against an XML parser: what is fit passes it, what is not does not."""
+    assert mend("가\ud800나\x00😀") == "가�나�😀"
+    assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�", "line breaks of slides stay"
     for number in [*range(0x300), 0xD7FF, 0xE000, 0xFFFD, 0xFFFE, 0xFFFF, 0x10000, 0x10FFFF]:
         try:
             expat.ParserCreate().Parse(f"<a>{chr(number)}</a>" if chr(number) not in "<&" else "<a/>", True)
@@ -166,10 +164,6 @@ def test_what_xml_cannot_hold_is_mended() -> None:
             passes = False
         # expat takes the two last of a plane, which the standard does not
         assert is_fit(chr(number)) is (passes and number not in (0xFFFE, 0xFFFF)), hex(number)
-
-
-def test_line_breaks_of_slides_stay_line_breaks() -> None:
-    assert mend("첫째\x0b둘째\x0c셋째\x1b[31m\uffff") == "첫째\n둘째\n셋째�[31m�"
 
 
 @pytest.mark.parametrize(
@@ -203,19 +197,22 @@ def test_names_of_pairs(names: tuple[str, ...], expected: PairColumns) -> None:
     assert assign_pair_columns(names) == expected
 
 
-def test_a_column_that_is_filled_wins() -> None:
-    rows = [{"score": None, "similarity": "3", "sentence1": "가", "sentence2": "나"}]
-    assert assign_pair_columns(("score", "similarity", "sentence1", "sentence2"), rows).score == "similarity"
-
-
-def test_columns_of_several_words_are_sentences_where_no_name_tells() -> None:
-    rows = [{"no": str(row), "가": f"첫 문장 {row}", "나": f"다른 문장 {row}", "다": "4"} for row in range(5)]
-    assert assign_pair_columns(("no", "가", "나", "다"), rows) == PairColumns("가", "나")
-
-
-def test_more_columns_of_words_than_sentences_are_not_guessed() -> None:
-    rows = [dict.fromkeys("가나다라", "여러 낱말")]
-    assert assign_pair_columns(tuple("가나다라"), rows) == PairColumns()
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (  # a column that is filled wins
+            [{"score": None, "similarity": "3", "sentence1": "가", "sentence2": "나"}],
+            PairColumns("sentence1", "sentence2", score="similarity"),
+        ),
+        (  # columns of several words are sentences if no name tells
+            [{"no": str(row), "가": f"첫 문장 {row}", "나": f"다른 문장 {row}", "다": "4"} for row in range(5)],
+            PairColumns("가", "나"),
+        ),
+        ([dict.fromkeys("가나다라", "여러 낱말")], PairColumns()),  # more of them than sentences are not guessed
+    ],
+)
+def test_cells_tell_columns_of_pairs(rows: list[dict[str, str | None]], expected: PairColumns) -> None:
+    assert assign_pair_columns(tuple(rows[0]), rows) == expected
 
 
 def test_sentences_end_where_one_is_missing() -> None:

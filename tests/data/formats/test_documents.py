@@ -113,14 +113,11 @@ def test_a_word_document_that_unpacks_to_too_much_is_refused() -> None:
         passages(zipped({"[Content_Types].xml": b"<Types/>", "word/document.xml": text}), Format.WORD)
 
 
-def test_a_web_page_in_the_encoding_that_it_names() -> None:
+def test_a_web_page_in_the_encoding_that_it_names_and_ids_are_composed() -> None:
     page = (
         "<html><head><meta charset='shift_jis'><title>川</title></head><body><p>カワウソは川にすむ。</p></body></html>"
     )
     assert passages(page.encode("shift_jis"), Format.HTML, "a.html") == [("a.html", "川", "カワウソは川にすむ。")]
-
-
-def test_ids_are_composed() -> None:
     decomposed = unicodedata.normalize("NFD", "수달.md")
     assert passages("수달은 강에 산다.".encode(), Format.MARKDOWN, decomposed)[0][:2] == ("수달.md", "수달")
 
@@ -181,12 +178,9 @@ def test_web_page() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_that_nests_deeply_is_read() -> None:
+def test_deeply_nested_and_empty_pages_are_read() -> None:
     assert filled(html_blocks("<div>" * 10_000 + "깊은 글")) == [("깊은 글", 0)]
     assert filled(markdown_blocks("> " * 30 + "깊은 글"))[0][0].endswith("깊은 글")
-
-
-def test_nothing_of_an_empty_page() -> None:
     assert filled(html_blocks("")) == []
     assert html_title("") == ""
     assert filled(markdown_blocks("")) == []
@@ -199,9 +193,6 @@ LONG = "수달은 맑은 강에서 물고기를 잡는다. " * 40  # 840 charact
 def test_a_short_document_is_one_passage_without_its_title() -> None:
     blocks = [Block("여름  휴가", 1), Block(" 닷새를 쉰다. "), Block(""), Block("신청", 2), Block("한 달 전에 한다.")]
     assert split_document(blocks) == ("여름 휴가", [Section("", "닷새를 쉰다.\n신청\n한 달 전에 한다.")])
-
-
-def test_a_heading_alone_is_the_text() -> None:
     assert split_document([Block("여름 휴가", 1)]) == ("", [Section("", "여름 휴가")])
     assert split_document([Block(" \n ")]) == ("", [])
 
@@ -231,15 +222,12 @@ def test_short_pages_are_joined_and_long_ones_split() -> None:
 
 
 @pytest.mark.parametrize("separator", ["\n", " ", ""])
-def test_no_text_of_a_long_paragraph_is_lost(separator: str) -> None:
+def test_no_text_of_a_long_paragraph_is_lost_and_short_ones_are_grouped(separator: str) -> None:
     paragraph = separator.join(f"{number}번째 문장이다." for number in range(2000))
     _, sections = split_document([Block(paragraph)])
     plain = "".join(section.text for section in sections)
     assert "".join(plain.split()) == "".join(paragraph.split())
     assert len({section.anchor for section in sections}) == len(sections) > 5
-
-
-def test_paragraphs_of_a_long_text_are_grouped() -> None:
     _, sections = split_document([Block(f"{number} " + "글" * 300) for number in range(20)])
     assert [section.anchor for section in sections] == ["1", "2", "3", "4"]
     assert sections[1].text.startswith("6 ")

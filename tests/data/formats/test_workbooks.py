@@ -151,15 +151,14 @@ Sheets = dict[str, list[list[Any]]]
 
 
 def sheets(content: Sheets) -> bytes:
-    workbook = openpyxl.Workbook()
-    workbook.remove(workbook.active)
-    for name, rows in content.items():
-        sheet = workbook.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
-    out = io.BytesIO()
-    workbook.save(out)
-    return out.getvalue()
+    def write(workbook: Any) -> None:
+        workbook.remove(workbook.active)
+        for name, rows in content.items():
+            sheet = workbook.create_sheet(name)
+            for row in rows:
+                sheet.append(row)
+
+    return book(write)
 
 
 def finds(reading: Reading) -> dict[str, list[str]]:
@@ -208,12 +207,8 @@ def test_chosen_columns_count_for_every_sheet() -> None:
     with pytest.raises(DataError) as caught:
         read(sheets(content), "자료.xlsx")
     assert caught.value.problem.code is ProblemCode.ANSWERS_ALONE
-    reading = read_files_chosen(sheets(content), {"context": "답변"})
+    reading = WORK.read([File(Content(sheets(content)), "자료.xlsx")], {"context": "답변"})
     assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
-
-
-def read_files_chosen(content: bytes, chosen: dict[str, str]) -> Reading:
-    return WORK.read([File(Content(content), "자료.xlsx")], chosen)
 
 
 def test_an_old_workbook() -> None:

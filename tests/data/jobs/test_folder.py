@@ -132,12 +132,6 @@ def test_one_at_work_is_asked_first(job: Job) -> None:
     assert not job.failed
 
 
-def test_the_end_of_a_log(job: Job) -> None:
-    assert job.log() == ""
-    write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
-    assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
-
-
 @pytest.mark.slow
 def test_a_process_of_its_own_ends_when_it_is_told(job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(job.folder / "stop", "")
@@ -190,7 +184,10 @@ def test_a_status_of_other_types_is_a_damaged_one(damage: dict[str, object], job
     assert job.status() == Status(State.INTERRUPTED, code=DAMAGED)
 
 
-def test_lines_of_figures_that_cannot_be_read_are_left_out(job: Job) -> None:
+def test_log_and_progress_are_read_without_lines_that_cannot_be(job: Job) -> None:
+    assert job.log() == ""
+    write_text(job.folder / "log.txt", "one\ntwo\nthree\n")
+    assert (job.log(), job.log(lines=2)) == ("one\ntwo\nthree\n", "two\nthree")
     write_text(
         job.folder / "progress.jsonl", '{"step": 1}\n' + "[" * 100_000 + '\n"text"\n{"step": "x"}\n{"step": 9}\n'
     )
@@ -347,11 +344,8 @@ def test_a_job_that_a_user_stopped_is_started_by_nobody_else(job: Job) -> None:
     assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (False, True, True)
     (job.folder / "stop").unlink()
     assert (job.may_start_by_itself, job.is_unfinished, job.is_stopped) == (True, False, False)
-
-
-def test_a_result_that_was_there_before_the_stop_counts_as_done(job: Job) -> None:
     job.write_status(Status(State.DONE))
-    job.write("scores.json", {})
+    job.write("scores.json", {})  # a result that was there before the stop counts
     job.end()
     assert (job.done, job.is_unfinished, job.is_stopped) == (True, False, False)
 

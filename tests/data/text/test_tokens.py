@@ -73,10 +73,11 @@ def test_texts_are_not_analyzed_again_for_pairs(analyzed: list[str]) -> None:
     assert tokens.texts() == analyze(paired, [KOREAN, ENGLISH])
 
 
-@pytest.mark.parametrize("texts", [[], [""], ["", ""]])
+@pytest.mark.parametrize("texts", [[], [""], ["", "!"]])
 def test_tokens_of_nothing(texts: list[str]) -> None:
     tokens = tokens_of(Analyzer.WORD, texts)
     assert (len(tokens), tokens.texts(), tokens.vocabulary) == (len(texts), [[]] * len(texts), [])
+    assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
     assert [part.tolist() for part in tokens.ids_in({"a": 0})] == [[]] * len(texts)
 
 
@@ -98,20 +99,13 @@ def test_parts_make_the_whole(count: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("parts_of_two")
-def test_what_was_interrupted_goes_on(analyzed: list[str]) -> None:
+def test_what_was_interrupted_goes_on_and_only_what_is_new_is_analyzed(analyzed: list[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
         tokens_of(Analyzer.WORD, [*TEXTS[:4], "broken", "c"])
-    analyzed.clear()
-    assert tokens_of(Analyzer.WORD, TEXTS).texts() == analyze(Analyzer.WORD, TEXTS)
-    assert analyzed == TEXTS[4:]
-
-
-@pytest.mark.usefixtures("parts_of_two")
-def test_a_corpus_that_grew_analyzes_what_is_new(analyzed: list[str]) -> None:
-    tokens_of(Analyzer.WORD, TEXTS[:4])
-    analyzed.clear()
-    tokens_of(Analyzer.WORD, TEXTS[:6])
-    assert analyzed == TEXTS[4:6]
+    for count, new in ((6, TEXTS[4:6]), (7, TEXTS[6:])):  # a corpus that grows
+        analyzed.clear()
+        assert tokens_of(Analyzer.WORD, TEXTS[:count]).texts() == analyze(Analyzer.WORD, TEXTS[:count])
+        assert analyzed == new
 
 
 @pytest.mark.usefixtures("parts_of_two")
@@ -146,11 +140,6 @@ def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
     assert joined.hashes.tolist() == in_parts.hashes.tolist()
     assert joined.holders.tolist() == in_parts.holders.tolist()
     assert joined.mean_length == in_parts.mean_length
-
-
-def test_a_corpus_without_terms_knows_none() -> None:
-    for texts in ([], ["", "!"]):
-        assert term_statistics(Analyzer.WORD, texts).places_of(["a"]).tolist() == [-1]
 
 
 def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
