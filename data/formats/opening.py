@@ -29,8 +29,9 @@ from mrc_workbench.data.formats.text_tables import (
     find_table,
     holds_json_text,
     is_jsonl,
+    item_opener,
+    json_lines,
     json_table,
-    jsonl_opener,
     leading_object,
     parse_json,
     squad_articles,
@@ -348,7 +349,7 @@ def table_opener(content: Content, recognised: RecognisedFile) -> Callable[[], T
         case Format.JSON | Format.SQUAD if recognised.value is not None:
             return partial(json_table, recognised.value)
         case Format.JSON | Format.JSONL | Format.SQUAD:
-            return jsonl_opener(text)
+            return item_opener(partial(json_lines, text))
         case Format.TEXT:
             return partial(plain_text_table, text)
         case _:

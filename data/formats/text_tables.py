@@ -288,11 +288,6 @@ def leading_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def jsonl_opener(text: str | EncodedText) -> Callable[[], Table]:
-    """Return what reads one object a line anew at each call; a broken line is a row with a problem."""
-    return item_opener(lambda: json_lines(text))
-
-
 def json_lines(text: str | EncodedText) -> Iterator[tuple[int, Any, str]]:
     """Yield number, value and text of each line that is not blank; the value is a `Problem` where it is no JSON."""
     lines = (line.removesuffix("\n") for line in lines_of(text, "\n"))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.formats.opening import Format
-from mrc_workbench.data.formats.text_tables import is_jsonl, json_table, jsonl_opener, parse_json
+from mrc_workbench.data.formats.text_tables import is_jsonl, item_opener, json_lines, json_table, parse_json
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
 
@@ -69,7 +69,7 @@ def test_other_shapes_are_refused(value: object, found: str) -> None:
 
 def test_broken_lines_cost_only_themselves() -> None:
     text = json.dumps(ROW) + '\n{"question": "강은?", "con\n\nnull\n' + json.dumps(ROW | {"id": "4"}) + "\r\n"
-    table = jsonl_opener(text)()
+    table = item_opener(lambda: json_lines(text))()
     assert table.names == ("question", "context", "id")
     assert [(row.number, row.problem and row.problem.message) for row in table.rows] == [
         (1, None),
