@@ -106,12 +106,16 @@ def test_every_format(name: str) -> None:
     assert read_apart(FILES[name], "set") == read(FILES[name], "set")
 
 
-def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from(tmp_path: Path) -> None:
+def test_a_failure_of_pairs_comes_with_the_columns_to_choose_from_and_names_its_file(tmp_path: Path) -> None:
     path = tmp_path / "표.tsv"
     path.write_text("가\t나\n1\t2\n", encoding="utf-8")
     with pytest.raises(UnusableFileError, match="No sentence column found") as told:
         read_pair_files_apart([path])
     assert told.value.proposal == Proposal(PairColumns(), ("가", "나"), ({"가": "1", "나": "2"},))
+    with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as told:
+        read_pairs_apart([*PAIR_FILES, (b" ", "sts-dev.tsv")])
+    assert told.value.problem.code is ProblemCode.EMPTY_FILE
+    assert told.value.proposal.available == ("sentence1", "sentence2", "score")
 
 
 def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,13 +136,6 @@ def test_candidates_and_encodings_reach_the_caller(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UnusableFileError) as failure:
         apart.carried_out(work, [apart.File(Content(b"a"), "a.csv")], {})
     assert failure.value.proposal == proposal
-
-
-def test_a_failure_of_several_files_names_its_file() -> None:
-    with pytest.raises(UnusableFileError, match=r"^sts-dev\.tsv: The file is empty") as told:
-        read_pairs_apart([*PAIR_FILES, (b" ", "sts-dev.tsv")])
-    assert told.value.problem.code is ProblemCode.EMPTY_FILE
-    assert told.value.proposal.available == ("sentence1", "sentence2", "score")
 
 
 @copies

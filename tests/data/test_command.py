@@ -312,19 +312,15 @@ def test_where_files_may_grow_no_further_it_is_told(tmp_path: Path) -> None:
     assert stored_pairs() == []
 
 
-def test_a_catalog_name_is_inspected(output: Command) -> None:
+def test_a_catalog_name_is_inspected_and_stored_under_its_title(output: Command) -> None:
     lines = output("data", "inspect", "sample").splitlines()
     assert lines[0] == "Korean sample: squad, UTF-8"
     assert "480 questions" in lines[1]
     pairs = output("pairs", "inspect", "sample-sts")
     assert pairs.startswith("Korean sample, similarity: 300 rows, scored, scale 0 to 5\n")
-
-
-def test_catalog_names_are_stored_under_their_titles(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "import", "sample"]) == 0
-    assert main(["pairs", "import", "sample-nli"]) == 0
+    assert "stored as " in output("data", "import", "sample")
+    assert "stored as " in output("pairs", "import", "sample-nli")
     assert [kept.name for kept in stored()] == ["Korean sample"]
-    assert capsys.readouterr().out.count("stored as ") == 2
 
 
 def test_a_file_goes_before_a_catalog_name(

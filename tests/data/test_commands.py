@@ -145,16 +145,13 @@ def test_libraries_speak_wherever_they_are_asked_to(
     assert not set(QUIET) & set(os.environ)
 
 
-def test_no_text_commands_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_commands_a_terminal_and_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
     text = "종류\x1b[2J\x07\x9b31m\x7f\r\u202e끝\t\n"
     assert harmless(text) == "종류\\u001b[2J\\u0007\\u009b31m\\u007f\\u000d\\u202e끝\t\n"
     tell(text)
     tell(text, error=True)
     out, errors = capsys.readouterr()
     assert out == errors == harmless(text) + "\n"
-
-
-def test_json_stays_json() -> None:
     content = {"kind": "\x9b31m\u202e\x7f가"}
     assert json.loads(harmless(json.dumps(content, ensure_ascii=False))) == content
 
@@ -183,10 +180,7 @@ def test_a_text_that_would_be_a_formula_is_harmless(text: str) -> None:
     assert cells(pd.DataFrame({text: ["a"]}))[0] == [f"'{text}"]
 
 
-def test_everything_else_stays() -> None:
+def test_everything_else_stays_and_columns_of_the_same_name() -> None:
     table = pd.DataFrame({"row": [-3, 4], "text": ["서울, =수도", 'a"b\nc'], "mixed": [None, -1.5]})
     assert cells(table) == [["row", "text", "mixed"], ["-3", "서울, =수도", ""], ["4", 'a"b\nc', "-1.5"]]
-
-
-def test_columns_of_the_same_name_are_both_kept() -> None:
     assert cells(pd.DataFrame([["=a", "b"]], columns=["x", "x"])) == [["x", "x"], ["'=a", "b"]]

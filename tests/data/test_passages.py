@@ -30,26 +30,20 @@ def test_ids_of_merged_copies_become_aliases() -> None:
     }
 
 
-def test_a_passage_without_an_id_takes_that_of_its_copy() -> None:
+def test_a_passage_without_an_id_takes_that_of_its_copy_and_an_id_of_several_texts_is_no_alias() -> None:
     gathered = _gathered(("", "하나", ""), ("a", "하나", ""), ("b", "하나", ""))
     assert gathered.passages().ids == ["a"]
     assert gathered.aliases() == {"b": "a"}
-
-
-def test_an_id_of_several_texts_is_no_alias() -> None:
     gathered = _gathered(("a", "하나", ""), ("b", "둘", ""), ("a", "둘", ""), ("x", "하나", ""), ("x", "둘", ""))
     assert gathered.aliases() == {}
     assert _notices(gathered)[ProblemCode.CHANGED_IDS] == (2, "a, x")
 
 
-def test_a_made_id_is_never_that_of_a_copy() -> None:
+def test_made_ids_are_never_those_of_copies_and_reported_among_others() -> None:
     gathered = _gathered(("a", "하나", ""), ("p1", "하나", ""), ("", "둘", ""))
     assert gathered.passages().ids == ["a", "p2"]
     assert gathered.aliases() == {"p1": "a"}
     assert _notices(gathered)[ProblemCode.MADE_IDS] == (1, "p2")
-
-
-def test_made_ids_are_no_notice_where_no_passage_has_one() -> None:
     assert _notices(_gathered(("", "하나", ""), ("", "둘", ""))) == {}
     assert list(filled_ids("p", ["", ""], reserved=["p1"])) == ["p2", "p3"]
 

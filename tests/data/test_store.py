@@ -101,16 +101,15 @@ def test_damaged_files_are_refused(workspace_folder: Path, name: str, damage: Ca
         load(kept.key)
 
 
-@pytest.mark.parametrize("note", ["", "{", "[]", "{}", "\x00", "[" * 100_000])
-def test_a_damaged_note_of_the_set_used_last_is_none(workspace_folder: Path, note: str) -> None:
-    note_used("0123456789abcdef")
-    (workspace_folder / "last_used.json").write_text(note, encoding="utf-8")
-    assert last_used() == ""
-
-
-def test_a_note_that_cannot_be_written_stops_nobody(workspace_folder: Path) -> None:
-    (workspace_folder / "last_used.json").mkdir(parents=True)
-    note_used("0123456789abcdef")
+def test_a_damaged_note_of_the_set_used_last_is_none(workspace_folder: Path) -> None:
+    path = workspace_folder / "last_used.json"
+    for note in ("", "{", "[]", "{}", "\x00", "[" * 100_000):
+        note_used("0123456789abcdef")
+        path.write_text(note, encoding="utf-8")
+        assert last_used() == ""
+    path.unlink()
+    path.mkdir()
+    note_used("0123456789abcdef")  # one that cannot be written stops nobody
     assert last_used() == ""
 
 
@@ -164,17 +163,13 @@ def test_find(workspace_folder: Path, tmp_path: Path) -> None:
     assert str(caught.value).endswith(f"one of: sample, korquad-v1-dev, {SET.name} ({kept.key}).")
 
 
-def test_made_questions_come_back_as_made(workspace_folder: Path) -> None:
+def test_optional_fields_of_questions_come_back(workspace_folder: Path) -> None:
     first, *others = SET.questions
     made = QuestionSet("made", SET.passages, (replace(first, made="sentence", hidden=True), *others))
     kept = keep(made)
     assert (kept.made, keep(SET).made) == (1, 0)
     assert load(kept.key).questions == made.questions
     assert load(kept.key).made == {"sentence": 1}
-
-
-def test_answer_starts_and_rejected_passages_come_back(workspace_folder: Path) -> None:
-    first, *others = SET.questions
     told = replace(first, starts=(3, -1)[: len(first.answers)], rejected=(SET.passages[0].id,))
     kept = keep(QuestionSet(SET.name, SET.passages, (told, *others)))
     assert load(kept.key).questions == (told, *others)

@@ -63,11 +63,8 @@ def test_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert entries[-1] == {"phase": "Dense", "fraction": 1.0, "seconds": 300.0}
 
 
-def test_nothing_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_one_line_or_nothing_if_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reported(ProgressMode.NONE, monkeypatch, Terminal()) == []
-
-
-def test_a_terminal_has_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = reported(ProgressMode.AUTO, monkeypatch, Terminal())
     assert len([line for line in lines if line]) == 300
     assert lines[-1] == "100%  Dense\x1b[K"

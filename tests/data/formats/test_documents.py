@@ -53,24 +53,18 @@ def test_word_document(tmp_path: Path) -> None:
     assert passages(path, Format.WORD) == expected
 
 
-def test_hangul_document() -> None:
+def test_hangul_document_and_pdf_with_korean_text() -> None:
     assert passages(HWPX, Format.HANGUL, "수달.hwpx") == [("수달.hwpx", "수달", "수달은 강에 산다.\n물고기를 먹는다.")]
-
-
-def test_pdf_with_korean_text() -> None:
     content = pdf(["수달은 강에 산다.\n둘째 줄 English", "물고기를 먹는다."])
     assert passages(content, Format.PDF, "수달.pdf") == [
         ("수달.pdf", "수달", "수달은 강에 산다.\n둘째 줄 English\n물고기를 먹는다.")
     ]
 
 
-def test_long_pdf_has_a_passage_a_page() -> None:
+def test_long_pdf_has_a_passage_a_page_and_empty_pages_are_reported() -> None:
     pages = ["\n".join(f"{page}쪽 {line}번째 줄이다." * 3 for line in range(60)) for page in (1, 2)]
     found = passages(pdf(pages), Format.PDF, "책.pdf")
     assert [id_ for id_, _, _ in found] == ["책.pdf#page-1", "책.pdf#page-2"]
-
-
-def test_pages_without_text_are_reported() -> None:
     rows = list(document_table(Content(pdf(["수달", "", ""])), Format.PDF, "a.pdf").rows)
     problems = [row.problem for row in rows if row.problem]
     assert [(one.code, one.details) for one in problems] == [(ProblemCode.PAGES_WITHOUT_TEXT, {"pages": 2})]

@@ -22,6 +22,7 @@ from tests.data.sample_files import FILES, ROWS, as_csv, as_excel, as_json, as_j
         (as_csv(ROWS, "\t").encode("utf-16"), Format.TSV),
         (as_excel(ROWS), Format.EXCEL),
         (as_parquet(ROWS), Format.PARQUET),
+        ("question,context\n가?,나,다,라\n마?,바,사\n".encode(), Format.CSV),  # commas everywhere
     ],
 )
 def test_formats_are_told_by_content(content: bytes, expected: Format) -> None:
@@ -104,15 +105,15 @@ def passages(text: str, name: str = "글.txt") -> list[str]:
 def test_blank_lines_part_passages_of_several_lines() -> None:
     assert passages("\n첫 줄,\n둘째 줄.\r\n\r\n \n다음 지문.\n\n") == ["첫 줄,\n둘째 줄.", "다음 지문."]
 
-
-def test_rows_are_numbered_by_the_line_a_passage_begins_in() -> None:
     problems = read("가나다\n\n\x00\n\n라마바\n\n".encode(), "글.txt").problems
-    assert [problem.row for problem in problems] == [3]
+    assert [problem.row for problem in problems] == [3], "numbered by the line in which a passage begins"
 
 
-def test_equal_passages_are_one() -> None:
+def test_equal_passages_are_one_and_one_line_is_no_corpus() -> None:
     reading = read("같은 글이다.\n다른 글이다.\n같은 글이다.\n".encode(), "글.txt")
     assert (reading.row_count, reading.paragraph_count, len(reading.question_set.passages)) == (3, 3, 2)
+    with pytest.raises(DataError, match="text without columns"):
+        read("한 줄뿐이다.".encode(), "글.txt")
 
 
 @pytest.mark.parametrize("head", ["지문", "text", '"context"'])
@@ -120,13 +121,3 @@ def test_one_named_column_is_a_table(head: str) -> None:
     content = f'{head}\n"서울은 ""수도""이고, 한강이 흐른다."\n부산은 항구, 대구는 분지이다.\n'.encode()
     assert recognise(content).format is Format.CSV
     assert passages(content.decode()) == ['서울은 "수도"이고, 한강이 흐른다.', "부산은 항구, 대구는 분지이다."]
-
-
-def test_a_table_with_commas_everywhere_stays_a_table() -> None:
-    content = "question,context\n가?,나,다,라\n마?,바,사\n"
-    assert recognise(content.encode()).format is Format.CSV
-
-
-def test_one_line_is_no_corpus() -> None:
-    with pytest.raises(DataError, match="text without columns"):
-        read("한 줄뿐이다.".encode(), "글.txt")

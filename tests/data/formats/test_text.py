@@ -194,13 +194,10 @@ def test_every_offered_encoding_can_be_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["klingon", "base64", "rot13", "idna\x00"])
-def test_unknown_names_are_refused_with_those_that_are_known(name: str) -> None:
+def test_unknown_and_wrong_names_are_refused(name: str) -> None:
     with pytest.raises(DataError, match=r"is not a known encoding.*Shift-JIS") as caught:
         _ = Content(b"a,b\n", name).encoding
     assert caught.value.problem.code in ENCODING_PROBLEMS
-
-
-def test_the_wrong_name_is_refused_with_the_place() -> None:
     with pytest.raises(DataError, match="not Shift-JIS: byte 0xE9 in line 2"):
         _ = Content("a\nqué,\n".encode("latin-1"), "Shift-JIS").encoding
 
@@ -241,7 +238,4 @@ def test_candidates_are_named_as_the_flag_takes_them_and_differ() -> None:
     assert len({*samples.values()}) == len(samples) > 1
     for name in samples:
         assert Content(content.source, name).encoding.name == name
-
-
-def test_text_whose_encoding_is_known_has_no_candidates() -> None:
     assert encodings_to_choose([Content("질문".encode()), Content("질문,지문\n".encode("cp949"))]) == ()

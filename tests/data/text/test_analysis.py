@@ -68,6 +68,7 @@ def kiwi(text: str, compounds: Compounds = Compounds.AS_READ, dictionary: Dictio
 )
 def test_tokens(analyzer: Analyzer, text: str, tokens: str) -> None:
     assert analyze(analyzer, [text]) == [tokens.split()]
+    assert analyze(analyzer, [text, ENGLISH] * 3) == analyze(analyzer, [text, ENGLISH]) * 3, "texts are apart"
 
 
 @pytest.mark.parametrize("analyzer", NAMED)
@@ -93,10 +94,9 @@ def test_names_of_several_words_are_split() -> None:
     (tokens,) = analyze(Analyzer.KIWI, ["뉴욕 타임스와 마틴 루터 킹"])
     assert {"뉴욕", "타임스", "마틴", "루터", "킹"} <= set(tokens)
     assert not [token for token in tokens if token.split() != [token]]
-
-
-def test_a_long_text_is_analyzed_like_its_sentences() -> None:
-    assert analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH] * 3) == analyze(Analyzer.KIWI_BIGRAM, [KOREAN, ENGLISH]) * 3
+    found = located(Analyzer.KIWI, ["그는 뉴욕 타임스를 샀다", ""])
+    assert {("뉴욕", (3, 5)), ("타임스", (6, 9))} <= set(found[0])
+    assert found[1] == []
 
 
 @pytest.mark.parametrize(
@@ -232,6 +232,7 @@ def test_places_of_parts_and_synonyms() -> None:
     (spans,) = spans_by_token(analysis, ["세종시의 블랙 펄과 승용차"])
     places = {"세종시": (0, 3), "세종": (0, 2), "시": (2, 3), "블랙펄": (5, 9), "블랙": (5, 7), "펄": (8, 9)}
     assert spans == {token: (place,) for token, place in (places | {"자동차": (11, 14)}).items()}
+    assert spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
 
 
 @pytest.mark.parametrize(
@@ -324,17 +325,6 @@ def test_places_of_each_analyzer() -> None:
     assert located(Analyzer.BIGRAM, ["Abc c, bc"])[0] == [("ab", (0, 2)), ("bc", (1, 3)), ("c", (4, 5)), ("bc", (7, 9))]
     assert located(Analyzer.KIWI, ["왕은 갔다"])[0] == [("왕", (0, 1)), ("가", (3, 4))]
     assert located(Analyzer.KIWI_BIGRAM, ["왕은"])[0] == [("왕/", (0, 1)), ("왕은", (0, 2))]
-
-
-def test_a_name_of_several_words_is_found_word_by_word() -> None:
-    tokens = located(Analyzer.KIWI, ["그는 뉴욕 타임스를 샀다", ""])
-    assert ("뉴욕", (3, 5)) in tokens[0]
-    assert ("타임스", (6, 9)) in tokens[0]
-    assert tokens[1] == []
-
-
-def test_spans_of_a_token_that_is_repeated() -> None:
-    assert spans_by_token(Analyzer.WORD, ["b a b", ""]) == [{"b": ((0, 1), (4, 5)), "a": ((2, 3),)}, {}]
 
 
 @pytest.mark.parametrize(
