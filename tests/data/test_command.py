@@ -145,10 +145,16 @@ def test_a_full_disk_is_told(command: str, file: Path, error: Command, monkeypat
     assert error("data", command, file) == "error: the disk is full\n"
 
 
-def test_kinds_do_not_command_the_terminal(tmp_path: Path, output: Command) -> None:
+def test_kinds_do_not_command_the_terminal_and_chance_without_a_measure_is_a_dash(
+    tmp_path: Path, output: Command
+) -> None:
     path = tmp_path / "set.csv"
-    path.write_text("question,context,kind\n수도는?,서울,가\x9b31m\n", encoding="utf-8")
-    assert "Kinds: 가\\u009b31m 1" in output("data", "inspect", path)
+    text = "question,context,kind\n수도는 어디인가?,대한민국의 수도는 서울이다.,가\x9b31m\n"
+    path.write_text(text, encoding="utf-8")
+    out = output("data", "inspect", path)
+    assert "Kinds: 가\\u009b31m 1" in out
+    assert "by chance -" in out
+    assert "nan%" not in out
 
 
 @pytest.fixture
@@ -330,14 +336,6 @@ def test_a_file_goes_before_a_catalog_name(
     (tmp_path / "sample").write_text("질문,지문\n수도는?,서울은 수도이다.\n", encoding="utf-8")
     assert "1 questions" in output("data", "inspect", "sample")
     assert "samples cannot be read" in error("data", "inspect", "samples")
-
-
-def test_chance_that_cannot_be_measured_is_a_dash(tmp_path: Path, output: Command) -> None:
-    path = tmp_path / "one.csv"
-    path.write_text("질문,지문\n수도는 어디인가?,대한민국의 수도는 서울이다.\n", encoding="utf-8")
-    out = output("data", "inspect", path)
-    assert "by chance -" in out
-    assert "nan%" not in out
 
 
 JUDGED = {

@@ -13,25 +13,25 @@ def test_every_code_has_a_text_that_formats(code: ProblemCode) -> None:
     assert message.endswith(".")
 
 
-def test_a_row_leads_its_message() -> None:
-    problem = Problem.of(ProblemCode.EMPTY_CONTEXT, 12, column="지문")
-    assert problem.message == "Row 12: the passage (지문) is empty. Fill it in, or remove the row."
-    assert problem.leaves_out_row
-
-
-def test_a_path_keeps_its_case() -> None:
-    problem = Problem.of(ProblemCode.UNREADABLE_FILE, path="a/b.csv", reason="No such file or directory")
-    assert problem.message.startswith("a/b.csv cannot be read (No such file or directory).")
-
-
-def test_mended_rows_are_not_left_out() -> None:
-    assert not Problem.of(ProblemCode.MENDED_TEXT, 3).leaves_out_row
-    assert not Problem.of(ProblemCode.EMPTY_FILE).leaves_out_row
-
-
-def test_an_error_reads_as_its_problem() -> None:
-    error = DataError.of(ProblemCode.NO_QUESTION)
-    assert str(error).startswith("The file contains no question and no passage. Add rows with a passage each")
+@pytest.mark.parametrize(
+    ("problem", "leaves_out_row", "message"),
+    [
+        (
+            Problem(ProblemCode.EMPTY_CONTEXT, 12, {"column": "지문"}),
+            True,
+            "Row 12: the passage (지문) is empty. Fill it in",
+        ),
+        (Problem(ProblemCode.UNREADABLE_FILE, None, {"path": "a/b", "reason": "x"}), False, "a/b cannot be read (x)."),
+        (Problem(ProblemCode.MENDED_TEXT, 3), False, "Row 3: "),
+        (Problem(ProblemCode.NO_QUESTION), False, "The file contains no question and no passage. Add rows with a"),
+    ],
+)
+def test_a_row_leads_its_message_and_is_left_out_unless_mended(
+    problem: Problem, leaves_out_row: bool, message: str
+) -> None:
+    assert problem.message.startswith(message)
+    assert str(DataError(problem)) == problem.message
+    assert problem.leaves_out_row is leaves_out_row
 
 
 def test_of_many_problems_the_first_of_either_sort_are_kept() -> None:
