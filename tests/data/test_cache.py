@@ -53,16 +53,13 @@ def assert_same(arrays: Arrays) -> None:
 
 
 def test_computed_once() -> None:
+    cached_arrays("kind", "key", compute, keep=False)
+    assert not (workspace() / "cache").exists()
     assert_same(cached_arrays("kind", "key", compute))
     assert_same(cached_arrays("kind", "key", compute_nothing))
     assert [path.name for path in (workspace() / "cache" / "kind").iterdir()] == ["key.npz"]
     with pytest.raises(AssertionError, match="computed again"):
         cached_arrays("kind", "other", compute_nothing)
-
-
-def test_what_is_not_worth_a_file_is_not_kept() -> None:
-    cached_arrays("kind", "key", compute, keep=False)
-    assert not (workspace() / "cache").exists()
 
 
 def test_where_nothing_is_kept_nothing_is_looked_for_and_other_threads_go_on_keeping() -> None:

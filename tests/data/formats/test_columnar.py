@@ -35,21 +35,15 @@ def test_squad_rows_as_the_hub_keeps_them() -> None:
         ("나?", (), ("p1",)),
         ("다?", (), ("p2",)),
     ]
-
-
-def test_is_impossible_makes_a_question_unanswerable() -> None:
     reading = _read_parquet({"question": ["가?", "나?"], "context": ["x", "y"], "is_impossible": [False, True]})
     assert [question.relevant for question in reading.question_set.questions] == [("p1",), ()]
 
 
-def test_other_types_become_text() -> None:
+def test_other_types_become_text_and_texts_that_are_no_utf8_are_mended() -> None:
     reading = _read_parquet({"id": [1.0, 2.0], "question": ["가?", None], "context": [b"\xea\xb0\x80", b"x"]})
     assert [(q.id, q.text) for q in reading.question_set.questions] == [("1", "가?")]
     assert [passage.text for passage in reading.question_set.passages] == ["가", "x"]
     assert [(problem.row, problem.code) for problem in reading.problems] == [(None, ProblemCode.NO_QUESTION_IN_ROW)]
-
-
-def test_texts_that_are_no_utf8_are_mended() -> None:
     broken = pa.array([b"\xea\xb0?", b"x?"]).view(pa.string())
     reading = _read_parquet({"question": broken, "context": ["가", "나"]})
     assert [question.text for question in reading.question_set.questions] == ["�?", "x?"]
@@ -262,11 +256,6 @@ def test_rows_are_those_of_the_dataset(write: object) -> None:
     assert reading.question_set == read(parquet(table()), "set").question_set
 
 
-@pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_compressed_feather(compression: str) -> None:
-    assert cells(file(table(), compression)) == cells(stream(table()))
-
-
 @pytest.mark.parametrize(
     "noted", [b"[]", b"{", b'{"info": {"features": 3}}', b'{"info": {"features": {"n": {"_type": 1}}}}']
 )
@@ -275,7 +264,9 @@ def test_odd_notes_are_ignored(noted: bytes) -> None:
     assert cells(stream(rows)) == [{"text": "a", "n": 1}]
 
 
-def test_numbers_beyond_the_classes_stay() -> None:
+def test_numbers_beyond_the_classes_stay_and_feather_may_be_compressed() -> None:
+    for compression in ("lz4", "zstd"):
+        assert cells(file(table(), compression)) == cells(stream(table()))
     noted = b'{"info": {"features": {"n": {"_type": "ClassLabel", "names": ["x"]}}}}'
     rows = pa.table({"n": [0, 1, -1, None]}).replace_schema_metadata({b"huggingface": noted})
     assert [row["n"] for row in cells(stream(rows))] == ["x", 1, None, None]

@@ -35,21 +35,20 @@ def test_deep_nesting_is_refused(text: str) -> None:
         parse_json(text)
 
 
-def test_numbers_stay_as_written() -> None:
+def test_numbers_stay_as_written_and_lone_surrogates_in_names_are_mended() -> None:
     assert parse_json("[1.10, 12345678901234567890, NaN, 1e5]") == ["1.10", "12345678901234567890", None, "1e5"]
     assert parse_json("[" + "9" * 10_000 + "]") == ["9" * 10_000]
+    table = json_table([{"\ud800": "x", "question": "y"}])
+    assert table.names == ("�", "question")
+    assert next(iter(table.rows)).cells == {"�": "x", "question": "y"}
 
 
-@pytest.mark.parametrize("value", [[ROW], {"data": [ROW]}, {"version": "1", "numbers": [1], "rows": [ROW]}, ROW])
-def test_shapes_that_hold_rows(value: object) -> None:
-    table = json_table(value)
-    assert table.names == ("question", "context")
-    assert [(row.number, row.cells) for row in table.rows] == [(1, ROW)]
-
-
-def test_one_row_with_squad_answers_is_a_row() -> None:
-    row = ROW | {"answers": [{"text": "서울", "answer_start": 0}]}
-    assert next(iter(json_table(row).rows)).cells == row
+@pytest.mark.parametrize("row", [ROW, ROW | {"answers": [{"text": "서울", "answer_start": 0}]}])
+def test_shapes_that_hold_rows(row: dict[str, object]) -> None:
+    for value in ([row], {"data": [row]}, {"version": "1", "numbers": [1], "rows": [row]}, row):
+        table = json_table(value)
+        assert table.names == tuple(row)
+        assert [(row.number, row.cells) for row in table.rows] == [(1, row)]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +95,6 @@ def test_broken_lines_cost_only_themselves() -> None:
 )
 def test_jsonl_is_told_from_half_a_json(text: str, expected: bool) -> None:
     assert is_jsonl(text) is expected
-
-
-def test_lone_surrogates_in_names_are_mended() -> None:
-    table = json_table([{"\ud800": "x", "question": "y"}])
-    assert table.names == ("�", "question")
-    assert next(iter(table.rows)).cells == {"�": "x", "question": "y"}
 
 
 def _read(*articles: Any) -> Reading:
@@ -171,12 +164,9 @@ def test_equal_paragraphs_are_one_with_the_first_title() -> None:
     assert reading.paragraph_count == 2
 
 
-def test_paragraph_ids_are_kept() -> None:
+def test_ids_and_kinds_are_kept_and_missing_ids_are_made() -> None:
     reading = _read(_article(QUESTION, id="c7"), _article(context="부산"), _article(context="대구", id="c7"))
     assert [passage.id for passage in reading.question_set.passages] == ["c7", "p1", "p2"]
-
-
-def test_kind_and_missing_ids() -> None:
     reading = _read(_article({"question": "가?", "kind": "keyword"}, {"id": "q1", "question": "나?"}))
     assert [(q.id, q.kind) for q in reading.question_set.questions] == [("q2", "keyword"), ("q1", "")]
 

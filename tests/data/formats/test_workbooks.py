@@ -81,17 +81,17 @@ def test_merged_cells_count_for_all_their_rows() -> None:
     assert (problem.code, problem.details) == (ProblemCode.MERGED_CELLS, {"columns": "지문, 제목", "count": 2})
 
 
-def test_a_merged_id_is_not_copied() -> None:
-    rows = [HEADER, [1, "강은?", "한강이 흐른다.", "서울"], [None, "길이는?", "한강은 길다.", "서울"]]
-    reading = read(book(lambda workbook: workbook.active.merge_cells("A2:A3"), rows), "표.xlsx")
-    assert len(reading.question_set.questions) == 2
+@pytest.mark.parametrize(
+    ("merged", "rows", "questions"),
+    [
+        ("A2:A3", [ROWS[0], [None, "길이는?", "한강은 길다.", "서울"]], ["강은?", "길이는?"]),  # an id is not copied
+        ("C2:C4", [ROWS[0], [None] * 4, [None] * 4, ROWS[2]], ["강은?", "산은?"]),  # blank rows stay blank
+    ],
+)
+def test_merged_ids_and_blank_rows_are_not_filled(merged: str, rows: list[list[Any]], questions: list[str]) -> None:
+    reading = read(book(lambda workbook: workbook.active.merge_cells(merged), [HEADER, *rows]), "표.xlsx")
+    assert [text for text, _, _ in found(reading)] == questions
     assert reading.left_out == 0
-
-
-def test_merged_blank_rows_stay_blank() -> None:
-    rows = [HEADER, [1, "강은?", "한강이 흐른다.", "서울"], [None] * 4, [None] * 4, ROWS[2]]
-    reading = read(book(lambda workbook: workbook.active.merge_cells("C2:C4"), rows), "표.xlsx")
-    assert [text for text, _, _ in found(reading)] == ["강은?", "산은?"]
 
 
 def test_a_header_of_two_rows_is_joined() -> None:

@@ -150,16 +150,13 @@ def test_what_is_no_text_leaves_nothing_behind(content: bytes | str, code: str) 
     assert (texts.stored(), files_kept()) == ([kept], before)
 
 
-def test_what_ends_on_the_way_leaves_nothing_behind() -> None:
+def test_progress_goes_up_to_the_end_and_a_stop_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         texts.keep(BytesIO(LINES.encode()), "낱말", on_progress=stop)
     assert files_kept() == []
-
-
-def test_progress_goes_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_BLOCK", 1000)
     told: list[float] = []
     texts.keep(BytesIO(LINES.encode() * 1000), "낱말", on_progress=told.append)

@@ -237,17 +237,13 @@ CITY_LINES = "# 주석\n세종시 세종 시\n자동차, 차량\n"
 CITIES = read(CITY_LINES)
 
 
-def test_what_is_kept_is_loaded_as_it_was() -> None:
+def test_what_is_kept_is_loaded_as_it_was_and_found_by_what_names_it(tmp_path: Path) -> None:
     kept = keep(CITIES, "도시", source="cities.txt")
     assert stored() == [kept]
     assert (kept.name, kept.words, kept.synonyms, kept.source) == ("도시", 1, 1, "cities.txt")
     found = load(kept.key)
     of_it = (CITIES.words, CITIES.synonyms, kept.fingerprint)
     assert (found.words, found.synonyms, found.fingerprint) == of_it
-
-
-def test_it_is_found_by_what_names_it(tmp_path: Path) -> None:
-    kept = keep(CITIES, "도시")
     assert kept.reference == f"dictionary:{kept.fingerprint[:16]}"
     assert find(kept.reference) == CITIES
     for wanted in ("dictionary:", "dictionary:../" + kept.key):

@@ -88,14 +88,11 @@ def test_a_stem_is_where_its_word_is(analyzer: Analyzer, text: str) -> None:
         assert token.replace("ς", "σ") == stem.replace("ς", "σ"), "a sigma at the end of a word looks different"
 
 
-def test_places_of_stems() -> None:
+def test_places_of_stems_and_how_they_are_read() -> None:
     (found,) = located(Analyzer.ENGLISH, ["Running shoes run."])
     assert found == [("run", (0, 7)), ("shoe", (8, 13)), ("run", (14, 17))]
     (pairs,) = located(Analysis(Analyzer.ENGLISH, pairs=True), ["Running shoes run."])
     assert pairs == [("run shoe", (0, 13)), ("shoe run", (8, 17))]
-
-
-def test_a_stem_is_read_behind_its_word() -> None:
     assert reading(Analyzer.ENGLISH, "run", "running") == ("running (run)", TokenKind.WORD)
     assert reading(Analyzer.ENGLISH, "run", "run") == ("run", TokenKind.WORD)
     assert reading(Analyzer.ENGLISH, "run") == ("run", TokenKind.WORD)
