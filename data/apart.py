@@ -291,14 +291,12 @@ def forked(folder: Path) -> int:
 def served(folder: Path) -> int:
     """Run the request in a copy of the server."""
     with _asking:
-        if not _server:
-            _start_server()
-        try:
-            return _ask(folder)
-        except (OSError, ValueError):  # it is gone
-            _server.pop().kill()
-            _start_server()
-            return _ask(folder)
+        if _server:
+            with suppress(OSError, ValueError):
+                return _ask(folder)
+            _server.pop().kill()  # it is gone
+        _start_server()
+        return _ask(folder)
 
 
 def _start_server() -> None:

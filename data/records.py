@@ -82,6 +82,15 @@ class Question:
         """Grade by id of every passage that was judged; 1 where the data knows no grades."""
         return dict(self.grades) if self.grades else dict.fromkeys(self.relevant, RELEVANT_GRADE)
 
+    def relevant_from(self, grade: int) -> "Question":
+        """Return the question with only passages of this grade and more relevant."""
+        grades = self.grade_of
+        relevant = tuple(id_ for id_ in self.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
+        groups = [(group, tuple(id_ for id_ in group if id_ in relevant)) for group in self.groups]
+        left = tuple(inner for group, inner in groups if inner or not group)
+        starts = self.starts if relevant[:1] == self.relevant[:1] else ()  # they are of the first one
+        return replace(self, relevant=relevant, grades=tuple(grades.items()), groups=left, starts=starts)
+
     @property
     def content(self) -> tuple[object, ...]:
         """What a fingerprint is made of; that of a question that a person asked is as old as the project."""
@@ -216,22 +225,13 @@ class QuestionSet:
         """Return the set with only passages of this grade and more relevant, without questions that have none."""
         if grade == RELEVANT_GRADE:
             return self
-        questions = (_relevant_from(question, grade) for question in self.questions)
+        questions = (question.relevant_from(grade) for question in self.questions)
         return replace(self, questions=tuple(question for question in questions if question.relevant))
 
     @cached_property
     def _relevant_rows(self) -> np.ndarray:
         """Rows of the relevant passages of one question after the other, -1 where there is no such passage."""
         return self.passages.row_of.rows([id_ for question in self.questions for id_ in question.relevant])
-
-
-def _relevant_from(question: Question, grade: int) -> Question:
-    grades = question.grade_of
-    relevant = tuple(id_ for id_ in question.relevant if grades.get(id_, RELEVANT_GRADE) >= grade)
-    groups = [(group, tuple(id_ for id_ in group if id_ in relevant)) for group in question.groups]
-    left = tuple(inner for group, inner in groups if inner or not group)
-    starts = question.starts if relevant[:1] == question.relevant[:1] else ()  # they are of the first one
-    return replace(question, relevant=relevant, grades=tuple(grades.items()), groups=left, starts=starts)
 
 
 class Maker(StrEnum):

@@ -338,12 +338,8 @@ def carried_out_alone(job: Job, work: Callable[[Status], None]) -> int:
     job.folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.folder / ".at_work.lock", timeout=_SECONDS_TO_END):
-            ended = carry_out(job, work, _problem)
+            ended = carry_out(job, work, lambda e: (e.code if isinstance(e, Failure) else "unexpected", str(e)))
     except Timeout:
         tell("error: another process is at work on this", error=True)
         return 2
     return 0 if ended.state is State.DONE else 2
-
-
-def _problem(error: BaseException) -> tuple[str, str]:
-    return error.code if isinstance(error, Failure) else "unexpected", str(error)
