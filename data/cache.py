@@ -321,6 +321,10 @@ class Artifact(Generic[T]):
             write_json(folder / name, more)
         write_json(folder / SCORES, scores)
 
+    def load(self, folder: Path) -> T:
+        """Return the content. Raises `ValueError` as `read`."""
+        return self.read(folder, lambda content, _: content)
+
     def read(self, folder: Path, made: Callable[[T, Arrays], R]) -> R:
         """Return what is `made` of the content and the arrays. Raises `ValueError` if either is not whole."""
         scores, path = read_json(folder / SCORES), folder / self.arrays

@@ -297,7 +297,7 @@ class StudyJob(Job, Generic[Spec, Result]):
         return (
             self.study.load(self.folder)
             if self.study.load
-            else self.study.results.read(self.folder, lambda content, _: content)
+            else self.study.results.load(self.folder)
         )
 
     def rename(self, name: str) -> None:
