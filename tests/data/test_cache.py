@@ -256,10 +256,6 @@ def test_what_is_sealed_is_on_the_disk_before_it_has_its_name(tmp_path: Path, mo
     assert forced[-1] == (tmp_path.name, True)
 
 
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def _socket(path: Path) -> None:
     here = Path.cwd()
     os.chdir(path.parent)  # the name of a socket is short
@@ -270,11 +266,7 @@ def _socket(path: Path) -> None:
         os.chdir(here)
 
 
-def _device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize("put", [_fifo, _socket, _device])
+@pytest.mark.parametrize("put", [os.mkfifo, _socket, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_regular_file_is_not_sound_and_never_waited_for(put: Any, folder: Path, file: Path) -> None:
     for path in (file, folder / "config.json", folder / "inner" / "weights", folder / SEAL):
         content = path.read_bytes()

@@ -181,23 +181,17 @@ def test_a_hidden_sentence_is_taken_out_of_its_own_passage_only() -> None:
     assert list(trained.passages.titles) == ["서울", "부산", "서울"]
     assert list(asked.passages) == list(MADE_OF)
     assert trained.corpus_fingerprint != asked.corpus_fingerprint
+    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))  # they differ by the sentence alone
+    made = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
+    assert list(as_trained(QuestionSet("set", passages, (made,))).passages.texts) == ["같은 글.", "같은 글."]
 
 
-def test_where_a_title_asks_no_passage_has_one() -> None:
+def test_where_a_hidden_title_asks_no_passage_has_one() -> None:
     trained = as_trained(of(Question("1", "서울", relevant=("a", "c"), made="title", hidden=True)))
     assert list(trained.passages.titles) == ["", "", ""]
     assert list(trained.passages.texts) == [passage.text for passage in MADE_OF]
-
-
-def test_nothing_is_taken_out_for_questions_that_are_not_hidden() -> None:
     asked = of(Question("1", "산이 많다.", relevant=("a",), made="sentence"), Question("2", "강은?", relevant=("a",)))
     assert as_trained(asked) is asked
-
-
-def test_passages_that_differed_by_the_sentence_alone_are_both_kept() -> None:
-    passages = (Passage("a", "같은 글. 다른 글."), Passage("b", "같은 글."))
-    made = Question("1", "다른 글.", relevant=("a",), made="sentence", hidden=True)
-    assert list(as_trained(QuestionSet("set", passages, (made,))).passages.texts) == ["같은 글.", "같은 글."]
 
 
 @given(st.text("ab .\n", max_size=60), st.lists(short, max_size=4))

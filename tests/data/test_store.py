@@ -228,20 +228,16 @@ def test_a_download_is_kept(entry: CatalogEntry, workspace_folder: Path) -> None
     assert _Publisher.asked == ["/set.json"]
 
 
-def test_a_folder_of_data_comes_first(entry: CatalogEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_data_comes_first_and_altered_copies_are_not_used(
+    entry: CatalogEntry, workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "set.json").write_bytes(CONTENT)
     monkeypatch.setenv("MRC_DATA", str(tmp_path))
     assert obtain(entry) == CONTENT
     assert _Publisher.asked == []
-
-
-def test_altered_copies_are_not_used(
-    entry: CatalogEntry, workspace_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     for folder in (tmp_path, workspace_folder / "downloads"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "set.json").write_bytes(b"altered")
-    monkeypatch.setenv("MRC_DATA", str(tmp_path))
     assert obtain(entry) == CONTENT
     assert (workspace_folder / "downloads" / "set.json").read_bytes() == CONTENT
 
@@ -318,10 +314,7 @@ def test_nobody_but_the_operator_removes_or_changes_it(shared: str) -> None:
     assert not (shared_workspace() / "remarks").exists()
     remove(shared)
     assert stored() == []
-
-
-def test_what_is_made_of_it_is_the_users(shared: str) -> None:
-    with acting_as(ALICE):
+    with acting_as(ALICE):  # what is made of it is the user's
         cached_arrays("rankings", "key", lambda: {"one": np.zeros(1)})
         assert (workspace() / "cache" / "rankings" / "key.npz").is_file()
     assert not (shared_workspace() / "cache").exists()

@@ -69,6 +69,10 @@ def test_what_is_no_text_is_told_with_its_line(content: bytes, code: str, line: 
         text_corpus(written(tmp_path, content))
     assert (raised.value.code, raised.value.details.get("line")) == (code, line)
     assert "words.txt" in str(raised.value)
+    with pytest.raises(LanguageError) as raised:
+        keep(content, "bad")
+    assert (raised.value.code, raised.value.details["file"]) == (code, "bad")
+    assert (texts.stored(), files_kept()) == ([], [])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -136,18 +140,6 @@ def test_what_is_kept_opens_as_it_was_given(content: str, documents: int) -> Non
     assert (found.name, found.fingerprint, found.characters) == ("낱말", kept.fingerprint, kept.characters)
     assert found.path.read_bytes() == content.encode()
     assert len([*found.documents()]) == kept.documents == documents
-
-
-@pytest.mark.parametrize(
-    ("content", "code"), [(b"", "no_text"), (" \n", "no_text"), ("가".encode("cp949"), "bad_text")]
-)
-def test_what_is_no_text_leaves_nothing_behind(content: bytes | str, code: str) -> None:
-    kept = keep()
-    before = files_kept()
-    with pytest.raises(LanguageError) as raised:
-        keep(content, "bad")
-    assert (raised.value.code, raised.value.details["file"]) == (code, "bad")
-    assert (texts.stored(), files_kept()) == ([kept], before)
 
 
 def test_progress_goes_up_to_the_end_and_a_stop_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,12 +221,9 @@ def test_a_file_is_found_by_its_path_and_a_kept_text_by_its_reference(tmp_path: 
         found = find_corpus(reference)
         assert (found.name, found.fingerprint) == (name, kept.fingerprint)
         assert [*found.documents()] == ["배가 고프다", "배를 탔다"]
-
-
-@pytest.mark.parametrize(("reference", "code"), [("nowhere", "unknown_set"), ("text:nowhere", "unknown_text")])
-def test_a_reference_that_is_nothing_is_told(reference: str, code: str) -> None:
-    with refused(code, Failure):
-        find_corpus(reference)
+    for reference, code in (("nowhere", "unknown_set"), ("text:nowhere", "unknown_text")):
+        with refused(code, Failure):
+            find_corpus(reference)
 
 
 @pytest.mark.parametrize("name", ["words.txt", "questions.csv", "none.txt"])

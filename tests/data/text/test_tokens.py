@@ -108,13 +108,6 @@ def test_what_was_interrupted_goes_on_and_only_what_is_new_is_analyzed(analyzed:
         assert analyzed == new
 
 
-@pytest.mark.usefixtures("parts_of_two")
-def test_the_share_analyzed_is_told() -> None:
-    told: list[float] = []
-    tokens_of(Analyzer.WORD, TEXTS, told.append)
-    assert told == [2 / 7, 4 / 7, 6 / 7, 1.0]
-
-
 @pytest.mark.parametrize("part", [2, 100])
 def test_terms_are_counted_over_all_parts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "PART", part)
@@ -142,9 +135,11 @@ def test_terms_counted_in_joined_tokens_are_those_counted_in_parts(
     assert joined.mean_length == in_parts.mean_length
 
 
-def test_every_text_is_in_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_text_is_in_one_part_and_the_share_analyzed_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "PART", 3)
-    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS)] == [3, 3, 1]
+    shares: list[float] = []
+    assert [len(part) for part in token_parts(Analyzer.WORD, TEXTS, shares.append)] == [3, 3, 1]
+    assert shares == [3 / 7, 6 / 7, 1.0]
     assert [len(part) for part in token_parts(Analyzer.WORD, [])] == [0]
     assert isinstance(next(token_parts(Analyzer.WORD, TEXTS)), Tokens)
 
