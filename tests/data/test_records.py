@@ -38,13 +38,10 @@ QUESTIONS = (
 SET = QuestionSet("set", PASSAGES, QUESTIONS)
 
 
-def test_relevance() -> None:
+def test_relevance_and_a_set_with_fewer_questions() -> None:
     assert SET.relevance.toarray().tolist() == [[True, False, True], [False] * 3, [False, True, False]]
     assert SET.answerable.tolist() == [0, 2]
     assert SET.row_of_passage == {"a": 0, "b": 1, "c": 2}
-
-
-def test_with_questions() -> None:
     part = SET.with_questions(np.array([2, 0]))
     assert [question.id for question in part.questions] == ["3", "1"]
     assert part.corpus_fingerprint == SET.corpus_fingerprint
@@ -278,15 +275,12 @@ def test_grades_and_groups_name_passages_of_the_set(told: dict[str, Any]) -> Non
         of(replace(GRADED, **told))
 
 
-def test_aliases_are_no_content() -> None:
+def test_aliases_are_no_content_and_name_a_passage() -> None:
     aliased = replace(SET, aliases={"copy": PASSAGES[0].id})
     assert aliased.fingerprint == SET.fingerprint
     assert aliased.passage_id("copy") == PASSAGES[0].id
     assert aliased.passage_id("unknown") == "unknown"
     assert aliased.with_questions([0]).aliases == {"copy": PASSAGES[0].id}
-
-
-def test_rejects_aliases_that_are_ambiguous_or_name_no_passage() -> None:
     with pytest.raises(ValueError, match="an alias is the id of another passage"):
         replace(SET, aliases={PASSAGES[1].id: PASSAGES[0].id})
     with pytest.raises(ValueError, match="an alias names an unknown passage"):

@@ -259,11 +259,8 @@ def test_what_is_not_the_known_file_is_refused(
     assert caught.value.problem.code is code
     assert str(caught.value).endswith("Download the file yourself and upload it here.")
     assert not (workspace_folder / "downloads" / "set.json").exists()
-
-
-def test_a_publisher_out_of_reach(entry: CatalogEntry) -> None:
     with pytest.raises(DataError, match=r"A set could not be downloaded from http://127.0.0.1:9/x \("):
-        obtain(replace(entry, address="http://127.0.0.1:9/x"))
+        obtain(replace(entry, address="http://127.0.0.1:9/x"))  # out of reach
 
 
 def test_the_sample_comes_with_the_program() -> None:

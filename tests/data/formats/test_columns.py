@@ -285,15 +285,12 @@ def _read(**cells: object) -> Reading:
     return read(json.dumps([GOOD, {"question": "강은?", "context": "한강", **cells}]).encode(), "set")
 
 
-def _told(reading: Reading) -> list[tuple[ProblemCode, int | None]]:
-    return [(problem.code, problem.row) for problem in reading.problems]
-
-
 @pytest.mark.parametrize("role", ["question", "context"])
 def test_too_long_a_text_costs_its_row(role: str) -> None:
     reading = _read(**{role: "가" * (MOST_CHARACTERS + 1)})
-    assert _told(reading) == [(ProblemCode.TOO_LONG, 2)]
-    assert reading.problems[0].message == (
+    (problem,) = reading.problems
+    assert (problem.code, problem.row) == (ProblemCode.TOO_LONG, 2)
+    assert problem.message == (
         f"Row 2: the column {role} contains 1,000,001 characters; a text may have 1,000,000. "
         "Split it into several rows."
     )

@@ -141,9 +141,9 @@ def test_klue_mrc() -> None:
         "answers": [],
         "question_type": 3,
         "is_impossible": True,
-        "guid": "klue-mrc-v1_train_00001",
         "plausible_answers": [],
     }
+    question["guid"] = "klue-mrc-v1_train_00001"
     reading = _read(_article(question) | {"news_category": "정치", "source": "hankyung"})
     (asked,) = reading.question_set.questions
     assert (asked.id, asked.kind, asked.relevant) == ("klue-mrc-v1_train_00001", "3", ())

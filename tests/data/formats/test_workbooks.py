@@ -211,15 +211,12 @@ def test_chosen_columns_count_for_every_sheet() -> None:
     assert finds(reading) == {"강은?": [RIVER[1]], "산은?": [MOUNTAIN[1]]}
 
 
-def test_an_old_workbook() -> None:
+def test_an_old_workbook_and_an_open_document_sheet() -> None:
     reading = read(XLS, "자료.xls")
     assert reading.format is Format.EXCEL
     assert found(reading) == [("강은?", "한강은 길다", ""), ("길이는?", "한강은 길다", "")]
     assert [question.id for question in reading.question_set.questions] == ["1", "2"]
     assert codes(reading) == [ProblemCode.TITLE_LINES, ProblemCode.MERGED_CELLS, ProblemCode.OTHER_SHEETS]
-
-
-def test_an_open_document_sheet() -> None:
     rows = ["".join(map(cell, row)) for row in (["질문", "지문"], ["강은?", "한강이 흐른다."])]
     assert found(read(ods(*rows), "자료.ods")) == [("강은?", "한강이 흐른다.", "")]
 

@@ -60,11 +60,6 @@ def test_an_excerpt_without_marks_is_the_beginning(text: str, end: int) -> None:
     assert MarkedText(text).excerpt == (0, end)
 
 
-def matched(question: str, text: str) -> list[str]:
-    (spans,) = matched_spans(question, [text])
-    return [text[start:end] for start, end in spans]
-
-
 @pytest.mark.parametrize(
     ("question", "text", "words"),
     [
@@ -89,7 +84,8 @@ def matched(question: str, text: str) -> list[str]:
     ],
 )
 def test_the_words_that_match(question: str, text: str, words: list[str]) -> None:
-    assert matched(question, text) == words
+    (spans,) = matched_spans(question, [text])
+    assert [text[start:end] for start, end in spans] == words
 
 
 def test_every_text_has_its_own_spans() -> None:
