@@ -216,12 +216,7 @@ def _value(default: Any) -> str | None:
 
 
 def tell_kept(
-    kept: Sequence[Any],
-    line: Callable[[Any], str],
-    *,
-    as_json: bool,
-    empty: str,
-    entry: Callable[[Any], dict[str, Any]] = asdict,
+    kept: Sequence[Any], line: Callable[[Any], str], *, as_json: bool, empty: str, entry: Any = asdict
 ) -> int:
     """Print stored items a line each, or as a JSON list of entries, or `empty` on stderr; returns the exit status."""
     if as_json:

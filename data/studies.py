@@ -294,11 +294,7 @@ class StudyJob(Job, Generic[Spec, Result]):
 
     def load(self) -> Result:
         """Read the result. Raises `ValueError` if there is no complete one of this version."""
-        return (
-            self.study.load(self.folder)
-            if self.study.load
-            else self.study.results.load(self.folder)
-        )
+        return self.study.load(self.folder) if self.study.load else self.study.results.load(self.folder)
 
     def rename(self, name: str) -> None:
         """Give the result a name; an empty one removes it. A damaged file of the name is set aside first."""

@@ -206,6 +206,9 @@ class Rejection:
         return pd.DataFrame(list(rows), columns=list(tables.column_names(["row", "problem", *names])))
 
 
+AddRow = Callable[[RowReader], Problem | None]
+
+
 class DatasetBuilder(ABC):
     """Builds a dataset of one schema: `row_count` counts the rows that were read, `rejection` those left out."""
 
@@ -217,14 +220,7 @@ class DatasetBuilder(ABC):
     def has_good_rows(self) -> bool:
         """Whether any row could be used: without one, very many bad rows are enough to refuse a file."""
 
-    def read_rows(
-        self,
-        rows: Iterable[RawRow],
-        columns: object,
-        add_row: Callable[[RowReader], Problem | None],
-        *,
-        has_marks: bool = True,
-    ) -> None:
+    def read_rows(self, rows: Iterable[RawRow], columns: object, add_row: AddRow, *, has_marks: bool = True) -> None:
         """Read rows; `add_row` returns why a row is left out, or None. Raises `DataError` if none of many is good."""
         for row in rows:
             self.row_count += row.asks
@@ -236,6 +232,7 @@ class DatasetBuilder(ABC):
                 self.rejection.add(row, problem, any_good=self.has_good_rows())
 
 
+FirstRows = tuple[dict[str, str], ...]
 Frame = Annotated[
     InstanceOf[pd.DataFrame],
     BeforeValidator(lambda given: given if isinstance(given, pd.DataFrame) else pd.DataFrame(**given)),
@@ -250,7 +247,7 @@ class FileReading:
     format: Format
     encoding: str
     available_columns: tuple[str, ...]
-    first_rows: tuple[dict[str, str], ...] = field(repr=False)  # cells of the beginning by column
+    first_rows: FirstRows = field(repr=False)  # cells of the beginning by column
     problems: tuple[Problem, ...]  # the first of the rows left out, and the first others
     problem_count: int
     left_out: int  # rows
@@ -262,11 +259,7 @@ class FileReading:
 
 
 def understood(
-    recognised: RecognisedFile,
-    rejection: Rejection,
-    names: tuple[str, ...],
-    first_rows: tuple[dict[str, str], ...],
-    row_count: int,
+    recognised: RecognisedFile, rejection: Rejection, names: tuple[str, ...], first_rows: FirstRows, row_count: int
 ) -> dict[str, Any]:
     """Return what a `FileReading` says of a file, by the names of its fields."""
     rejection.note_blanks()

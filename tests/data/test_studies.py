@@ -71,7 +71,7 @@ def finished(size: int = 3) -> StudyJob[Spec, Result]:
     return job
 
 
-def test_result_is_stored_and_loaded_by_type() -> None:
+def test_result_is_stored_and_loaded_by_type_and_is_json_without_a_folder() -> None:
     job = finished()
     assert job.read_spec() == Spec(size=3)
     assert job.status().state is State.DONE
@@ -85,9 +85,6 @@ def test_result_is_stored_and_loaded_by_type() -> None:
     assert "x" in str(second)
     stored = json.loads((job.folder / "scores.json").read_text(encoding="utf-8"))
     assert stored["values"] == {"array": "array_0"}
-
-
-def test_without_a_folder_arrays_are_json_lists() -> None:
     content = json.loads(STUDY.results.content.dump_json(run(Spec(), lambda *_: None)))
     assert content["values"] == [0, 0.5, 1]
     assert STUDY.results.content.validate_python(content).values.tolist() == [0, 0.5, 1]
