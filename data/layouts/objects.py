@@ -25,7 +25,7 @@ from mrc_workbench.data.layouts.cells import (
 )
 from mrc_workbench.data.layouts.exports import changed_opener, numbered
 from mrc_workbench.data.layouts.references import part_of_word
-from mrc_workbench.data.layouts.tree_nodes import answers_of, passage_roles, question_roles, question_text
+from mrc_workbench.data.layouts.tables import answers_of, passage_roles, question_roles, question_text
 from mrc_workbench.data.problems import DataError
 
 _QUESTION_LISTS = ("questions", "queries", "topics", "질문", "질문목록")

@@ -7,6 +7,7 @@ columns are joined into one list of marked passages, which the reader of rows ta
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -27,11 +28,114 @@ from mrc_workbench.data.layouts.cells import (
     plain_value,
 )
 from mrc_workbench.data.layouts.roles import Sample, asking_column, assign_columns, holds_texts
-from mrc_workbench.data.layouts.tree_nodes import question_text, with_parsed_cells
+
+PARAGRAPH_ID = "paragraph_id"
+IMPOSSIBLE = "is_impossible"
+SPLIT = "split"
+# By column, the best name first; compared as `plain_name` makes them.
+_QUESTION_KEYS = {
+    "question": ("question", "query", "questiontext", "querytext", "inputtext", "q", "질문", "질의", "질문내용"),
+    "answers": ("answers", "answer", "answertext", "goldanswer", "goldanswers", "a", "정답", "답변", "답"),
+    "start": NAMES["start"],
+    "id": ("id", "guid", "questionid", "queryid", "qid", "qaid", "uuid", "질문id", "질문번호"),
+    "kind": ("kind", "questiontype", "querytype", "qtype", "질문유형"),
+    "turn": ("turnid",),  # numbers the questions of one conversation
+    IMPOSSIBLE: ("isimpossible", "impossible"),
+    SPLIT: ("split", "partition"),
+}
+_PASSAGE_KEYS = {
+    "context": (
+        "context", "contexttext", "story", "passage", "passagetext", "paragraph", "paragraphtext", "document",
+        "documenttext", "chunktext", "chunk", "text", "content", "contents", "body", "article", "지문", "본문", "문맥",
+        "문단", "내용", "청크",
+    ),
+    "title": (*TITLE_NAMES, *(name for name in NAMES["title"] if name not in TITLE_NAMES)),
+    PARAGRAPH_ID: ("id", "paragraphid", "contextid", "guid", "passageid", "chunkid", "storyid", "docid"),
+    SPLIT: ("split", "partition"),
+}  # fmt: skip
+_ANSWER_TEXTS = ("text", "texts", "inputtext", "answertext", "answer", "value", "spantext")
+_ANSWER_STARTS = ("answerstart", "answerstarts", "start", "textstart")
+Node = Mapping[str, Any]
+key_name = lru_cache(maxsize=4_096)(plain_name)  # the same few keys in every object
+
+
+def question_roles(node: Node) -> Mapping[str, str]:
+    """Return the keys of an object that asks a question, by role."""
+    return _roles(tuple(node), is_question=True)
+
+
+def passage_roles(node: Node) -> Mapping[str, str]:
+    """Return the keys of an object that encloses questions, by role."""
+    return _roles(tuple(node), is_question=False)
+
+
+@lru_cache(maxsize=512)
+def _roles(names: tuple[str, ...], *, is_question: bool) -> Mapping[str, str]:
+    by_plain = {key_name(name): name for name in reversed(names)}
+    keys: dict[str, str] = {}
+    for role, wanted in (_QUESTION_KEYS if is_question else _PASSAGE_KEYS).items():
+        name = next((by_plain[one] for one in wanted if one in by_plain and by_plain[one] not in keys.values()), None)
+        if name is not None:
+            keys[role] = name
+    return keys
+
+
+def context_key(node: Node) -> str | None:
+    """Return the key that holds the passage of an object: a known name whose value is no object."""
+    for name in _context_keys(tuple(node)):
+        value = node[name]
+        if type(value) is str and value.strip():
+            return name
+        if not (is_blank(value) or isinstance(value, dict) or objects_in_list(value)):
+            return name
+    return None
+
+
+@lru_cache(maxsize=512)
+def _context_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    by_plain = {key_name(name): name for name in reversed(names)}
+    return tuple(by_plain[name] for name in _PASSAGE_KEYS["context"] if name in by_plain)
+
+
+def question_text(value: Any) -> Any:
+    """Return the question of a cell, which may be an object with a text."""
+    if isinstance(value, dict):
+        return next((value[name] for name in ("text", "stem") if isinstance(value.get(name), str)), "")
+    return "" if isinstance(value, list) or is_blank(value) else value
+
+
+def answers_of(value: Any) -> Any:
+    """Return answers as `answers_in` takes them: objects with `text` and `answer_start`, whatever their own names."""
+    value = plain_value(value)
+    if isinstance(value, list):
+        return value if all(map(_is_plain_answer, value)) else [answers_of(item) for item in value]
+    if not isinstance(value, dict) or _is_plain_answer(value):
+        return value
+    by_plain = {key_name(name): cell for name, cell in reversed([*value.items()])}
+    known = {name: by_plain.get(name) for name in (*_ANSWER_TEXTS, *_ANSWER_STARTS)}
+    filled = {name: cell for name, cell in known.items() if cell is not None and cell not in ("", [])}
+    text = next((filled[name] for name in _ANSWER_TEXTS if name in filled), None)
+    start = next((filled[name] for name in _ANSWER_STARTS if name in filled), None)
+    aliases = by_plain.get("aliases")
+    if isinstance(aliases, list) and not isinstance(text, list):
+        return [text, *aliases]
+    return {"text": text} if start is None else {"text": text, "answer_start": start}
+
+
+def _is_plain_answer(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and value.keys() <= {"text", "answer_start"})
+
+
+def with_parsed_cells(cells: Node) -> dict[str, Any]:
+    """Return the cells of a row, those parsed that hold the JSON or Python text of objects."""
+    row = {name: plain_value(cell) for name, cell in cells.items()}
+    texts = {name: cell for name, cell in row.items() if is_list_text(cell) and "{" in cell[:1_000]}
+    values = {name: parsed(text.strip()) for name, text in texts.items()}
+    return row | {name: value for name, value in values.items() if isinstance(value, (list, dict))}
+
 
 Cells = dict[str, object]
 Change = Callable[[Mapping[str, Any]], Cells]  # of the cells of a row
-
 _FACTS = ("supportingfacts", "supportingfact", "supportingtitles")
 _POSITIVES = (
     "snippets", "evidence", "evidences", "answerparagraphs", "answerpassages", "goldpassages", "goldparagraphs",

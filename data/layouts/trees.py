@@ -5,8 +5,9 @@ questions. Without a passage above them, questions are rows with the keys of the
 of passages of the objects around it; other keys of these are columns named by their path, such as `data[].topic`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count, islice
 from typing import Any, NamedTuple
 
@@ -14,9 +15,20 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines
-from mrc_workbench.data.layouts import tree_nodes as nodes
-from mrc_workbench.data.layouts.cells import Opener, passages_in
-from mrc_workbench.data.layouts.tree_nodes import IMPOSSIBLE, PARAGRAPH_ID, SPLIT
+from mrc_workbench.data.layouts.cells import Opener, passages_in, plain_value
+from mrc_workbench.data.layouts.tables import (
+    IMPOSSIBLE,
+    PARAGRAPH_ID,
+    SPLIT,
+    Node,
+    answers_of,
+    context_key,
+    key_name,
+    passage_roles,
+    question_roles,
+    question_text,
+    with_parsed_cells,
+)
 from mrc_workbench.data.problems import Problem, ProblemCode
 
 NESTED_COLUMNS = Columns(
@@ -24,10 +36,13 @@ NESTED_COLUMNS = Columns(
 )
 _NAMES = ("question", "answers", "context", "title", "id", "kind", PARAGRAPH_ID, IMPOSSIBLE, SPLIT)
 _ARTICLE, _PARAGRAPH = "an article with a list of paragraphs", "a paragraph with a context and a list of qas"
+_MAX_DEPTH = 6
+_QUESTION_LISTS = ("qas", "qa", "qapairs", "questions", "questionanswers", "질문목록")
+_PASSAGE_LISTS = ("paragraphs", "passages", "chunks", "sections", "contexts", "문단", "문단목록")
+_ANSWER_LISTS = ("answers", "정답")
 _SAMPLE_ITEMS = 50
 _MAX_KEYS = 1_000  # paths that are reported
 Items = Callable[[], Iterable[Any]]
-Node = Mapping[str, Any]
 _Shape = tuple[str, tuple[str, ...], str | None, tuple[str, ...]]  # path, keys, that of the passage, those of lists
 
 
@@ -74,28 +89,31 @@ def tree_in(recognised: RecognisedFile) -> Tree | None:
         return _tree(lambda: (line if isinstance(item, Problem) else item for _, item, line in json_lines(text)))
     if isinstance(value, list):
         return _tree(lambda: value)
-    if isinstance(value, dict) and len(value) > 1 and all(map(nodes.is_nested, value.values())):
+    if not isinstance(value, dict):
+        return None
+    if len(value) > 1 and all(map(is_nested, value.values())):
         return _tree(value.values)
-    if isinstance(value, dict) and nodes.is_nested_root(value):
-        keys = KeyReport()
-        return Tree(lambda: [value], lambda: NestedTable(_NAMES, _Walk(keys).node(value, "", "", {}), keys=keys))
-    return None
+    # a single list of rows in an object is a table and not nested
+    is_nested_root = any(children(value)) or (question_lists(value) and context_key(value) is not None)
+    keys = KeyReport()
+    tree = Tree(lambda: [value], lambda: NestedTable(_NAMES, _Walk(keys).node(value, "", "", {}), keys=keys))
+    return tree if is_nested_root else None
 
 
 def tree_in_rows(opener: Opener, sample: Sequence[Mapping[str, object]]) -> Tree | None:
     """Return the tree of a table whose cells hold lists of questions, None for any other table."""
-    if not any(nodes.is_nested(nodes.with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
+    if not any(is_nested(with_parsed_cells(cells)) for cells in sample[:_SAMPLE_ITEMS]):
         return None
     return _tree(
         lambda: (
-            nodes.with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
+            with_parsed_cells(row.cells) if row.problem is None else next(iter(row.cells.values()), None)
             for row in opener().rows
         )
     )
 
 
 def _tree(items: Items) -> Tree | None:
-    if not any(nodes.is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
+    if not any(is_nested(item) for item in islice(items(), _SAMPLE_ITEMS)):
         return None
     keys = KeyReport()
     return Tree(items, lambda: NestedTable(_NAMES, _Walk(keys).items(items(), "data", "", {}), keys=keys))
@@ -111,7 +129,7 @@ class _Walk:
 
     def items(self, items: Iterable[Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of a list; `place` is where it stands, for messages, and `path` the same without positions."""
-        expected = _PARAGRAPH if nodes.is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
+        expected = _PARAGRAPH if is_passage_list_name(path.removesuffix("[]").rpartition(".")[2]) else _ARTICLE
         for position, item in enumerate(items):
             item_place = f"{place}[{position}]"
             if isinstance(item, list) and item:
@@ -123,23 +141,24 @@ class _Walk:
 
     def node(self, node: dict[str, Any], place: str, path: str, inherited: dict[str, Any]) -> Iterator[RawRow]:
         """Yield the rows of an object: of its own question, or of its passage and what its lists hold."""
-        if nodes.has_question(node):
+        if has_question(node):
             yield self._question(node, path, inherited)
             return
-        lists = nodes.question_lists(node)
-        inner = dict(nodes.children(node, known=lists))
-        context = nodes.context_key(node)
-        if context is not None and any(map(_has_context, inner.values())):
+        lists = question_lists(node)
+        inner = dict(children(node, known=lists))
+        context = context_key(node)
+        below = (
+            item for child in inner.values() for item in (child if isinstance(child, list) else [child])[:_SAMPLE_ITEMS]
+        )
+        if any(isinstance(item, dict) and context_key(item) is not None for item in below):
             context = None  # the passages are further down
-        broken = [
-            name for name in nodes.question_list_keys(tuple(node)) if name not in lists and node[name] is not None
-        ]
+        broken = [name for name in question_list_keys(tuple(node)) if name not in lists and node[name] is not None]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
-            broken = nodes.answers_without_questions(node)
-        shared = self._shared(node, path, inherited, context, (*lists, *inner, *nodes.joined_answers(node, lists)))
+            broken = [name for name in _answer_list_keys(tuple(node)) if isinstance(node[name], list) and node[name]]
+        shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
         for _ in broken:
@@ -151,7 +170,7 @@ class _Walk:
             inner_place, inner_path = f"{place}.{name}" if place else name, _joined(path, name)
             if isinstance(child, dict):
                 yield from self.node(child, inner_place, inner_path, shared)
-            elif nodes.is_passage_list_name(name) and all(isinstance(item, str) for item in child):
+            elif is_passage_list_name(name) and all(isinstance(item, str) for item in child):
                 yield from (RawRow(0, {**shared, PARAGRAPH_ID: None, "context": text}, asks=False) for text in child)
             else:
                 yield from self.items(child, inner_place, f"{inner_path}[]", shared)
@@ -163,7 +182,7 @@ class _Walk:
         shape = (path, tuple(node), context, lists)
         keys = self._keys_by_shape.get(shape)
         if keys is None:
-            keys = {role: name for role, name in nodes.passage_roles(node).items() if role != "context"}
+            keys = {role: name for role, name in passage_roles(node).items() if role != "context"}
             if context is None:
                 keys.pop(PARAGRAPH_ID, None)  # the id of an article
             else:
@@ -178,17 +197,17 @@ class _Walk:
         if not isinstance(question, dict):
             problem = Problem.of(ProblemCode.NOT_AN_OBJECT, number, found=kind_of(question))
             return RawRow(number, shared, problem, is_paragraph=False)
-        own_context = None if shared.get("context") else nodes.context_key(question)
+        own_context = None if shared.get("context") else context_key(question)
         shape = (path, tuple(question), own_context, ())
         keys = self._keys_by_shape.get(shape)
         if keys is None:
-            keys = dict(nodes.question_roles(question))
+            keys = dict(question_roles(question))
             if own_context is not None:
                 keys["context"] = own_context
             self._report(shape, keys, [name for role, name in keys.items() if role != "kind"], keys.get("kind"))
         cells = {role: question[name] for role, name in keys.items()}
-        cells["question"] = nodes.question_text(cells.get("question"))
-        cells["answers"] = nodes.answers_of(cells.get("answers"))
+        cells["question"] = question_text(cells.get("question"))
+        cells["answers"] = answers_of(cells.get("answers"))
         start = cells.pop("start", None)
         if isinstance(cells["answers"], str) and start is not None:
             cells["answers"] = {"text": [cells["answers"]], "answer_start": [start]}
@@ -207,11 +226,6 @@ class _Walk:
             self._keys_by_shape[shape] = keys
 
 
-def _has_context(child: Any) -> bool:
-    items = child if isinstance(child, list) else [child]
-    return any(isinstance(item, dict) and nodes.context_key(item) is not None for item in items[:_SAMPLE_ITEMS])
-
-
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
@@ -226,17 +240,13 @@ def flat_opener(items: Items) -> Opener | None:
 
     Also None if some of the outer objects ask themselves: then others among them are rows without a question.
     """
-    if any(map(nodes.has_question, islice(items(), _SAMPLE_ITEMS))):
+    if any(map(has_question, islice(items(), _SAMPLE_ITEMS))):
         return None
     first = [row for row in islice(_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
-    if not any(map(nodes.has_question, first)) or any(map(_has_text, first)):
+    contexts = [row[key] for row in first if (key := context_key(row)) is not None]
+    if not any(map(has_question, first)) or any(isinstance(context, str) for context in contexts):
         return None
     return item_opener(lambda: ((number, row, row) for number, row in enumerate(_rows(items(), "", {}), 1)))
-
-
-def _has_text(row: Node) -> bool:
-    key = nodes.context_key(row)
-    return key is not None and isinstance(row[key], str)
 
 
 def _rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
@@ -252,24 +262,24 @@ def _rows(items: Iterable[Any], path: str, inherited: Node) -> Iterator[Any]:
 
 def _is_row(node: Node) -> bool:
     """Whether an object asks a question, also a broken one that is a list of texts."""
-    name = nodes.question_roles(node).get("question", "")
-    is_list = isinstance(node.get(name), list) and not nodes.objects_in(node[name])
-    return nodes.has_question(node) or is_list
+    name = question_roles(node).get("question", "")
+    is_list = isinstance(node.get(name), list) and not objects_in(node[name])
+    return has_question(node) or is_list
 
 
 def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
-    lists = nodes.question_lists(node)
-    inner = {name: child for name, child in nodes.children(node, known=lists) if nodes.is_nested(child)}
+    lists = question_lists(node)
+    inner = {name: child for name, child in children(node, known=lists) if is_nested(child)}
     if not lists and not inner:
         yield _question(node, inherited)  # passages alone, or a row with a problem
         return
-    used = {*lists, *inner, *nodes.joined_answers(node, lists)}
-    roles = nodes.passage_roles(node)
-    own = {roles.get("title"), roles.get(SPLIT), nodes.context_key(node)}
+    used = {*lists, *inner, *joined_answers(node, lists)}
+    roles = passage_roles(node)
+    own = {roles.get("title"), roles.get(SPLIT), context_key(node)}
     shared = dict(inherited)
     for name, value in node.items():
         if name not in used:
-            is_kept = name in own or (nodes.is_passage_list_name(name) and passages_in(value))
+            is_kept = name in own or (is_passage_list_name(name) and passages_in(value))
             shared[name if is_kept else _joined(path, name)] = value
     for questions in lists.values():
         yield from (_question(question, shared) for question in questions)
@@ -284,7 +294,123 @@ def _node_rows(node: Node, path: str, inherited: Node) -> Iterator[Any]:
 def _question(question: Any, shared: Node) -> Any:
     if not isinstance(question, dict):
         return question
-    keys = nodes.question_roles(question)
-    read = {"question": nodes.question_text, "answers": nodes.answers_of} if nodes.has_question(question) else {}
+    keys = question_roles(question)
+    read = {"question": question_text, "answers": answers_of} if has_question(question) else {}
     cells = {name: read[role](question[name]) for role, name in keys.items() if role in read}
     return {**shared, **question, **cells}
+
+
+def has_question(node: object) -> bool:
+    """Whether an object asks a question itself."""
+    if not isinstance(node, dict):
+        return False
+    key = question_roles(node).get("question")
+    return key is not None and bool(question_text(node[key]))
+
+
+@lru_cache(maxsize=512)
+def question_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys that are known to hold questions."""
+    return tuple(name for name in names if key_name(name) in _QUESTION_LISTS)
+
+
+@lru_cache(maxsize=512)
+def _answer_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if key_name(name) in _ANSWER_LISTS)
+
+
+def is_passage_list_name(name: str) -> bool:
+    """Whether a key of this name is known to hold passages."""
+    return key_name(name) in _PASSAGE_LISTS
+
+
+def question_lists(node: Node) -> dict[str, list[Any]]:
+    """Return the lists of questions of an object by key: lists whose objects ask, and texts under a known name.
+
+    Answers in a list beside them are joined to the questions by position.
+    """
+    found: dict[str, list[Any]] = {}
+    names = tuple(node)
+    known = question_list_keys(names)
+    for name, value in node.items():
+        if value is None or isinstance(value, str):
+            continue
+        items = objects_in(value)
+        if isinstance(value, dict) and items == [value] and not (context_key(value) or context_key(node)):
+            continue  # the question of a row, which an export has put into an object
+        is_known = name in known
+        if items and (is_known or any(map(has_question, items[:_SAMPLE_ITEMS]))):
+            found[name] = items
+        elif is_known and isinstance(value, list):
+            found[name] = [{"question": item} if isinstance(item, str) else item for item in value]
+    answers = _answer_list_keys(names)
+    if not answers:
+        return found
+    # in CoQA answers, too, are objects with an `input_text`
+    others = answers if any(name in known for name in found) else ()
+    return {name: _with_answers(items, name, node, answers) for name, items in found.items() if name not in others}
+
+
+def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
+    """Return the keys whose answers `question_lists` joins to questions."""
+    names = _answer_list_keys(tuple(node))
+    counts = {len(questions) for questions in lists.values()} if names else ()
+    return [name for name in names if name not in lists and len(_answer_items(node[name])) in counts]
+
+
+def _answer_items(value: Any) -> list[Any]:
+    return objects_in(value) or (value if isinstance(value, list) else [])
+
+
+def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[str]) -> list[Any]:
+    for other in others:
+        answers = _answer_items(node[other])
+        if other != name and len(answers) == len(questions):
+            return [
+                {**question, "answers": answer}
+                if isinstance(question, dict) and "answers" not in question_roles(question)
+                else question
+                for question, answer in zip(questions, answers, strict=True)
+            ]
+    return questions
+
+
+def objects_in(value: Any) -> list[Any]:
+    """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
+    value = plain_value(value)
+    if isinstance(value, list):
+        return value if value and any(isinstance(item, dict) for item in value) else []
+    if not isinstance(value, dict) or not value:
+        return []
+    if has_question(value):
+        return [value]
+    lists = [plain_value(cell) for cell in value.values()]
+    if not all(isinstance(cell, list) and len(cell) == len(lists[0]) for cell in lists):
+        return []
+    return [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
+
+
+def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the values of an object that hold nested questions or passages, by key; `known` keys hold other things."""
+    for name, value in node.items():
+        if name in known or not isinstance(value, (dict, list)) or not value:
+            continue
+        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS]
+        is_passage_list = is_passage_list_name(name) and isinstance(value, list)
+        if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
+            yield name, value
+
+
+def _is_passage(item: Any) -> bool:
+    return bool(context_key(item)) if isinstance(item, dict) else isinstance(item, str) and bool(item.strip())
+
+
+def is_nested(node: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Whether an object asks no question itself and holds lists of questions or passages at some depth."""
+    if depth == 0:
+        return False
+    if isinstance(node, list):
+        return any(is_nested(item, depth - 1) for item in node[:_SAMPLE_ITEMS])
+    if not isinstance(node, dict) or has_question(node):
+        return False
+    return bool(question_lists(node)) or any(children(node, depth))
