@@ -28,7 +28,7 @@ from playwright.sync_api import Page, WebSocket
 
 from benchmarks.app.app import opened_page, running_app
 from benchmarks.material import korquad, most_memory
-from mrc_workbench.data.pairs.records import sentence_set
+from mrc_workbench.data.pairs import sentence_set
 from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part

@@ -13,7 +13,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import ENCODINGS
 from mrc_workbench.data.formats.opening import set_name
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.generate.make import generate
+from mrc_workbench.data.generate import generate
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.questions import report
 from mrc_workbench.data.questions.audit import audit

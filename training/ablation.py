@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from mrc_workbench.data.cache import sealing
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
-from mrc_workbench.data.pairs.records import PairSet
+from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions

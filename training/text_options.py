@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.labs.reading.rules import Rules
 from mrc_workbench.models.language.masking import MaskingOptions, WholeWords
 from mrc_workbench.models.language.perplexity import Size

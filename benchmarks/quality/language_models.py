@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.material import korquad
 from benchmarks.quality.article_split import finished, workspace
 from mrc_workbench.data.jobs.folder import RESUMABLE, State, Status
-from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find, keep
 from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.pairs.store import keep as keep_pairs

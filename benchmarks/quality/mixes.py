@@ -21,7 +21,7 @@ from benchmarks.quality.article_split import (
     workspace,
 )
 from benchmarks.quality.trained import RERANKER
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.data.pairs.store import PairOptions, read_pairs
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Passages, Question, QuestionSet

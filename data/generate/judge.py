@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrc_workbench.data.cache import key_of
-from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError, prompts, unusable_answers
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, prompts, unusable_answers
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_room

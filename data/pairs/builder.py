@@ -16,7 +16,7 @@ from mrc_workbench.data.formats.rows import DatasetBuilder, Rejection, RowReader
 from mrc_workbench.data.formats.tables import MOST_CHARACTERS, RawRow, is_collection, shown
 from mrc_workbench.data.layouts.cells import passages_in
 from mrc_workbench.data.layouts.references import name_words, part_named, part_of_word
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
 from mrc_workbench.data.texts import BLOCK, Texts, column_of

@@ -22,7 +22,7 @@ from mrc_workbench.data.formats.rows import (
     spread,
     value_as_json,
 )
-from mrc_workbench.data.pairs.records import PairAudit, PairKind, audit_pairs, split_pairs
+from mrc_workbench.data.pairs import PairAudit, PairKind, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
     PairOptions,

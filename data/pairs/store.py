@@ -41,6 +41,7 @@ from mrc_workbench.data.layouts.references import part_named
 from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import changed_opener
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
 from mrc_workbench.data.pairs.builder import (
     LARGEST,
     PairSetBuilder,
@@ -50,7 +51,6 @@ from mrc_workbench.data.pairs.builder import (
     part_in_name,
     without_part,
 )
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, open_pairs, write_pairs
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain

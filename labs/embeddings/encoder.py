@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mrc_workbench.data.files import read_user_file, set_aside
-from mrc_workbench.data.pairs.records import PairSet, numbers_of, row_groups
+from mrc_workbench.data.pairs import PairSet, numbers_of, row_groups
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.models.encoders import BiEncoder

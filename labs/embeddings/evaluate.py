@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet, part_to_measure, split_pairs
+from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_pairs
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.bootstrap import Difference, Figure, mean_figures

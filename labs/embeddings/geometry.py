@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 
 POSITIVE = 0.8  # of the scale: gold 4 of 5
 _ROUNDING = 1e-6  # of gold scores in float32

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import Label
+from mrc_workbench.data.pairs import Label
 from mrc_workbench.labs.embeddings.bootstrap import Difference, Figure, differences, figure, resamples
 
 _ENDS = (-1.0, 1.0)

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mrc_workbench.data.cache import Arrays, Artifact
-from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED, Difference, Figure

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError

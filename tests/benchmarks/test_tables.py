@@ -8,7 +8,7 @@ import pytest
 from benchmarks import growth, peers
 from benchmarks.quality.language_models import SPLIT, _to_learn_from
 from benchmarks.speed.libraries import bytes_of
-from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analysis import Tokens
 

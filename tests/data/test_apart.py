@@ -21,8 +21,8 @@ from mrc_workbench.data.formats.columns import Columns, PairColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.records import PairKind
 from mrc_workbench.data.pairs.store import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from mrc_workbench.data.cache import SEAL, is_sound, seal
+from mrc_workbench.data.pairs import PairKind, audit_pairs
 from mrc_workbench.data.pairs.builder import LARGEST, score_of
-from mrc_workbench.data.pairs.records import PairKind, audit_pairs
 from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.workspace import workspace

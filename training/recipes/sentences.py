@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import Label, PairSet
+from mrc_workbench.data.pairs import Label, PairSet
 from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of

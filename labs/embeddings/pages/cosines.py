@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.embeddings.geometry import MOST
 from mrc_workbench.labs.embeddings.judgement import bands, densities, wrong_pairs

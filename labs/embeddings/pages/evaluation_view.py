@@ -11,7 +11,7 @@ import numpy as np
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import StudyJob

@@ -11,7 +11,7 @@ import pydeck
 import streamlit as st
 from pydeck.bindings.json_tools import default_serialize
 
-from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.labs.embeddings.geometry import Map, Projection
 from mrc_workbench.labs.embeddings.judgement import bands
 from mrc_workbench.labs.embeddings.pages.evaluation_view import (

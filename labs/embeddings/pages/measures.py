@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.pairs.records import Label
+from mrc_workbench.data.pairs import Label
 from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, SHARES, EvaluationView

@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.pairs.records import part_to_measure
+from mrc_workbench.data.pairs import part_to_measure
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.pairs.records import PairKind, part_to_measure
+from mrc_workbench.data.pairs import PairKind, part_to_measure
 from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from mrc_workbench.labs.language.pages.inside import asked, told, watched
 from mrc_workbench.labs.language.pages.resources import (

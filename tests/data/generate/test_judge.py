@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError
 from mrc_workbench.data.generate.judge import (
     JudgeOptions,
     ModelJudged,
@@ -19,7 +20,6 @@ from mrc_workbench.data.generate.judge import (
     verdicts_of_models,
     with_model,
 )
-from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of
 from mrc_workbench.data.records import Passage
 from mrc_workbench.models.llm import Endpoint

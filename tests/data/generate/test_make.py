@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.generate.make import MakerOptions, QuestionsError, make_questions, sentences_of
+from mrc_workbench.data.generate import MakerOptions, QuestionsError, make_questions, sentences_of
 from mrc_workbench.data.records import Maker, Passage, QuestionSet, as_trained
 from mrc_workbench.data.store import find, stored
 from mrc_workbench.workbench.cli import main
@@ -228,6 +228,6 @@ def test_stopped_by_a_person(file: str, monkeypatch: pytest.MonkeyPatch, capsys:
     def stop(*words: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mrc_workbench.data.generate.make.make_questions", stop)
+    monkeypatch.setattr("mrc_workbench.data.generate.make_questions", stop)
     assert main(["data", "generate", file, "--by", "title"]) == 130
     assert "run the same command again to continue" in capsys.readouterr().err

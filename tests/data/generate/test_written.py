@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.generate.make import (
+from mrc_workbench.data.generate import (
     MadeQuestions,
     MakerOptions,
     PromptLanguage,

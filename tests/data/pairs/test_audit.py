@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.pairs.records import (
+from mrc_workbench.data.pairs import (
     Label,
     PairKind,
     PairSet,

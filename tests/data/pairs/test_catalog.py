@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mrc_workbench.data.pairs.records import (
+from mrc_workbench.data.pairs import (
     FILE,
     Label,
     PairKind,

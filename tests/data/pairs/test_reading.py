@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.formats.columns import PairColumns
-from mrc_workbench.data.pairs.records import Label, PairKind
+from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.pairs.store import PairOptions, PairReading, propose_pair_columns, read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part

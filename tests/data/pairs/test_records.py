@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.layouts.references import part_named
-from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
-from mrc_workbench.data.pairs.records import (
+from mrc_workbench.data.pairs import (
     Label,
     PairKind,
     PairSet,
@@ -18,6 +17,7 @@ from mrc_workbench.data.pairs.records import (
     sentence_set,
     split_pairs,
 )
+from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
 from mrc_workbench.data.pairs.store import PairOptions, read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part

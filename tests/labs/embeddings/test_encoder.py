@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.labs.embeddings.encoder import Distinct, add, added, encode, remove
 from mrc_workbench.models import vectors as vector_blocks

@@ -12,7 +12,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import pearsonr, spearmanr
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs import PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings import results

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.labs.embeddings import geometry as module
 from mrc_workbench.labs.embeddings.bootstrap import Figure, mean_figures
 from mrc_workbench.labs.embeddings.geometry import (

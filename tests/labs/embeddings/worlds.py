@@ -1,6 +1,6 @@
 """Small sets of pairs in which what is right can be told by reading them."""
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 
 SUBJECTS = ("고양이가", "강아지가", "아이가", "할머니가", "기차가", "새가", "배우가", "의사가")
 PLACES = ("지붕 위에서", "강가에서", "시장에서", "학교 앞에서", "바닷가에서")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.language import layers as searching
 from mrc_workbench.labs.language.layers import (

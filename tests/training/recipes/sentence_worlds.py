@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.recipes import RECIPES

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.generate.make import MakerOptions, make_questions
+from mrc_workbench.data.generate import MakerOptions, make_questions
 from mrc_workbench.data.questions.judgements import mark_negative
 from mrc_workbench.data.records import Maker, Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions

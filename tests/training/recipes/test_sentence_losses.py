@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor
 from torch.nn import functional
 
-from mrc_workbench.data.pairs.records import PairSet
+from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import forget, pool_sentences

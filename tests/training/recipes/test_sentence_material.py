@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet, split_pairs
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings.encoder import Distinct

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.pairs.records import PairKind, split_pairs
+from mrc_workbench.data.pairs import PairKind, split_pairs
 from mrc_workbench.data.pairs.store import find, keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_questions

@@ -13,7 +13,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data import apart
-from mrc_workbench.data.generate.make import (
+from mrc_workbench.data.generate import (
     MadeQuestions,
     MakerOptions,
     PromptLanguage,

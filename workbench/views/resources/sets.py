@@ -12,8 +12,8 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import streamlit as st
 
+from mrc_workbench.data.pairs import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.records import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
 from mrc_workbench.data.questions.audit import Audit, audit, passages_with
 from mrc_workbench.data.questions.content import content_notes

@@ -15,6 +15,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError
 from mrc_workbench.data.generate.judge import (
     JudgeOptions,
     ToJudge,
@@ -24,7 +25,6 @@ from mrc_workbench.data.generate.judge import (
     verdicts_of_models,
     with_model,
 )
-from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError
 from mrc_workbench.data.questions.judgements import (
     Judged,
     Verdict,

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from mrc_workbench.data.formats.opening import set_name as named_by_file
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.models.language.masking import WholeWords
 from mrc_workbench.models.language.perplexity import Size

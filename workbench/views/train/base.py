@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.workspace import for_this_user
 from mrc_workbench.models.files import HubRevision, ModelError, hub_revision

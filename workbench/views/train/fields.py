@@ -11,7 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.elements.lib.mutable_expander_container import ExpanderContainer
 
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.packaged import base_at_hand
 from mrc_workbench.models.sources import STARTER

@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from mrc_workbench.data.pairs.records import split_pairs
+from mrc_workbench.data.pairs import split_pairs
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet

@@ -6,7 +6,7 @@ import json
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.pairs.records import PairSet
+from mrc_workbench.data.pairs import PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, keep, stored
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet

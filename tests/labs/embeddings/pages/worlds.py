@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, keep
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings import results as store

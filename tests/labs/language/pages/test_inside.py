@@ -11,7 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
-from mrc_workbench.data.pairs.records import PairKind, PairSet
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions

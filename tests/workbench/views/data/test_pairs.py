@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Selectbox
 
-from mrc_workbench.data.pairs.records import PairKind
+from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, load, stored
 from mrc_workbench.data.split import PARTS, Part
 from tests.data.sample_files import ROWS, as_squad

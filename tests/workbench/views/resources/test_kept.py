@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.runtime.scriptrunner_utils.script_run_context import in_cached_function
 
+from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs import store as pair_store
-from mrc_workbench.data.pairs.records import PairKind, PairSet
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import keep, load

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, keep
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER, SENTENCES, SentenceObjective, SentenceOptions
