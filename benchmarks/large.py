@@ -58,7 +58,7 @@ _STEPS = {
     "again with another k1, tokens kept": "compared(1.2)",
 }
 _IMPORTS = (
-    "from pathlib import Path; from mrc_workbench.data.questions.audit import audit, passages_with; "
+    "from pathlib import Path; from mrc_workbench.data.questions import audit, passages_with; "
     "from mrc_workbench.data.questions.read import read_file; from mrc_workbench.data.split import split; "
     "from mrc_workbench.data.store import keep, load, stored; "
     "from benchmarks.large import compared; "

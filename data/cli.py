@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import CoercionError, Parameter
 
+from mrc_workbench.data import questions
 from mrc_workbench.data.apart import File as SourceFile
 from mrc_workbench.data.commands import AsJson, columns_of, commands_of, tell_kept
 from mrc_workbench.data.formats.columns import Columns
@@ -15,11 +16,8 @@ from mrc_workbench.data.formats.opening import set_name
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.generate import generate
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.questions import report
-from mrc_workbench.data.questions.audit import audit
 from mrc_workbench.data.questions.content import content_notes
-from mrc_workbench.data.questions.read import Reading, read_files_apart, read_paths_apart
-from mrc_workbench.data.questions.report import written
+from mrc_workbench.data.questions.read import Reading, read_files_apart, read_paths_apart, written
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import CATALOG, StoredSet, find, keep, note_used, obtain, stored
 from mrc_workbench.data.terminal import report_progress, tell
@@ -61,16 +59,16 @@ def inspect(
     if records and not as_json:
         raise CoercionError(msg="--records needs --json")
     reading = _read_questions((file, *files), columns, encoding)
-    figures, parts = audit(reading.question_set), split(reading.question_set)
+    figures, parts = questions.audit(reading.question_set), split(reading.question_set)
     notes = content_notes(reading.question_set, parts)
     if as_json:
-        printed = report.as_json(reading, figures, parts, notes)
-        printed["dataset"] = report.dataset_as_json(reading, figures, parts, [path.name for path in (file, *files)])
+        printed = questions.as_json(reading, figures, parts, notes)
+        printed["dataset"] = questions.dataset_as_json(reading, figures, parts, [path.name for path in (file, *files)])
         if records:
-            printed["records"] = report.records_as_json(reading.question_set)
+            printed["records"] = questions.records_as_json(reading.question_set)
         tell(json.dumps(printed, ensure_ascii=False, indent=1))
     else:
-        lines = [*report.reading_lines(reading), *report.audit_lines(figures), *report.split_lines(parts)]
+        lines = [*questions.reading_lines(reading), *questions.audit_lines(figures), *questions.split_lines(parts)]
         tell("\n".join([*lines, *(f"  {note.message}" for note in notes)]))
     return 0
 
@@ -84,7 +82,7 @@ def import_file(file: File, /, *files: Files, columns: NamedColumns = None, enco
     reading = _read_questions((file, *files), columns, encoding)
     kept = keep(reading.question_set, source=", ".join(path.name for path in (file, *files)))
     note_used(kept.key)  # as on the Data page
-    tell("\n".join([*report.reading_lines(reading), f"stored as {kept.key}"]))
+    tell("\n".join([*questions.reading_lines(reading), f"stored as {kept.key}"]))
     return 0
 
 

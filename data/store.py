@@ -17,7 +17,7 @@ from mrc_workbench.data.formats.opening import file_content
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.passages import Passages, open_passages
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_file_apart
+from mrc_workbench.data.questions.read import Reading, read, read_paths_apart
 from mrc_workbench.data.records import QuestionSet, open_question_set, write_question_set
 from mrc_workbench.data.workspace import read_json, replacing, require_few, workspace, write_json
 
@@ -141,12 +141,12 @@ def last_used() -> str:
 def find(reference: str, base: Path | None = None) -> QuestionSet:
     """Return a set by file or folder (from `base`), catalog id, name or fingerprint. Raises `DataError`."""
     if path := file_named(reference, base):
-        return read_file_apart(path).question_set
+        return read_paths_apart([path]).question_set
     if reference in CATALOG:
         return read_entry(CATALOG[reference]).question_set
     try:
         return load(_SETS.named(reference).key)
     except DataError as error:
         if error.problem.code is ProblemCode.UNKNOWN_SET and (folder := folder_named(reference, base)):
-            return read_file_apart(folder).question_set
+            return read_paths_apart([folder]).question_set
         raise

@@ -129,7 +129,7 @@ def completion(
 def _error_lines(error: Exception) -> Sequence[str]:
     """Return what is known of an error beyond its message: unusable rows, possible readings, further errors."""
     if isinstance(error, DataError):
-        from mrc_workbench.data.questions.report import refusal_lines
+        from mrc_workbench.data.questions import refusal_lines
 
         return refusal_lines(error)[1:]
     return [f"  {other}" for other in getattr(error, "others", ())]

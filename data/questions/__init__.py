@@ -1,1 +1,401 @@
-"""Question sets: read from files, measured, and what a person says of them."""
+"""Question sets: their figures, the wording that questions and passages share, and both as lines and as JSON.
+
+Wording is counted as the set's analyzer counts: words where they are spaced and stand alone, as in English; else pairs
+of neighbouring letters, which find a Korean word whatever ending it has. Letters of an alphabet are so few that nearly
+any English passage holds most pairs of a question: there they would tell nothing.
+"""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from itertools import chain
+from operator import add
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from mrc_workbench.data.apart import UnusableFileError
+from mrc_workbench.data.formats.rows import (
+    column_lines,
+    column_words,
+    columns_as_json,
+    count_words,
+    problem_lines,
+    reading_as_json,
+    spread,
+    value_as_json,
+)
+from mrc_workbench.data.formats.tables import shown
+from mrc_workbench.data.problems import DataError, Problem
+from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.records import Question, QuestionSet
+from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod, few_questions
+from mrc_workbench.data.texts import Script, script_of
+
+_WORD = re.compile(r"[^\W_]+")
+_BY_CHANCE = 1000  # questions that are held against a passage of others
+_MOST_LABELS, _TIMES_AN_ANSWER = 5, 5  # labels, and how often each is the answer on average at least
+_SPECIAL_CHARACTER = re.compile(r"[\s'()\[\]{}<>&|;*?$`!#~]")  # of a shell
+_NO_QUESTION = "No questions: these passages can be searched, and `mrc data generate` generates some to train with"
+_SHOWN_PROBLEMS, _LISTED_FILES = 10, 20
+_SAMPLE_ROWS, _SAMPLE_CHARACTERS = 2, 60  # of each candidate reading
+OVERLAP_WIDTH = 0.05
+LEAST_QUESTIONS = 30  # below them the mean overlap of a set says little about the next question
+
+
+class Unit(StrEnum):
+    """What is counted."""
+
+    WORDS = "words"
+    PAIRS = "pairs"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Shares of questions' wording that passages have, 0 to 1; means are NaN where nothing can be measured."""
+
+    unit: Unit
+    shares: np.ndarray = field(repr=False)  # (n_answerable,) float64, NaN of a question without any unit
+    mean: float
+    by_chance: float  # mean of questions, each with a passage that is not theirs
+
+    @property
+    def measured(self) -> int:
+        return int(np.count_nonzero(~np.isnan(self.shares)))
+
+
+def overlap_of(question_set: QuestionSet) -> Overlap:
+    """Measure a set's overlap: each question with its passages (`word_overlap`), and some with others by chance."""
+    unit, shares = unit_of(question_set), word_overlap(question_set)
+    rng, by_chance = np.random.default_rng(0), list[float]()
+    for row in rng.permutation(question_set.answerable)[:_BY_CHANCE].tolist():
+        passage = int(rng.integers(len(question_set.passages)))
+        if passage not in relevant_rows(question_set, row):
+            by_chance += _shares(unit, question_set.passages.texts[passage], [question_set.questions[row].text])
+    return Overlap(unit, shares, _mean(shares), _mean(np.array(by_chance, dtype=np.float64)))
+
+
+def unit_of(question_set: QuestionSet) -> Unit:
+    """Return what is counted in a set, by the script of its passages."""
+    return Unit.WORDS if script_of(question_set.passages.texts) is Script.SPACED else Unit.PAIRS
+
+
+def word_overlap(question_set: QuestionSet) -> np.ndarray:
+    """Return how much of each question's wording its passage has, `(n_answerable,)` float64, 0 to 1.
+
+    Overlap = |U(question) ∩ U(passage)| / |U(question)|, where U(text) are the distinct words of the lower-cased text,
+    or pairs of neighbouring letters or digits inside them (`unit_of`). Of several relevant passages the highest counts;
+    a question without any is NaN. Where values are high, lexical search will do well.
+    """
+    unit, overlap = unit_of(question_set), np.full(len(question_set.questions), np.nan)
+    by_passage = question_set.relevance.tocsc()
+    # a large corpus has passages that nobody asks about
+    for column in np.flatnonzero(np.diff(by_passage.indptr)).tolist():
+        rows = by_passage.indices[by_passage.indptr[column] : by_passage.indptr[column + 1]].tolist()
+        asked = [question_set.questions[row].text for row in rows]
+        overlap[rows] = np.fmax(overlap[rows], _shares(unit, question_set.passages.texts[column], asked))
+    return np.asarray(overlap[question_set.answerable])
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the distinct words, in lower case."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def bigrams(text: str) -> frozenset[str]:
+    """Return the distinct pairs of neighbouring letters or digits inside the words, in lower case."""
+    return frozenset(chain.from_iterable(map(add, word, word[1:]) for word in words(text)))
+
+
+def _shares(unit: Unit, passage: str, questions: list[str]) -> list[float]:
+    """Return the share of each question's units that a passage has, NaN of a question without any."""
+    # two letters side by side are always of one word
+    there = words(passage) if unit is Unit.WORDS else passage.lower()
+    asked = map(words if unit is Unit.WORDS else bigrams, questions)
+    return [sum(map(there.__contains__, units)) / len(units) if units else np.nan for units in asked]
+
+
+def _mean(shares: np.ndarray) -> float:
+    measured = shares[~np.isnan(shares)]
+    return float(measured.mean()) if len(measured) else float("nan")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The figures of a question set; lengths are in characters."""
+
+    passage_count: int
+    question_count: int
+    unanswerable_count: int
+    article_count: int  # different titles; 0 where no passage has one
+    passages_without_question: int
+    questions_per_passage: np.ndarray = field(repr=False)  # (n_passages,) int64
+    passage_lengths: np.ndarray = field(repr=False)  # (n_passages,) int64
+    question_lengths: np.ndarray = field(repr=False)  # (n_questions,) int64
+    overlap: Overlap
+    duplicate_questions: dict[str, tuple[str, ...]]  # text -> the ids of the questions that ask it
+    answers_not_found: tuple[str, ...]  # ids of questions with an answer in none of their passages
+    labels: tuple[str, ...]  # the answers, where they are a few labels such as True and False, not of the passages
+    kinds: dict[str, int]  # question kind -> count, the most frequent first; without a kind: not counted
+    made: dict[str, int]  # how questions were made of passages -> count, the most frequent first
+
+
+def audit(question_set: QuestionSet) -> Audit:
+    """Measure a question set. The overlap is described at `data.questions`."""
+    passages, questions = question_set.passages, question_set.questions
+    asked = np.bincount(question_set.relevance.indices, minlength=len(passages))
+    lost = _answers_not_found(question_set)
+    ids = defaultdict(list)
+    for question in questions:
+        ids[question.text].append(question.id)
+    return Audit(
+        passage_count=len(passages),
+        question_count=len(questions),
+        unanswerable_count=len(questions) - len(question_set.answerable),
+        article_count=len(set(pc.unique(passages.titles.column).to_pylist()) - {""}),
+        passages_without_question=int((asked == 0).sum()),
+        questions_per_passage=asked.astype(np.int64),
+        passage_lengths=passages.texts.lengths(),
+        question_lengths=np.array([len(question.text) for question in questions], dtype=np.int64),
+        overlap=overlap_of(question_set),
+        duplicate_questions={text: tuple(same) for text, same in ids.items() if len(same) > 1},
+        answers_not_found=lost,
+        labels=_labels(question_set, lost),
+        kinds=dict(Counter(question.kind for question in questions if question.kind).most_common()),
+        made=question_set.made,
+    )
+
+
+def _answers_not_found(question_set: QuestionSet) -> tuple[str, ...]:
+    text_at = lru_cache(maxsize=1_024)(question_set.passages.texts.__getitem__)  # neighbours ask about one passage
+    ids = []
+    for row, question in enumerate(question_set.questions):
+        passages = [text_at(column) for column in relevant_rows(question_set, row)] if question.answers else []
+        if passages and any(all(answer not in text for text in passages) for answer in question.answers):
+            ids.append(question.id)
+    return tuple(ids)
+
+
+def relevant_rows(question_set: QuestionSet, row: int) -> list[int]:
+    """Return the rows of the passages that are relevant to the question at a row."""
+    starts = question_set.relevance.indptr
+    rows: list[int] = question_set.relevance.indices[starts[row] : starts[row + 1]].tolist()
+    return rows
+
+
+def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]:
+    """The answers, the most frequent first, where they are few, repeat, and mostly stand in no passage; else none."""
+    given = [answer for question in question_set.questions for answer in question.answers]
+    counts = Counter(answer.strip() for answer in given)
+    answered = sum(bool(question.answers) for question in question_set.questions)
+    are_few = 0 < len(counts) <= _MOST_LABELS and len(given) >= _TIMES_AN_ANSWER * len(counts)
+    return tuple(label for label, _ in counts.most_common()) if are_few and 2 * len(lost) > answered else ()
+
+
+class Level(StrEnum):
+    """What a mean overlap, above that by chance, lets expect of lexical search.
+
+    KorQuAD has 0.67, and BM25 is hard to beat there; questions in other words have 0.17, and it ranks few of them
+    first.
+    """
+
+    HIGH = "high"
+    MIDDLE = "middle"
+    LOW = "low"
+    UNKNOWN = "unknown"
+    FEW = "few"  # too few questions to tell
+
+
+def overlap_level(overlap: Overlap) -> Level:
+    """Return where an overlap stands: its mean less chance, `(mean - by_chance) / (1 - by_chance)`."""
+    chance = 0.0 if np.isnan(overlap.by_chance) else overlap.by_chance
+    if np.isnan(overlap.mean) or chance >= 1:
+        return Level.UNKNOWN
+    if overlap.measured < LEAST_QUESTIONS:
+        return Level.FEW
+    above = (overlap.mean - chance) / (1 - chance)
+    return Level.HIGH if above >= 0.55 else Level.MIDDLE if above >= 0.35 else Level.LOW
+
+
+def histogram(values: np.ndarray, width: float = 0.0, most_bins: int = 40) -> pd.DataFrame:
+    """Count values by range; columns "from", "to" and "count", a row a range, empty ranges included.
+
+    A range holds `from` and not `to`; only the last range of a given `width` holds both. `width` 0 takes the smallest
+    of 1, 2, 5, 10, 20, 50... that needs no more than `most_bins` ranges. NaN are skipped.
+    """
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return pd.DataFrame({"from": [], "to": [], "count": []})
+    widths = (step * 10**power for power in range(18) for step in (1, 2, 5))
+    step = width or float(next(one for one in widths if float(known.max() - known.min()) / one <= most_bins - 2))
+    first = int(known.min() / step)
+    last = int(np.ceil(known.max() / step)) if width else int(known.max() / step) + 1
+    edges = np.arange(first, max(last, first + 1) + 1) * step
+    counts, _ = np.histogram(known, edges)
+    return pd.DataFrame({"from": edges[:-1], "to": edges[1:], "count": counts})
+
+
+def kinds_table(question_set: QuestionSet, figures: Audit) -> pd.DataFrame:
+    """Tell the question kinds apart: columns "kind", "count", "share" of all questions, and mean "overlap"."""
+    kinds = [question_set.questions[row].kind for row in question_set.answerable]
+    overlap = pd.Series(figures.overlap.shares).groupby(kinds).mean()
+    counts = figures.kinds.items()
+    rows = [(kind, count, count / figures.question_count, overlap.get(kind, np.nan)) for kind, count in counts]
+    return pd.DataFrame(rows, columns=["kind", "count", "share", "overlap"])
+
+
+def passages_with(question_set: QuestionSet, text: str) -> np.ndarray:
+    """Return the rows, ascending, of passages whose text, title or questions hold `text` in any case; "" is in all."""
+    wanted, passages = text.strip().lower(), question_set.passages
+    if not wanted:
+        return np.arange(len(passages))
+    held = passages.texts.holding(wanted) | passages.titles.holding(wanted)
+    asked = [row for row, question in enumerate(question_set.questions) if wanted in question.text.lower()]
+    held[question_set.relevance[asked].indices] = True
+    return np.flatnonzero(held)
+
+
+def questions_of(question_set: QuestionSet, rows: Sequence[int]) -> dict[int, list[Question]]:
+    """Return the questions about each of the passages at `rows`, in the set's order."""
+    by_passage = question_set.relevance[:, list(rows)].tocsc()
+    asked = np.split(by_passage.indices, by_passage.indptr[1:-1])
+    return {row: [question_set.questions[one] for one in sorted(of)] for row, of in zip(rows, asked, strict=False)}
+
+
+def reading_lines(reading: Reading) -> list[str]:
+    """Return what the files hold, which columns are used, what the files lack of each other, and the problems."""
+    questions, passages = reading.question_set.questions, f"{len(reading.question_set.passages):,} passages"
+    encoding = f", {reading.encoding}" if reading.encoding else ""
+    if reading.layout is None:
+        lines = [
+            f"{reading.question_set.name}: {reading.format}{encoding}",
+            f"{reading.paragraph_count:,} paragraphs -> {passages}; "
+            f"{reading.row_count:,} rows -> {len(questions):,} questions",
+        ]
+        if reading.columns and (named := column_words(reading.columns)):
+            lines.append(f"Columns: {named}")
+    else:
+        graded = sum(bool(question.grades) for question in questions)
+        grouped = sum(bool(question.groups) for question in questions)
+        counts = [passages, f"{len(questions):,} questions", f"{reading.judgement_count:,} judgements"]
+        counts += [f"{graded:,} questions with grades"] * bool(graded) + [f"{grouped:,} with groups"] * bool(grouped)
+        lines = [f"{reading.question_set.name}: laid out as {reading.layout}", ", ".join(counts)]
+    row_counts: defaultdict[tuple[str, str], list[int]] = defaultdict(list)  # of a file, or of many files of one form
+    for file in reading.files:
+        form = ", ".join(filter(None, (file.role, file.format, file.encoding)))
+        row_counts[file.name if len(reading.files) <= _LISTED_FILES else "", form].append(file.row_count)
+    for (name, form), counts_of_form in row_counts.items():
+        lines.append(f"  {name or f'{len(counts_of_form):,} files'}: {form}; {sum(counts_of_form):,} rows")
+    lines += column_lines(reading, reading.columns)
+    lines += [] if questions else [_NO_QUESTION]
+    return [*lines, *(f"  {gap.message}" for gap in reading.gaps), *problem_lines(reading)]
+
+
+def audit_lines(figures: Audit) -> list[str]:
+    """Return counts, lengths, shared wording and doubtful questions."""
+    overlap = "not measurable"
+    if not math.isnan(figures.overlap.mean):
+        counted = {Unit.WORDS: "words", Unit.PAIRS: "letter pairs"}[figures.overlap.unit]
+        by_chance = "-" if math.isnan(figures.overlap.by_chance) else f"{figures.overlap.by_chance:.1%}"
+        overlap = f"{figures.overlap.mean:.1%} of the {counted}; by chance {by_chance}"
+    return [
+        f"Articles: {figures.article_count:,}; passages without a question: "
+        f"{figures.passages_without_question:,}; unanswerable questions: {figures.unanswerable_count:,}",
+        f"Characters a passage: {spread(figures.passage_lengths)}; a question: {spread(figures.question_lengths)}",
+        f"Wording that question and passage share: {overlap}",
+        f"Questions asked more than once: {len(figures.duplicate_questions):,}; "
+        f"answers not found in their passage: {len(figures.answers_not_found):,}",
+        *([f"The answers are labels, not parts of passages: {', '.join(figures.labels)}"] if figures.labels else []),
+        *([f"Kinds: {count_words(figures.kinds)}"] if figures.kinds else []),
+        *([f"Made of passages, asked by nobody: {count_words(figures.made)}"] if figures.made else []),
+    ]
+
+
+def split_lines(parts: Split) -> list[str]:
+    """Return how the answerable questions are split, published or drawn, and which parts have too few of them."""
+    of = "groups" if parts.method is SplitMethod.GROUPED else "relevant passages"
+    counts = (f"{part} {len(parts.rows[part]):,} ({parts.group_counts[part]:,} {of})" for part in PARTS)
+    return [f"Split of the answerable questions, {parts.description}: {', '.join(counts)}", *_split_warnings(parts)]
+
+
+def _split_warnings(parts: Split) -> list[str]:
+    counts = {part: len(parts.rows[part]) for part in PARTS} if len(parts.rows[Part.ALL]) else {}
+    return [warning for part, count in counts.items() if (warning := few_questions(count, f"{part} questions"))]
+
+
+def refusal_lines(error: DataError) -> list[str]:
+    """Return why data is refused, its first unusable rows, and the flags to choose a reading or an encoding."""
+    rows = [problem.message for problem in error.others if problem.leaves_out_row][:_SHOWN_PROBLEMS]
+    lines = [str(error), *(f"  {row}" for row in rows), *(problem.message for problem in error.file_problems)]
+    if not isinstance(error, UnusableFileError):
+        return lines
+    proposal = error.proposal
+    if proposal.candidates:
+        lines.append("Possible readings:")
+    for columns in proposal.candidates:
+        roles = {role: name for role, name in asdict(columns).items() if name is not None}
+        named = [f"{role}={name}" for role, name in roles.items()]
+        quoted = [f'"{word}"' if _SPECIAL_CHARACTER.search(word) else word for word in named]
+        lines.append(f"  --columns {' '.join(quoted)}")
+        for row in proposal.first_rows[:_SAMPLE_ROWS]:
+            cells = (f"{role}: {shown(row.get(name, ''), _SAMPLE_CHARACTERS)}" for role, name in roles.items())
+            lines.append(f"    {' | '.join(cells)}")
+    if proposal.encodings:
+        lines.append("Possible encodings:")
+    return [*lines, *(f"  --encoding {encoding.name}    {encoding.sample}" for encoding in proposal.encodings)]
+
+
+def as_json(reading: Reading, figures: Audit, parts: Split, notes: Sequence[Problem]) -> dict[str, Any]:
+    """Return what was understood of the files, the audit, the split, and notes about the texts."""
+    summary, warnings = parts.summary(), _split_warnings(parts)
+    return {
+        "name": reading.question_set.name,
+        "fingerprint": reading.question_set.fingerprint,
+        "paragraph_count": reading.paragraph_count,
+        **reading_as_json(reading, reading.columns),
+        "layout": reading.layout,
+        "judgement_count": reading.judgement_count,
+        "files": [
+            {"name": one.name, "role": one.role, "format": one.format, "rows": one.row_count, "left_out": one.left_out}
+            for one in reading.files
+        ],
+        "gaps": [{"code": gap.code, "message": gap.message, **gap.details} for gap in reading.gaps],
+        "notices": [{"code": note.code, "message": note.message, **note.details} for note in notes],
+        "audit": value_as_json(figures),
+        "split": {"seed": parts.options.seed, **summary, "groups": parts.group_counts, "warnings": warnings},
+    }
+
+
+def dataset_as_json(reading: Reading, figures: Audit, parts: Split, file_names: Sequence[str]) -> dict[str, Any]:
+    """Return counts, files and columns; `file_names` are for a reading that does not list its files."""
+    return {
+        "articles": figures.article_count,
+        "split": {part: len(parts.rows[part]) for part in PARTS},
+        "published_split": parts.is_published,
+        "files": [file.name for file in reading.files] or list(file_names),
+        **columns_as_json(reading),
+    }
+
+
+def records_as_json(question_set: QuestionSet) -> dict[str, Any]:
+    """Return all passages, and all questions with the grade of every judged passage."""
+    passages = [{"id": known.id, "title": known.title, "text": known.text} for known in question_set.passages]
+    return {
+        "passages": passages,
+        "questions": [
+            {
+                "id": question.id,
+                "text": question.text,
+                "grades": {**question.grade_of, **dict.fromkeys(question.rejected, 0)},
+                "answers": question.answers,
+                "starts": question.starts,
+            }
+            for question in question_set.questions
+        ],
+    }

@@ -23,7 +23,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import Problem, ProblemCode
-from mrc_workbench.data.questions.audit import Unit, relevant_rows, unit_of
+from mrc_workbench.data.questions import Unit, relevant_rows, unit_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split
 from mrc_workbench.data.texts import Texts

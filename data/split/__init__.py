@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.compute as pc
@@ -19,9 +20,12 @@ from mrc_workbench.data.split.partition import (
     shared_questions,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = [
-    "FEWEST_QUESTIONS", "PARTS", "Part", "Split", "SplitMethod", "SplitOptions", "few_questions", "passage_groups",
-    "split",
+    "FEWEST_QUESTIONS", "PARTS", "Part", "Split", "SplitMethod", "SplitOptions", "few_questions", "parts_table",
+    "passage_groups", "split", "split_table",
 ]  # fmt: skip
 
 Draw = Callable[[np.ndarray, int, np.random.Generator], np.ndarray]  # of rows, so many: positions among them
@@ -280,3 +284,22 @@ def _published(question_set: QuestionSet, options: SplitOptions, published_as: M
         rows |= {part: train[chosen] for part, chosen in drawn.items()}
     found = _without_groups(question_set, options, rows, SplitMethod.PUBLISHED)
     return replace(found, published_as=published_as)
+
+
+def parts_table(found: Split) -> "pd.DataFrame":
+    """Tell the parts of a split: columns "part", "groups", "share" of the groups, and "questions"."""
+    import pandas as pd  # only tables need it
+
+    all_groups = max(1, found.group_counts[Part.ALL])
+    counts = [(part, found.group_counts[part], len(found.rows[part])) for part in PARTS]
+    rows = [(part.value, groups, groups / all_groups, questions) for part, groups, questions in counts]
+    return pd.DataFrame(rows, columns=["part", "groups", "share", "questions"])
+
+
+def split_table(question_set: QuestionSet, found: Split) -> "pd.DataFrame":
+    """Tell the part of every answerable question, in the set's order: columns "question_id" and "part"."""
+    import pandas as pd
+
+    parts = sorted((int(row), part.value) for part in PARTS for row in found.rows[part])
+    rows = [(question_set.questions[row].id, part) for row, part in parts]
+    return pd.DataFrame(rows, columns=["question_id", "part"])

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.questions import word_overlap
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -116,7 +116,7 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
     """One row a question, most disputed first; the index is its row in the set.
 
     Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
-    "overlap" (`data.questions.audit.word_overlap`, 0 to 1).
+    "overlap" (`data.questions.word_overlap`, 0 to 1).
     """
     rows = [(question.id, question.text, question.kind) for question in question_set.questions]
     table = pd.DataFrame(rows, columns=["id", "question", "kind"])

@@ -13,7 +13,7 @@ import pandas as pd
 
 from mrc_workbench.data.cache import SCORES
 from mrc_workbench.data.formats.text_tables import csv_bytes
-from mrc_workbench.data.questions.report import corpus_entries
+from mrc_workbench.data.questions.read import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text

@@ -20,7 +20,7 @@ import numpy as np
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.questions.report import written as written_set
+from mrc_workbench.data.questions.read import written as written_set
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.studies import Study, StudyJob

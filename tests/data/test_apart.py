@@ -26,7 +26,7 @@ from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PairOptions, read_pair_files_apart, read_pairs, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions import read as reading
-from mrc_workbench.data.questions.read import read, read_file_apart, read_paths_apart
+from mrc_workbench.data.questions.read import read, read_paths_apart
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import workspace
 from tests.data.sample_files import FILES, read_apart
@@ -240,7 +240,7 @@ def test_beside_other_threads_nothing_is_copied(monkeypatch: pytest.MonkeyPatch)
 def test_names_that_are_no_utf8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"\xff.csv")
     path.write_bytes(TABLE)
-    assert read_file_apart(path).question_set.name == "�"
+    assert read_paths_apart([path]).question_set.name == "�"
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def special(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "pipe", "link"])
 def test_what_is_no_regular_file_is_not_opened(path: str, special: Path) -> None:
     with pytest.raises(DataError, match="is not a regular file") as told:
-        read_file_apart(special / path)
+        read_paths_apart([special / path])
     assert told.value.code == ProblemCode.NO_REGULAR_FILE
 
 
@@ -263,15 +263,15 @@ def test_what_is_no_regular_file_is_not_opened(path: str, special: Path) -> None
 def test_of_a_folder_only_regular_files_are_opened(special: Path) -> None:
     (special / "up").symlink_to("..")
     with pytest.raises(DataError, match="contains no data file"):
-        read_file_apart(special)
+        read_paths_apart([special])
     (special / "set.csv").write_bytes(TABLE)
-    assert read_file_apart(special).row_count == 3
+    assert read_paths_apart([special]).row_count == 3
 
 
 @copies
 def test_what_the_system_makes_up_is_not_opened() -> None:
     with pytest.raises(DataError, match="The file is empty"):
-        read_file_apart(Path("/proc/self/mem"))
+        read_paths_apart([Path("/proc/self/mem")])
 
 
 def test_limits_grow_with_the_file() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.audit import audit
+from mrc_workbench.data.questions import audit
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import split

@@ -10,8 +10,8 @@ from mrc_workbench.data.formats.opening import Format, document_kind, recognise
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs.store import read_pairs
 from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.questions import refusal_lines
 from mrc_workbench.data.questions.read import File, read, read_files
-from mrc_workbench.data.questions.report import refusal_lines
 from tests.data.layouts.written import zipped
 from tests.data.sample_files import ROWS, as_csv, as_excel
 

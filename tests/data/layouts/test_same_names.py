@@ -176,7 +176,7 @@ def test_a_question_without_any_known_passage_stays_unanswerable() -> None:
 
 def test_groups_that_the_corpus_lacks_are_written_and_read_again() -> None:
     from mrc_workbench.data.layouts.reading import Layout
-    from mrc_workbench.data.questions.report import written
+    from mrc_workbench.data.questions.read import written
 
     question_set = autorag([["d1"], ["zz"]]).question_set
     again = read(written(question_set, Layout.BEIR), "again.zip")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.questions.audit import (
+from mrc_workbench.data.questions import (
     Level,
     Overlap,
     Unit,
@@ -15,17 +15,15 @@ from mrc_workbench.data.questions.audit import (
     kinds_table,
     overlap_level,
     overlap_of,
-    parts_table,
     passages_with,
     questions_of,
-    split_table,
     unit_of,
     word_overlap,
     words,
 )
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.split import PARTS, Part, SplitOptions, passage_groups, split
+from mrc_workbench.data.split import PARTS, Part, SplitOptions, parts_table, passage_groups, split, split_table
 from mrc_workbench.data.store import find
 from tests.doubles import small_set
 

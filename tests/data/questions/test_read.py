@@ -10,7 +10,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.opening import Format, Proposal
 from mrc_workbench.data.passages import GatheredPassages, Passage
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.audit import audit
+from mrc_workbench.data.questions import audit
 from mrc_workbench.data.questions.read import Reading, propose_columns, read, read_file
 from mrc_workbench.data.split import split
 from mrc_workbench.data.store import keep, load

@@ -19,8 +19,8 @@ from mrc_workbench.data.formats.opening import Proposal
 from mrc_workbench.data.formats.tables import is_fit
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.read import read
-from mrc_workbench.data.questions.report import WRITTEN, folder_name, reading_lines, refusal_lines, split_lines, written
+from mrc_workbench.data.questions import reading_lines, refusal_lines, split_lines
+from mrc_workbench.data.questions.read import WRITTEN, folder_name, read, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import split
 from tests.data.layouts.written import zipped

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.questions import word_overlap
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.questions import (
     BANDS,

@@ -11,20 +11,18 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.questions.audit import (
+from mrc_workbench.data.questions import (
     LEAST_QUESTIONS,
     OVERLAP_WIDTH,
     Audit,
     histogram,
     kinds_table,
     overlap_level,
-    parts_table,
     questions_of,
-    split_table,
 )
-from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
+from mrc_workbench.data.questions.read import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.split import PARTS, Split, SplitMethod
+from mrc_workbench.data.split import PARTS, Split, SplitMethod, parts_table, split_table
 from mrc_workbench.data.text.marking import merged
 from mrc_workbench.workbench.views.names import analyzer_words, draw_few_of, kind_words, language_name, split_text
 from mrc_workbench.workbench.views.resources.sets import content_notes_of, languages_of, passages_found

@@ -22,7 +22,7 @@ from mrc_workbench.data.generate import (
     make_questions,
     prompts,
 )
-from mrc_workbench.data.questions.audit import Audit
+from mrc_workbench.data.questions import Audit
 from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
 from mrc_workbench.data.store import StoredSet, keep

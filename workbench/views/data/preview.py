@@ -17,7 +17,7 @@ from mrc_workbench.data.formats.text import Content, encodings_to_choose
 from mrc_workbench.data.layouts.members import with_distinct_names
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-from mrc_workbench.data.questions.audit import Audit, audit
+from mrc_workbench.data.questions import Audit, audit
 from mrc_workbench.data.questions.read import Reading, read_files_apart
 from mrc_workbench.data.split import Split, split
 from mrc_workbench.data.store import CATALOG, keep

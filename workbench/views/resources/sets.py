@@ -15,7 +15,7 @@ import streamlit as st
 from mrc_workbench.data.pairs import PairAudit, audit_pairs, split_pairs
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, StoredPairs, read_pair_entry
-from mrc_workbench.data.questions.audit import Audit, audit, passages_with
+from mrc_workbench.data.questions import Audit, audit, passages_with
 from mrc_workbench.data.questions.content import content_notes
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
