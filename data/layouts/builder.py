@@ -22,9 +22,9 @@ from mrc_workbench.data.layouts.cells import (
     listed_passages,
     question_metadata_in,
 )
-from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions, Labels, unread_labels
-from mrc_workbench.data.layouts.references import PassageNames, part_named
-from mrc_workbench.data.layouts.sources import Role, RowPlan, Shape, Source
+from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions, Labels, RowPlan, unread_labels
+from mrc_workbench.data.layouts.references import PassageNames, Role, part_named
+from mrc_workbench.data.layouts.sources import Shape, Source
 from mrc_workbench.data.passages import GatheredPassages, Tally, filled_ids, id_problems
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet

@@ -5,30 +5,23 @@ than that is unpacked, one file after the other. Documents are the corpus if no 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import chain, count, islice
+from itertools import chain, count, islice, takewhile
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import (
-    C,
-    Format,
-    Proposal,
-    RecognisedFile,
-    document_kind,
-    file_content,
-    refuse_document,
-)
+from mrc_workbench.data.formats.opening import C, Proposal, file_content, set_name
+from mrc_workbench.data.formats.refusals import document_kind
 from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import (
     MAX_UNPACKED_BYTES,
     Content,
+    EncodedText,
     Unreadable,
     ZipMember,
     broken_archive,
@@ -37,16 +30,23 @@ from mrc_workbench.data.formats.text import (
     encodings_to_choose,
     is_compressed,
     is_tar,
-    line_table,
     tar_files,
     unpacked_limit,
 )
+from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.formats.workbooks import is_workbook
-from mrc_workbench.data.layouts.files import holds_passages, role_by_name, with_roles
-from mrc_workbench.data.layouts.references import PassageNames, reference_columns
-from mrc_workbench.data.layouts.roles import Chosen, asking_column
-from mrc_workbench.data.layouts.sighting import SeenFiles, Sighted, sighted
-from mrc_workbench.data.layouts.sources import Role, Shape, Source, as_questions
+from mrc_workbench.data.layouts.cells import objects_in_list
+from mrc_workbench.data.layouts.references import (
+    PLAIN_WORDS,
+    ROLE_WORDS,
+    Role,
+    part_of_path,
+    published_parts,
+    words_of,
+)
+from mrc_workbench.data.layouts.sources import (
+    Source,
+)
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 
@@ -61,21 +61,14 @@ _NO_TEXT = {
 }
 _OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
-_BY_KIND = {
-    ProblemCode.PDF_DOCUMENT: Format.PDF,
-    ProblemCode.WORD_DOCUMENT: Format.WORD,
-    ProblemCode.PRESENTATION: Format.SLIDES,
-    ProblemCode.HANGUL_DOCUMENT: Format.HANGUL,
-}
-_BY_SUFFIX = {
-    **dict.fromkeys((".md", ".markdown", ".mdown"), Format.MARKDOWN),
-    **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
-}
-_TEXT_SUFFIXES = (".txt", ".text", ".rst")
-# of data: a web page under such a name is what a server sent in place of the file
-_DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
 MAX_NAME = 300  # characters of the name of a file
-_WEB_PAGE = (b"<!doctype html", b"<html")
+_DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
+_WORDS = re.compile(r"[^\W\d_]+")
+_STATE = "state.json"
+_NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")
+_LARGEST_NOTE = 2**24  # bytes
+_MOST_SHARDS = 1_000
+_SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 
 def unpacked(files: Sequence[File]) -> list[File]:
@@ -234,104 +227,97 @@ def _is_hidden(name: str) -> bool:
     return any(part in _OF_SYSTEMS or part.startswith((".", "_SUCCESS", "~$")) for part in parts if part != "..")
 
 
-def sighted_file(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:
-    """Tell what a file holds, also a document; `chosen` names columns by role. Raises `DataError` if it is broken.
+def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
+    """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
+    arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
+    folders = {*arrow, *(folder.parent for folder in arrow)}  # of `save_to_disk`, with its JSON beside Arrow files
+    paths = [(file, PurePosixPath(file.name)) for file in files]
+    stored = [file for file, path in paths if path.name not in _NOTES or path.parent not in folders]
+    data = [file for file in stored if not describes_data(file.name)] or stored
+    names = {file.name for file in data}
+    describing = [file.name for file in stored if file.name not in names]
+    notices = id_problems(ProblemCode.DESCRIBING_FILES, describing)
+    return data, notices + id_problems(ProblemCode.MISSING_SHARDS, missing_shards(files))
 
-    Plain text is a document if it is one of several files; alone, it is a list of passages or sentences.
-    """
-    format_ = document_format(file)
-    if format_ is not None:
-        if chosen and is_alone:
-            refuse_document(file.content, file.name)  # it has no columns
-        return document_source(file, format_)
-    may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_alone
+
+def missing_shards(files: Sequence[File]) -> list[str]:
+    """Return the names of missing files: those that `state.json` lists, and the others of "00001-of-00003"."""
+    names = {file.name for file in files}
+    expected = dict.fromkeys(name for file in files for name in _listed(file))
+    expected |= dict.fromkeys(name for known in names for name in _fellows(known))
+    return sorted(name for name in expected if name not in names)
+
+
+def _listed(file: File) -> Iterable[str]:
+    """The files that a `state.json` lists; none if it is no such file."""
+    path = PurePosixPath(file.name)
+    if path.name != _STATE or not 0 < file.content.size <= _LARGEST_NOTE:
+        return []
     try:
-        found = sighted(file, chosen)
-    except DataError as error:
-        if may_be_document and error.problem.code is ProblemCode.UNKNOWN_FORMAT:
-            return document_source(file, Format.TEXT)
-        raise
-    is_text = found.recognised is not None and found.recognised.format is Format.TEXT
-    if not (may_be_document and is_text and not found.sources):
-        return found
-    return _question_lines(file, found) or document_source(file, Format.TEXT)
+        state = parse_json(EncodedText(file.content, file.content.encoding).whole)
+    except DataError:
+        return []
+    entries = objects_in_list(state.get("_data_files")) if isinstance(state, dict) else []
+    names = [entry.get("filename") for entry in entries]
+    return [str(path.parent / PurePosixPath(name).name) for name in names if isinstance(name, str) and name]
 
 
-def _question_lines(file: File, found: Sighted) -> Sighted | None:
-    """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
-    recognised = found.recognised
-    names_questions = role_by_name([PurePosixPath(file.name).name]) is Role.QUESTIONS
-    if recognised is None or recognised.text is None or not names_questions:
-        return None
-    opener = partial(line_table, recognised.text)
-    source = Source(file.name, Role.QUESTIONS, Shape.TABLE, Columns(), (), opener, recognised).opened()
-    asking = asking_column(source.names, source.sample)
-    return None if asking is None else Sighted([replace(source, columns=Columns(question=asking))])
+def _fellows(name: str) -> Iterable[str]:
+    """The names of all files of a dataset that one file is a part of, by its own name."""
+    found = _SHARD.fullmatch(name)
+    if found is None:
+        return []
+    begin, _, count, end = found.groups()
+    return [f"{begin}{number:05}-of-{count}{end}" for number in range(min(int(count), _MOST_SHARDS))]
 
 
-def document_format(file: File) -> Format | None:
-    """Return the format of a document that is no plain text, None for other files."""
-    kind = document_kind(file.content, file.name)
-    if kind is not None:
-        return _BY_KIND.get(kind)
-    suffix = PurePosixPath(file.name).suffix.lower()
-    mark = file.content.mark
-    is_binary = b"\x00" in mark and not mark.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if is_binary or not mark or b"<docno" in mark.lower():
-        return None
-    if suffix in _BY_SUFFIX:
-        return _BY_SUFFIX[suffix]
-    is_web_page = mark.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith(_WEB_PAGE)
-    return Format.HTML if is_web_page and suffix not in _DATA_SUFFIXES else None
+def with_parts(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources with the parts that files and folders name; common folders name the collection."""
+    divided = [source.name for source in sources if source.role in _DIVIDED]
+    levels = zip(*(PurePosixPath(name).parts[:-1] for name in divided), strict=False)
+    shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
+    inner_path = {name: "/".join(PurePosixPath(name).parts[shared:]) for name in divided}
+    part_of = published_parts(inner_path.values())
+    return [replace(source, part=part_of.get(inner_path.get(source.name, ""), "")) for source in sources]
 
 
-def document_source(file: File, format_: Format) -> Sighted:
-    """Return a document as a source of passages, which is read only when its rows are."""
-    id_, title, text = DOCUMENT_COLUMNS
-    recognised = RecognisedFile(format_)
-    columns = Columns(id=id_, title=title, context=text)  # of the table, as a document has none
-    opener = partial(document_table, file.content, format_, file.name)
-    return Sighted([Source(file.name, Role.PASSAGES, Shape.DOCUMENT, columns, (), opener, recognised)], recognised)
+def require_one_collection(sources: Sequence[Source]) -> None:
+    """Raise `DataError` if several folders of an archive hold a collection each, as of several languages."""
+    roles: defaultdict[str, set[Role]] = defaultdict(set)
+    for source in sources:
+        roles[_collection_path(source.name)].add(source.role)
+    whole = sorted(path for path, held in roles.items() if Role.PASSAGES in held and len(held) > 1)
+    if len(whole) > 1:
+        # files that lie in no folder are named by their passages
+        passages = (one.name for one in sources if one.role is Role.PASSAGES and not _collection_path(one.name))
+        outside = next(passages, "")
+        found = ", ".join(path or outside for path in whole)
+        raise DataError.of(ProblemCode.SEVERAL_COLLECTIONS, found=shown(found, 300))
 
 
-def with_document_ids(seen: SeenFiles) -> list[tuple[File, Sighted]]:
-    """Return the files with documents as sources whose passages are named within their common folder."""
-    documents = [file for file, found in seen if _is_document(found)]
-    if not documents:
-        return list(seen)
-    folder = os.path.commonpath([f"/{file.name}".rpartition("/")[0] or "/" for file in documents]).strip("/")
-    named = []
-    for file, found in seen:
-        sources = found.sources
-        if _is_document(found):
-            file_id = file.name.removeprefix(f"{folder}/") if folder else file.name
-            opener = partial(document_table, file.content, sources[0].recognised.format, file_id)
-            sources = [replace(sources[0], table=opener)]
-        named.append((file, replace(found, sources=sources)))
-    return named
+def _collection_path(name: str) -> str:
+    """The folder of a collection that a file lies in, with what its name tells beside its role, as ko of ko-corpus."""
+    parts = PurePosixPath(name).parts
+    for depth, part in enumerate(parts):
+        words = words_of(part.partition(".")[0])
+        if ROLE_WORDS & set(words):
+            telling = [word for word in words if word not in PLAIN_WORDS and not word.isdigit()]
+            return "/".join((*_folders(parts[:depth]), *(["-".join(telling)] if telling else [])))
+    return "/".join(_folders(parts[:-1]))
 
 
-def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
-    """Return the sources without the documents beside passages of another file, which they describe; report them."""
-    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
-    sources = [_as_naming(source, names) for source in sources] if names else sources
-    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
-    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
-    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
-    if not is_collection and not any(map(holds_passages, others)):
-        return list(sources), ()
-    return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
+def _folders(names: Sequence[str]) -> list[str]:
+    """Folders that tell collections apart: not those of a published part, such as train."""
+    return [name for name in names if not (part_of_path(name) and len(words_of(name)) == 1)]
 
 
-def _as_naming(source: Source, names: Sequence[str]) -> Source:
-    """Return rows as questions if what seemed to be their passages are names of documents."""
-    columns = source.columns
-    context = columns.context or columns.positives
-    if source.role is not Role.ROWS or columns.question is None or context is None:
-        return source
-    documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
-    return as_questions(source) if reference_columns([context], source.sample, documents) else source
-
-
-def _is_document(found: Sighted) -> bool:
-    return any(source.shape is Shape.DOCUMENT for source in found.sources)
+def dataset_name(files: Sequence[File], name: str, default: str) -> str:
+    """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
+    if name:
+        return set_name(name, default)
+    folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
+    if len(folders) == 1 and all("/" in file.name for file in files):
+        return shown(set_name(folders.pop(), ""), 100)
+    stems = [set_name(file.name, "") for file in files]
+    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
+    return next(telling, "") or default

@@ -2,24 +2,81 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from mrc_workbench.data.formats.columns import NAMES, Columns, plain_name
+from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.rows import RowReader
 from mrc_workbench.data.formats.tables import NOWHERE, as_text, shown
-from mrc_workbench.data.layouts.cells import NOT_RELEVANT, QuestionMetadata
+from mrc_workbench.data.formats.workbooks import Workbook
+from mrc_workbench.data.layouts.cells import NOT_RELEVANT, QuestionMetadata, holds_lists, separates_answers
 from mrc_workbench.data.layouts.references import (
     NameKind,
     NumberIds,
     PassageNames,
     Reference,
+    Role,
     canonical_id,
     is_file_name,
     named_passages,
 )
-from mrc_workbench.data.layouts.roles import Sample, column_flag
+from mrc_workbench.data.layouts.roles import (
+    Sample,
+    column_flag,
+    sibling_columns,
+)
+from mrc_workbench.data.layouts.sources import Source
 from mrc_workbench.data.passages import Tally
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.records import RELEVANT_GRADE, Question, is_made
+
+_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
+ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """How rows are read. `lists` are columns of passages; `has_context` is whether the passage is a text.
+
+    With `merges_questions` rows of the same question are one question.
+    """
+
+    source: Source
+    lists: tuple[ListColumns, ...] = ()
+    has_context: bool = False
+    merges_questions: bool = False
+    separates_answers: bool = False
+    has_marks: bool = False  # whether NaN and N/A stand for missing values
+
+    @property
+    def has_lists(self) -> bool:
+        return bool(self.lists)
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Make the plan for the rows of a source from its columns and some of its rows."""
+        columns, names, sample = source.columns, source.names, source.sample
+        asks_in_rows = source.role is Role.ROWS and columns.question is not None
+        is_list = columns.context is not None and holds_lists(columns.context, sample)
+        found: list[ListColumns] = []
+        if is_list and columns.context is not None:
+            found.append(("context", (columns.context,), RELEVANT_GRADE))
+        grades = {"positives": RELEVANT_GRADE, "negatives": NOT_RELEVANT, "candidates": None}
+        for role, grade in grades.items():
+            if name := getattr(columns, role):
+                found.append((role, sibling_columns(role, name, names), grade))
+        text = None if is_list else columns.context
+        workbook = source.recognised.value  # a question may be written once, in cells merged over its passages
+        has_merged_questions = isinstance(workbook, Workbook) and columns.question in workbook.merged
+        return cls(
+            source,
+            tuple(found),
+            has_context=text is not None,
+            merges_questions=bool(found) or columns.label is not None or has_merged_questions,
+            separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
+            has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
+        )
+
 
 _PARTS = ("", "train", "validation", "test")  # from the least strict on
 _Judged = str | int  # a passage by its id, or by its position if it has none

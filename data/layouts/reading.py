@@ -3,48 +3,53 @@
 Files that only describe others, such as the JSON of `Dataset.save_to_disk`, are not read.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import islice
 from pathlib import PurePosixPath
-from typing import Self
+from typing import Any, Self
 
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.columns import plain_name, require_columns
+from mrc_workbench.data.formats.columns import Columns, plain_name, require_columns
 from mrc_workbench.data.formats.opening import Format, set_name, told_of
-from mrc_workbench.data.formats.tables import shown
-from mrc_workbench.data.formats.text import EncodedText
-from mrc_workbench.data.formats.text_tables import parse_json
-from mrc_workbench.data.layouts.cells import objects_in_list
-from mrc_workbench.data.layouts.files import (
-    PLAIN_WORDS,
-    holds_passages,
-    require_one_collection,
-    source_beside_others,
-    with_objects_by_id,
-    with_parts,
-    with_roles,
+from mrc_workbench.data.formats.tables import answers_in, as_text, is_collection, shown
+from mrc_workbench.data.formats.text_tables import json_table
+from mrc_workbench.data.layouts import objects
+from mrc_workbench.data.layouts.cells import list_items
+from mrc_workbench.data.layouts.exports import is_named_prediction
+from mrc_workbench.data.layouts.members import dataset_name, require_one_collection, set_aside, with_parts
+from mrc_workbench.data.layouts.references import (
+    JUDGEMENT_WORDS,
+    PassageNames,
+    Role,
+    file_key,
+    reference_columns,
+    role_by_name,
+    words_of,
 )
-from mrc_workbench.data.layouts.members import (
-    describes_data,
+from mrc_workbench.data.layouts.roles import Chosen, assign_columns, candidate_columns, holds_texts, missing_passages
+from mrc_workbench.data.layouts.sighting import (
+    SeenFiles,
+    Sighted,
+    holds_dataset,
+    row_source,
     sighted_file,
     with_document_ids,
-    without_describing_documents,
+    with_sheets,
 )
-from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
-from mrc_workbench.data.layouts.sighting import SeenFiles, Sighted, holds_dataset, row_source, with_sheets
-from mrc_workbench.data.layouts.sources import Role, Shape, Source, stands_alone, with_locations
+from mrc_workbench.data.layouts.sources import (
+    Shape,
+    Source,
+    as_questions,
+    holds_passages,
+    stands_alone,
+    with_locations,
+    with_roles,
+)
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
-
-_LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
-_WORDS = re.compile(r"[^\W\d_]+")
-_STATE = "state.json"
-_NOTES = (_STATE, "dataset_info.json", "dataset_dict.json")
-_LARGEST_NOTE = 2**24  # bytes
-_MOST_SHARDS = 1_000
-_SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.\w+)")
 
 
 class Layout(StrEnum):
@@ -73,6 +78,24 @@ class Layout(StrEnum):
     ROWS = "rows", "questions"  # several files whose rows hold questions and passages
     DOCUMENTS = "documents", "documents"
     FILES = "files", "collection"  # nobody's: passages, questions and judgements in files of their own
+
+
+_ANSWER_WORDS = {"answer", "answers", "정답", "답변"}
+_MOST_ROWS = 20_000  # of nested data that are looked at
+_LONGEST_ANSWER, _LONGEST_NAME = 200, 200  # characters
+_LACKING = (ProblemCode.NO_PASSAGES, ProblemCode.ONLY_JUDGEMENTS)
+_LAYOUT_OF_SHAPE = (  # the most telling one first
+    (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
+    (Shape.AUTORAG, Layout.AUTORAG),
+    (Shape.RAGAS, Layout.RAGAS),
+    (Shape.TYDI, Layout.MR_TYDI),
+    (Shape.RATINGS, Layout.QUEPID),
+    (Shape.TRIPLES, Layout.MS_MARCO),
+    (Shape.ENGINE, Layout.ENGINE),
+    (Shape.SMART, Layout.SMART),
+    (Shape.MARKUP, Layout.TREC),
+    (Shape.DOCUMENT, Layout.DOCUMENTS),
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +176,7 @@ def _together(seen: SeenFiles, refused: Sequence[Problem], name: str, chosen: Ch
     layout = _layout(sources)
     names = {source.name for source in sources}
     read = [file for file, one in seen if names & {file.name, *(source.name for source in one.sources)}]
-    return SelectedSources(tuple(sources), _named(read, layout, name), layout, tuple(aside))
+    return SelectedSources(tuple(sources), dataset_name(read, name, layout.label), layout, tuple(aside))
 
 
 def _sources(seen: SeenFiles, chosen: Chosen) -> tuple[list[Source], list[Problem]]:
@@ -173,6 +196,25 @@ def _sources(seen: SeenFiles, chosen: Chosen) -> tuple[list[Source], list[Proble
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
+
+
+def source_beside_others(file: File, seen: Sighted, chosen: Chosen) -> Source:
+    """Return the source of a file that its columns make no collection, read beside others.
+
+    Rows without a passage are questions; other files may hold what they name. Raises `DataError` if it has neither.
+    """
+    given = {role: name for role, name in chosen.items() if name in seen.names}
+    source = row_source(file, seen, given)
+    columns = source.columns
+    if columns.has_passages:
+        return source
+    asked = [as_text(row.get(columns.question or "")) for row in source.sample]
+    are_ids = all(text.isascii() and len(text.split()) <= 1 for text in asked)  # single words
+    if columns.question is None or are_ids:
+        cells = (as_text(cell) for row in source.sample for cell in row.values() if not is_collection(cell))
+        code = ProblemCode.NO_KNOWN_COLUMN if any(" " in cell for cell in cells) else ProblemCode.ONLY_IDS
+        raise DataError.of(code, found=shown(", ".join(source.names), 300))
+    return as_questions(source)
 
 
 def _require_passage_column(seen: SeenFiles, sources: Sequence[Source], chosen: Chosen) -> None:
@@ -195,20 +237,6 @@ def _no_passages(sources: Sequence[Source], names: Sequence[str]) -> DataError:
     code = ProblemCode.ONLY_JUDGEMENTS if judging and all(judging) else ProblemCode.NO_PASSAGES
     found = dict.fromkeys(source.name.partition(": ")[0] for source in sources) or names
     return DataError.of(code, found=shown(", ".join(found), 200))
-
-
-_LAYOUT_OF_SHAPE = (  # the most telling one first
-    (Shape.LLAMA_INDEX, Layout.LLAMA_INDEX),
-    (Shape.AUTORAG, Layout.AUTORAG),
-    (Shape.RAGAS, Layout.RAGAS),
-    (Shape.TYDI, Layout.MR_TYDI),
-    (Shape.RATINGS, Layout.QUEPID),
-    (Shape.TRIPLES, Layout.MS_MARCO),
-    (Shape.ENGINE, Layout.ENGINE),
-    (Shape.SMART, Layout.SMART),
-    (Shape.MARKUP, Layout.TREC),
-    (Shape.DOCUMENT, Layout.DOCUMENTS),
-)
 
 
 def _layout(sources: Sequence[Source]) -> Layout:
@@ -240,57 +268,135 @@ def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_li
     return Layout.MTEB if passages.recognised.format in (Format.PARQUET, Format.JSONL) else Layout.FILES
 
 
-def _named(files: Sequence[File], layout: Layout, name: str) -> str:
-    """The name of the set: the one given, the folder's, what a file's name tells beside its role, or the layout."""
-    if name:
-        return set_name(name, layout.label)
-    folders = {PurePosixPath(file.name).parts[0] for file in files if "/" in file.name}
-    if len(folders) == 1 and all("/" in file.name for file in files):
-        return shown(set_name(folders.pop(), ""), 100)
-    stems = [set_name(file.name, "") for file in files]
-    telling = (stem for stem in stems if len(stems) == 1 or {*_WORDS.findall(stem.lower())} - PLAIN_WORDS)
-    return next(telling, "") or layout.label
+@dataclass
+class _Known:
+    """What a file says of ids: which questions have an answer, and what else its columns name."""
+
+    has_answer: dict[str, bool] = field(default_factory=dict)
+    names: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    passage_ids: set[str] = field(default_factory=set)
+    has_passages: bool = False
 
 
-def set_aside(files: Sequence[File]) -> tuple[list[File], tuple[Problem, ...]]:
-    """Return the files to read (all if each only describes others), and notices of the others and of missing files."""
-    arrow = [PurePosixPath(file.name).parent for file in files if file.name.lower().endswith(".arrow")]
-    folders = {*arrow, *(folder.parent for folder in arrow)}  # of `save_to_disk`, with its JSON beside Arrow files
-    paths = [(file, PurePosixPath(file.name)) for file in files]
-    stored = [file for file, path in paths if path.name not in _NOTES or path.parent not in folders]
-    data = [file for file in stored if not describes_data(file.name)] or stored
-    names = {file.name for file in data}
-    describing = [file.name for file in stored if file.name not in names]
-    notices = id_problems(ProblemCode.DESCRIBING_FILES, describing)
-    return data, notices + id_problems(ProblemCode.MISSING_SHARDS, missing_shards(files))
+def with_objects_by_id(
+    seen: SeenFiles,
+) -> tuple[list[tuple[File, Sighted]], tuple[Problem, ...]]:
+    """Return the files, objects by id in their roles, and why some of these objects are not read.
+
+    Keys may be ids of questions or passages in other files. By questions an object holds judgements or answers.
+    """
+    if len(seen) == 1 or not any(_object(one) for _, one in seen):
+        return list(seen), ()
+    known = [_known(file.name, one) for file, one in seen]
+    settled: list[tuple[File, Sighted]] = []
+    aside: list[Problem] = []
+    for number, (file, one) in enumerate(seen):
+        others = [*known[:number], *known[number + 1 :]]
+        try:
+            with told_of(file.name, seen):
+                is_object = bool(_object(one)) and not known[number].has_answer
+                settled.append((file, _settled(file.name, one, others) if is_object else one))
+        except DataError as error:
+            aside.append(error.problem)
+    return settled, tuple(aside)
 
 
-def missing_shards(files: Sequence[File]) -> list[str]:
-    """Return the names of missing files: those that `state.json` lists, and the others of "00001-of-00003"."""
-    names = {file.name for file in files}
-    expected = dict.fromkeys(name for file in files for name in _listed(file))
-    expected |= dict.fromkeys(name for known in names for name in _fellows(known))
-    return sorted(name for name in expected if name not in names)
+def _object(one: Sighted) -> dict[str, Any]:
+    """Return the object of a file that may be one by id, {} for any other file."""
+    value = one.recognised.value if one.recognised is not None else None
+    is_nested = any(source.shape is Shape.NESTED for source in one.sources)
+    return value if isinstance(value, dict) and not is_nested else {}
 
 
-def _listed(file: File) -> Iterable[str]:
-    """The files that a `state.json` lists; none if it is no such file."""
-    path = PurePosixPath(file.name)
-    if path.name != _STATE or not 0 < file.content.size <= _LARGEST_NOTE:
-        return []
-    try:
-        state = parse_json(EncodedText(file.content, file.content.encoding).whole)
-    except DataError:
-        return []
-    entries = objects_in_list(state.get("_data_files")) if isinstance(state, dict) else []
-    names = [entry.get("filename") for entry in entries]
-    return [str(path.parent / PurePosixPath(name).name) for name in names if isinstance(name, str) and name]
+def _known(name: str, one: Sighted) -> _Known:
+    known = _Known()
+    for columns, role, rows in _readings(name, one):
+        known.has_passages |= role is Role.PASSAGES or (role is Role.ROWS and columns.has_passages)
+        asks = role is Role.QUESTIONS or (role is Role.ROWS and columns.question is not None)
+        for row in rows:
+            id_ = as_text(row.get(columns.id or ""))
+            if asks and id_:
+                answers = answers_in(row.get(columns.answers or ""))
+                known.has_answer[id_] = known.has_answer.get(id_, False) or bool(answers)
+            elif role is Role.PASSAGES:
+                known.passage_ids.add(id_)
+            for column, cell in row.items():
+                if column != columns.id:
+                    texts = ("" if is_collection(item) else as_text(item) for item in list_items(cell))
+                    known.names[column].update(file_key(text) for text in texts if 0 < len(text) <= _LONGEST_NAME)
+    return known
 
 
-def _fellows(name: str) -> Iterable[str]:
-    """The names of all files of a dataset that one file is a part of, by its own name."""
-    found = _SHARD.fullmatch(name)
-    if found is None:
-        return []
-    begin, _, count, end = found.groups()
-    return [f"{begin}{number:05}-of-{count}{end}" for number in range(min(int(count), _MOST_SHARDS))]
+def _readings(name: str, one: Sighted) -> Iterator[tuple[Columns, Role, Iterable[Mapping[str, object]]]]:
+    """Yield the columns, the role and some rows of each source of a file."""
+    for source in one.sources:
+        if source.shape is Shape.NESTED:
+            yield source.columns, source.role, (row.cells for row in islice(source.table().rows, _MOST_ROWS))
+        elif source.role is not Role.ROWS:
+            by_name = role_by_name([PurePosixPath(name).name]) or Role.PASSAGES
+            yield source.columns, by_name if source.role is Role.TEXTS else source.role, source.sample
+    if one.table is not None and all(source.role is Role.ROWS for source in one.sources):
+        yield assign_columns(one.names, one.sample), Role.ROWS, one.sample
+
+
+def _settled(name: str, one: Sighted, others: Sequence[_Known]) -> Sighted:
+    """Return an object by id in its role. Raises `DataError` for predictions, and for ids that no other file knows."""
+    value, recognised = _object(one), one.recognised
+    role = one.sources[0].role if one.sources else None
+    is_by_id = any(source.shape is Shape.BY_ID for source in one.sources)
+    file_name = PurePosixPath(name).name
+    words = {*words_of(file_name)}
+    role_in_name = role_by_name([file_name])
+    has_answer = {id_: has for other in others for id_, has in other.has_answer.items()}
+    is_by_question = 2 * len(has_answer.keys() & value.keys()) > len(has_answer)
+    if role is Role.JUDGEMENTS and (words & JUDGEMENT_WORDS or (is_by_question and _names_any(value, others))):
+        return one
+    is_answered = is_by_question and role_in_name is None and objects.may_hold_answers(value)
+    if is_answered and any(other.has_passages for other in others) and (words & _ANSWER_WORDS or _are_answers(value)):
+        are_predicted = objects.holds_predictions(value) or is_named_prediction(name)
+        if recognised is None or are_predicted or any(has_answer.values()):
+            raise DataError.of(ProblemCode.PREDICTIONS, name=file_name)
+        columns = Columns(id="id", answers="answers")
+        given = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
+        return Sighted([Source(name, Role.ANSWERS, Shape.BY_ID, columns, *given)], recognised)
+    keys = {file_key(id_) for id_ in value}
+    cells = [names for other in others for names in other.names.values()]
+    is_named = any(2 * len(names & keys) > min(len(names), len(keys)) for names in cells)
+    if role is Role.TEXTS and is_named:
+        return replace(one, sources=[replace(one.sources[0], role=Role.PASSAGES)])
+    if is_by_id and (role is not Role.TEXTS or role_in_name is None):
+        json_table(value)  # refuses it: nothing says what the keys are
+    return one
+
+
+def _names_any(value: Mapping[str, Any], others: Sequence[_Known]) -> bool:
+    """Whether lists of ids, or grades by id, name any passage of the other files."""
+    return any(id_ in other.passage_ids for ids in value.values() for id_ in ids for other in others)
+
+
+def _are_answers(value: Mapping[str, Any]) -> bool:
+    """Whether the values by question are answers; passages, whose texts are long, may have the same numbers as ids."""
+    lengths = [len(item) for item in value.values() if isinstance(item, str)]
+    return not all(map(str.isdigit, value)) or sum(lengths) <= _LONGEST_ANSWER * len(lengths)
+
+
+def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
+    """Return the sources without the documents beside passages of another file, which they describe; report them."""
+    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
+    sources = [_as_naming(source, names) for source in sources] if names else sources
+    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
+    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
+    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
+    if not is_collection and not any(map(holds_passages, others)):
+        return list(sources), ()
+    return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
+
+
+def _as_naming(source: Source, names: Sequence[str]) -> Source:
+    """Return rows as questions if what seemed to be their passages are names of documents."""
+    columns = source.columns
+    context = columns.context or columns.positives
+    if source.role is not Role.ROWS or columns.question is None or context is None:
+        return source
+    documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
+    return as_questions(source) if reference_columns([context], source.sample, documents) else source

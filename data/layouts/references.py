@@ -52,6 +52,27 @@ _PLACE = re.compile(  # a page behind the name of a file
 _MOST_LEVELS = 4  # of lists in a cell
 _MOST_VALUES = 50  # of a sampled cell
 _LEAST_SHARE = 0.5  # of the sampled values that passages must have: a corpus may lack some
+_QUESTION_WORDS = ("query", "queries", "qry", "topic", "topics", "question", "questions", "질문", "질의", "문제")
+_PASSAGE_WORDS = (
+    "corpus", "collection", "passage", "passages", "docs", "documents", "doc",
+    "문서", "지문", "본문", "코퍼스", "말뭉치",
+)  # fmt: skip
+JUDGEMENT_WORDS = {"qrels", "qrel", "judgements", "judgments", "relevance", "relevant", "판정"}
+ROLE_WORDS = {*_QUESTION_WORDS, *_PASSAGE_WORDS, *JUDGEMENT_WORDS, "rel", "default"}
+# they do not tell one collection from another
+PLAIN_WORDS = ROLE_WORDS | {"train", "dev", "test", "validation", "small", "of", "qa", "answers"}
+_NAME_WORD = re.compile(r"[a-z0-9]+|[가-힣]+")
+
+
+class Role(StrEnum):
+    """What the rows of a file are."""
+
+    PASSAGES = "passages"
+    QUESTIONS = "questions"
+    JUDGEMENTS = "judgements"
+    TEXTS = "texts"  # ids and texts: passages or questions
+    ANSWERS = "answers"  # by the ids of questions in another file
+    ROWS = "rows"  # a question with its passage each, as the files have that are read one by one
 
 
 class NumberIds:
@@ -129,6 +150,22 @@ def _part_of_words(words: Iterable[str]) -> str:
     """The only part among words; two different ones, as of train_test.json, tell nothing."""
     parts = {part for word in words if (part := part_of_word(word))}
     return parts.pop() if len(parts) == 1 else ""
+
+
+def words_of(name: str) -> list[str]:
+    """Return the English and Korean words of a name, in lower case."""
+    return _NAME_WORD.findall(unicodedata.normalize("NFC", name).lower())
+
+
+def role_by_name(names: Sequence[str]) -> Role | None:
+    """Return what the last of some names of a file and its folders that tells it says: questions or passages."""
+    for name in reversed(names):
+        words = words_of(name)
+        for role, known in ((Role.QUESTIONS, _QUESTION_WORDS), (Role.PASSAGES, _PASSAGE_WORDS)):
+            korean = tuple(word for word in known if not word.isascii())
+            if any(word in known or word.startswith(korean) for word in words):
+                return role
+    return None
 
 
 class NameKind(StrEnum):

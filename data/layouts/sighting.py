@@ -1,23 +1,58 @@
 """Opens a file of a collection, and tells which sources are in it: one of rows, or several of one file."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import Columns, plain_name, require_columns
-from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
+from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
+from mrc_workbench.data.formats.opening import (
+    Format,
+    RecognisedFile,
+    looked_at,
+    recognise,
+    table_opener,
+)
+from mrc_workbench.data.formats.refusals import document_kind, refuse_document
 from mrc_workbench.data.formats.tables import Table, shown
-from mrc_workbench.data.formats.text import Content, EncodedText
+from mrc_workbench.data.formats.text import (
+    Content,
+    EncodedText,
+    line_table,
+)
 from mrc_workbench.data.formats.workbooks import Workbook
 from mrc_workbench.data.layouts import exports, lines, objects
 from mrc_workbench.data.layouts.cells import Opener
-from mrc_workbench.data.layouts.roles import Chosen, Sample, assign_columns, is_unsure_label
-from mrc_workbench.data.layouts.sources import Role, Shape, Source, kind_by_columns, kind_by_names, knows
+from mrc_workbench.data.layouts.references import Role, role_by_name
+from mrc_workbench.data.layouts.roles import Chosen, Sample, asking_column, assign_columns, is_unsure_label
+from mrc_workbench.data.layouts.sources import (
+    Shape,
+    Source,
+    kind_by_columns,
+    kind_by_names,
+    knows,
+)
 from mrc_workbench.data.layouts.tables import with_flat_cells, with_passage_columns
 from mrc_workbench.data.layouts.trees import NESTED_COLUMNS, NestedTable, flat_opener, tree_in, tree_in_rows
 from mrc_workbench.data.problems import DataError, ProblemCode
 
+_BY_KIND = {
+    ProblemCode.PDF_DOCUMENT: Format.PDF,
+    ProblemCode.WORD_DOCUMENT: Format.WORD,
+    ProblemCode.PRESENTATION: Format.SLIDES,
+    ProblemCode.HANGUL_DOCUMENT: Format.HANGUL,
+}
+_BY_SUFFIX = {
+    **dict.fromkeys((".md", ".markdown", ".mdown"), Format.MARKDOWN),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), Format.HTML),
+}
+_TEXT_SUFFIXES = (".txt", ".text", ".rst")
+# of data: a web page under such a name is what a server sent in place of the file
+_DATA_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".xlsx", ".xls", ".ods", ".parquet", ".arrow", ".zip")
+_WEB_PAGE = (b"<!doctype html", b"<html")
 _LLAMA_INDEX = ("queries", "corpus", "relevant_docs")
 _PASSAGE_ROLES = ("context", "positives", "candidates")
 _ROLE_OF_LIST = {
@@ -55,6 +90,87 @@ class Sighted:
 
 
 SeenFiles = Sequence[tuple[File, Sighted]]
+
+
+def sighted_file(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:
+    """Tell what a file holds, also a document; `chosen` names columns by role. Raises `DataError` if it is broken.
+
+    Plain text is a document if it is one of several files; alone, it is a list of passages or sentences.
+    """
+    format_ = document_format(file)
+    if format_ is not None:
+        if chosen and is_alone:
+            refuse_document(file.content, file.name)  # it has no columns
+        return document_source(file, format_)
+    may_be_document = PurePosixPath(file.name).suffix.lower() in _TEXT_SUFFIXES and not is_alone
+    try:
+        found = sighted(file, chosen)
+    except DataError as error:
+        if may_be_document and error.problem.code is ProblemCode.UNKNOWN_FORMAT:
+            return document_source(file, Format.TEXT)
+        raise
+    is_text = found.recognised is not None and found.recognised.format is Format.TEXT
+    if not (may_be_document and is_text and not found.sources):
+        return found
+    return _question_lines(file, found) or document_source(file, Format.TEXT)
+
+
+def _question_lines(file: File, found: Sighted) -> Sighted | None:
+    """Return plain text as a source of questions, if its name says so and most of its lines end in a question mark."""
+    recognised = found.recognised
+    names_questions = role_by_name([PurePosixPath(file.name).name]) is Role.QUESTIONS
+    if recognised is None or recognised.text is None or not names_questions:
+        return None
+    opener = partial(line_table, recognised.text)
+    source = Source(file.name, Role.QUESTIONS, Shape.TABLE, Columns(), (), opener, recognised).opened()
+    asking = asking_column(source.names, source.sample)
+    return None if asking is None else Sighted([replace(source, columns=Columns(question=asking))])
+
+
+def document_format(file: File) -> Format | None:
+    """Return the format of a document that is no plain text, None for other files."""
+    kind = document_kind(file.content, file.name)
+    if kind is not None:
+        return _BY_KIND.get(kind)
+    suffix = PurePosixPath(file.name).suffix.lower()
+    mark = file.content.mark
+    is_binary = b"\x00" in mark and not mark.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if is_binary or not mark or b"<docno" in mark.lower():
+        return None
+    if suffix in _BY_SUFFIX:
+        return _BY_SUFFIX[suffix]
+    is_web_page = mark.removeprefix(b"\xef\xbb\xbf").lstrip()[:20].lower().startswith(_WEB_PAGE)
+    return Format.HTML if is_web_page and suffix not in _DATA_SUFFIXES else None
+
+
+def document_source(file: File, format_: Format) -> Sighted:
+    """Return a document as a source of passages, which is read only when its rows are."""
+    id_, title, text = DOCUMENT_COLUMNS
+    recognised = RecognisedFile(format_)
+    columns = Columns(id=id_, title=title, context=text)  # of the table, as a document has none
+    opener = partial(document_table, file.content, format_, file.name)
+    return Sighted([Source(file.name, Role.PASSAGES, Shape.DOCUMENT, columns, (), opener, recognised)], recognised)
+
+
+def with_document_ids(seen: SeenFiles) -> list[tuple[File, Sighted]]:
+    """Return the files with documents as sources whose passages are named within their common folder."""
+    documents = [file for file, found in seen if _is_document(found)]
+    if not documents:
+        return list(seen)
+    folder = os.path.commonpath([f"/{file.name}".rpartition("/")[0] or "/" for file in documents]).strip("/")
+    named = []
+    for file, found in seen:
+        sources = found.sources
+        if _is_document(found):
+            file_id = file.name.removeprefix(f"{folder}/") if folder else file.name
+            opener = partial(document_table, file.content, sources[0].recognised.format, file_id)
+            sources = [replace(sources[0], table=opener)]
+        named.append((file, replace(found, sources=sources)))
+    return named
+
+
+def _is_document(found: Sighted) -> bool:
+    return any(source.shape is Shape.DOCUMENT for source in found.sources)
 
 
 def sighted(file: File, chosen: Chosen | None = None) -> Sighted:

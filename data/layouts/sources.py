@@ -4,19 +4,28 @@ The names of the columns and some rows tell what rows are. An id and a text alon
 other files decide (`data.layouts.files`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import NamedTuple, Self
 
 from mrc_workbench.data.formats.columns import Columns, is_known, plain_name
-from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at
+from mrc_workbench.data.formats.opening import RecognisedFile, looked_at
 from mrc_workbench.data.formats.tables import as_text, is_blank
-from mrc_workbench.data.formats.workbooks import Workbook
-from mrc_workbench.data.layouts.cells import NOT_RELEVANT, Opener, holds_lists, list_items, separates_answers
+from mrc_workbench.data.layouts.cells import Opener, list_items
 from mrc_workbench.data.layouts.lines import has_numbers
-from mrc_workbench.data.layouts.references import NameKind, PassageNames, Reference, file_key, reference_columns
+from mrc_workbench.data.layouts.references import (
+    NameKind,
+    PassageNames,
+    Reference,
+    Role,
+    canonical_id,
+    file_key,
+    reference_columns,
+    role_by_name,
+)
 from mrc_workbench.data.layouts.roles import (
     Chosen,
     Sample,
@@ -24,11 +33,9 @@ from mrc_workbench.data.layouts.roles import (
     columns_in_use,
     holds_locations,
     holds_texts,
-    sibling_columns,
     unique_column,
 )
 from mrc_workbench.data.layouts.trees import NestedTable
-from mrc_workbench.data.records import RELEVANT_GRADE
 
 _QUESTION_IDS = ("queryid", "qid", "questionid", "topicid", "topic")
 _PASSAGE_IDS = ("corpusid", "docid", "docno", "pid", "passageid", "documentid", "did")
@@ -42,20 +49,7 @@ _PASSAGES = ("contents", "content", "passage", "passagetext", "body", "segment",
 _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
-_WITHOUT_NULL = (Format.CSV, Format.TSV, Format.EXCEL)  # their programs write NaN for a missing value
-ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the grade of their passages
 _LONGEST_NAME = 200  # characters of a title
-
-
-class Role(StrEnum):
-    """What the rows of a file are."""
-
-    PASSAGES = "passages"
-    QUESTIONS = "questions"
-    JUDGEMENTS = "judgements"
-    TEXTS = "texts"  # ids and texts: passages or questions
-    ANSWERS = "answers"  # by the ids of questions in another file
-    ROWS = "rows"  # a question with its passage each, as the files have that are read one by one
 
 
 class Shape(StrEnum):
@@ -214,6 +208,83 @@ def _texts(first: Callable[..., str | None], sample: Sample) -> Kind:
     return Kind(Role.PASSAGES if is_sure else Role.TEXTS, columns=columns, metadata=metadata)
 
 
+def with_roles(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources with their roles: by the ids that are judged, by names, by the length of the texts.
+
+    If judged ids tell questions from passages, they come before tags and names: topics may stand in <DOC> tags.
+    """
+    judgements = [source for source in sources if source.role is Role.JUDGEMENTS and source.columns.id]
+    judged = {
+        role: {canonical_id(id_) for source in judgements for id_ in source.first(name, _JUDGED_ROWS) if id_}
+        for role, name in ((Role.QUESTIONS, "id"), (Role.PASSAGES, "passage_id"))
+    }
+    sources = [_with_judged_id(source, judged[Role.PASSAGES]) for source in sources]
+    by_ids = [_role_by_ids(source, judged) for source in sources]
+    others = {role for source, role in zip(sources, by_ids, strict=True) if source.role in _WITH_IDS} - {Role.QUESTIONS}
+    is_sure = Role.QUESTIONS in by_ids and bool(others)
+    roles = [_role_of(source, role, is_sure=is_sure) for source, role in zip(sources, by_ids, strict=True)]
+    unsure = [row for row, role in enumerate(roles) if role is Role.TEXTS]
+    texts = {row: sources[row].first("context", _SAMPLE_ROWS) for row in unsure}
+    lengths = {row: sum(map(len, texts[row])) / max(1, len(texts[row])) for row in unsure}
+    longest = max(lengths.values(), default=0.0)
+    has_passages = Role.PASSAGES in roles
+    for row, length in lengths.items():
+        is_question = has_passages or (len(lengths) > 1 and length < longest)
+        roles[row] = Role.QUESTIONS if is_question else Role.PASSAGES
+    return [_in_role(source, role) for source, role in zip(sources, roles, strict=True)]
+
+
+def _with_judged_id(source: Source, judged: set[str]) -> Source:
+    """The source of a corpus with the column of ids that judgements name, if the sample shows one."""
+    columns = source.columns
+    if source.role is not Role.PASSAGES or not judged:
+        return source
+    taken = {columns.context, columns.title, source.metadata}
+    free = [name for name in source.names if name not in taken]
+    hits = {name: len(judged & {canonical_id(as_text(row.get(name))) for row in source.sample}) for name in free}
+    best = max(hits, key=lambda name: (hits[name], name == columns.id), default=None)
+    return replace(source, columns=replace(columns, id=best)) if best is not None and hits[best] else source
+
+
+def _role_of(source: Source, by_ids: Role | None, *, is_sure: bool) -> Role:
+    if is_sure and by_ids is not None:
+        return by_ids
+    if source.role is not Role.TEXTS:
+        return source.role
+    *folders, name = PurePosixPath(source.name).parts or ("",)
+    return role_by_name([name]) or by_ids or role_by_name(folders) or Role.TEXTS
+
+
+def _role_by_ids(source: Source, judged: Mapping[Role, Collection[str]]) -> Role | None:
+    """The role whose judged ids the source has. Small numbers may be ids of both: then the role that is complete."""
+    id_column = source.columns.id
+    if source.role not in _WITH_IDS or id_column is None or not all(judged.values()):
+        return None
+    own = [canonical_id(as_text(row.get(id_column))) for row in source.sample]
+    hits = {role: sum(id_ in ids for id_ in own) for role, ids in judged.items()}
+    roles = [role for role, count in hits.items() if count]
+    if len(roles) == 1:
+        return roles[0] if 2 * hits[roles[0]] >= len(own) else None
+    if not roles or source.role is not Role.TEXTS or role_by_name([PurePosixPath(source.name).name]):
+        return None
+    whole = {canonical_id(id_) for id_ in source.first("id", _JUDGED_ROWS)}
+    complete = [role for role, ids in judged.items() if whole.issuperset(ids)]
+    return complete[0] if len(complete) == 1 else None
+
+
+def _in_role(source: Source, role: Role) -> Source:
+    """The source in a role; the title of an entry without a text is what a question asks."""
+    columns = source.columns
+    if role is source.role:
+        return source
+    if role is Role.PASSAGES:
+        return replace(source, role=role, columns=replace(columns, context=columns.context or columns.question))
+    is_blank_text = all(is_blank(row.get(columns.context or "")) for row in source.sample)
+    if source.role is Role.PASSAGES and columns.context and columns.title and is_blank_text:
+        columns = replace(columns, context=columns.title, title=None)
+    return replace(source, role=role, columns=replace(columns, question=columns.context, context=None))
+
+
 def stands_alone(source: Source) -> bool:
     """Whether a single file is read as a collection, and not by the readers of single files."""
     if source.shape is Shape.LINES and source.role is Role.TEXTS:
@@ -223,50 +294,6 @@ def stands_alone(source: Source) -> bool:
     if source.shape is not Shape.TABLE or source.role is Role.JUDGEMENTS:
         return True
     return source.role is Role.PASSAGES and plain_name(source.columns.id or "") in _PASSAGE_IDS
-
-
-@dataclass(frozen=True)
-class RowPlan:
-    """How rows are read. `lists` are columns of passages; `has_context` is whether the passage is a text.
-
-    With `merges_questions` rows of the same question are one question.
-    """
-
-    source: Source
-    lists: tuple[ListColumns, ...] = ()
-    has_context: bool = False
-    merges_questions: bool = False
-    separates_answers: bool = False
-    has_marks: bool = False  # whether NaN and N/A stand for missing values
-
-    @property
-    def has_lists(self) -> bool:
-        return bool(self.lists)
-
-    @classmethod
-    def of(cls, source: Source) -> Self:
-        """Make the plan for the rows of a source from its columns and some of its rows."""
-        columns, names, sample = source.columns, source.names, source.sample
-        asks_in_rows = source.role is Role.ROWS and columns.question is not None
-        is_list = columns.context is not None and holds_lists(columns.context, sample)
-        found: list[ListColumns] = []
-        if is_list and columns.context is not None:
-            found.append(("context", (columns.context,), RELEVANT_GRADE))
-        grades = {"positives": RELEVANT_GRADE, "negatives": NOT_RELEVANT, "candidates": None}
-        for role, grade in grades.items():
-            if name := getattr(columns, role):
-                found.append((role, sibling_columns(role, name, names), grade))
-        text = None if is_list else columns.context
-        workbook = source.recognised.value  # a question may be written once, in cells merged over its passages
-        has_merged_questions = isinstance(workbook, Workbook) and columns.question in workbook.merged
-        return cls(
-            source,
-            tuple(found),
-            has_context=text is not None,
-            merges_questions=bool(found) or columns.label is not None or has_merged_questions,
-            separates_answers=columns.answers is not None and separates_answers(columns.answers, text, sample),
-            has_marks=source.recognised.format in _WITHOUT_NULL or asks_in_rows,
-        )
 
 
 def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> Source:
@@ -365,3 +392,13 @@ def _used_columns(source: Source) -> set[str]:
     if source.location is not None:
         others.add(source.location)
     return columns_in_use(source.columns, source.names) | others
+
+
+_SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
+_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
+_ASKING = (Role.QUESTIONS, Role.ROWS)
+
+
+def holds_passages(source: Source) -> bool:
+    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
+    return source.role is Role.PASSAGES or (source.role in _ASKING and source.columns.has_passages)

@@ -35,8 +35,13 @@ from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_colle
 from mrc_workbench.data.formats.text import Content, line_table
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.cells import Opener
-from mrc_workbench.data.layouts.members import files_of_paths, propose_or_encodings, unpacked, with_distinct_names
-from mrc_workbench.data.layouts.reading import set_aside
+from mrc_workbench.data.layouts.members import (
+    files_of_paths,
+    propose_or_encodings,
+    set_aside,
+    unpacked,
+    with_distinct_names,
+)
 from mrc_workbench.data.layouts.references import part_named
 from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener

@@ -33,11 +33,11 @@ from mrc_workbench.data.layouts.members import (
     with_distinct_names,
 )
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
+from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
 from mrc_workbench.data.layouts.sighting import Sighted, has_sheets, row_source
 from mrc_workbench.data.layouts.sources import (
     ColumnReport,
-    Role,
     Shape,
     Source,
     column_report,

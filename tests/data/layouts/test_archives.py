@@ -16,7 +16,7 @@ from mrc_workbench.data.formats.opening import Format
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.members import unpacked
 from mrc_workbench.data.layouts.reading import Layout
-from mrc_workbench.data.layouts.sources import Role
+from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read, read_file, read_files
 from tests.data.formats.written_documents import pdf, word

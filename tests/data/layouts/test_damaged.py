@@ -13,7 +13,7 @@ import pytest
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.sources import Role
+from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.read import Reading, read, read_files
 from mrc_workbench.data.store import keep, load, stored

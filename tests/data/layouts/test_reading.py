@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.members import files_of
-from mrc_workbench.data.layouts.reading import Layout, missing_shards, set_aside
+from mrc_workbench.data.layouts.members import files_of, missing_shards, set_aside
+from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read, read_file, read_files, read_files_apart
