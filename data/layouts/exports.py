@@ -43,6 +43,9 @@ def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]]
 
 def export_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens the table of an export, its nested fields as columns; None if the file is no such export."""
+    documents = _documents_opener(recognised)
+    if documents is not None:
+        return documents
     items = _items_opener(recognised)
     if items is None:
         return None
@@ -124,7 +127,7 @@ _EXPORTS: tuple[tuple[dict[str, type], Callable[[dict[str, Any]], Any]], ...] = 
 )
 
 
-def documents_opener(recognised: RecognisedFile) -> Opener | None:
+def _documents_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens the documents of a search engine, the `_id` and the fields of `_source`; None for other files.
 
     Reads a bulk file (a line for the action, a line for the document), elasticdump, and the answer to a search.

@@ -25,13 +25,11 @@ from mrc_workbench.data.layouts.references import (
     PassageNames,
     Role,
     file_key,
-    reference_columns,
     role_by_name,
     words_of,
 )
 from mrc_workbench.data.layouts.roles import Chosen, assign_columns, candidate_columns, holds_texts, missing_passages
 from mrc_workbench.data.layouts.sighting import (
-    SeenFiles,
     Sighted,
     holds_dataset,
     row_source,
@@ -44,6 +42,7 @@ from mrc_workbench.data.layouts.sources import (
     Source,
     as_questions,
     holds_passages,
+    naming_columns,
     stands_alone,
     with_locations,
     with_roles,
@@ -119,24 +118,24 @@ def select_sources(files: Sequence[File], name: str, chosen: Chosen) -> Selected
     return replace(found, aside=(*found.aside, *notices))
 
 
-def select_rows(file: File, seen: Sighted, name: str, chosen: Chosen, aside: Sequence[Problem] = ()) -> SelectedSources:
+def select_rows(seen: Sighted, name: str, chosen: Chosen, aside: Sequence[Problem] = ()) -> SelectedSources:
     """Return the one file whose rows hold questions and passages."""
-    source = row_source(file, seen, chosen)
-    return SelectedSources((source,), set_name(name or file.name, "questions"), aside=tuple(aside))
+    source = row_source(seen, chosen)
+    return SelectedSources((source,), set_name(name or seen.file.name, "questions"), aside=tuple(aside))
 
 
 def _selected(files: Sequence[File], name: str, chosen: Chosen) -> SelectedSources:
-    seen: list[tuple[File, Sighted]] = []
+    seen: list[Sighted] = []
     refused: list[DataError] = []
     for file in files:
         try:
             with told_of(file.name, files):
-                seen += with_sheets(file, sighted_file(file, chosen, is_alone=len(files) == 1), chosen)
+                seen += with_sheets(sighted_file(file, chosen, is_alone=len(files) == 1), chosen)
         except DataError as error:
             refused.append(error)
     if not seen:
         raise _all_refused(refused)
-    require_columns(chosen, [column for _, one in seen for column in one.names])
+    require_columns(chosen, [column for known in seen for column in known.names])
     try:
         return _together(with_document_ids(seen), [error.problem for error in refused], name, chosen)
     except DataError as error:
@@ -151,60 +150,60 @@ def _all_refused(errors: Sequence[DataError]) -> DataError:
     return DataError(errors[0].problem, [*errors[0].others, *files])
 
 
-def _together(seen: SeenFiles, refused: Sequence[Problem], name: str, chosen: Chosen) -> SelectedSources:
+def _together(files: Sequence[Sighted], refused: Sequence[Problem], name: str, chosen: Chosen) -> SelectedSources:
     """Select from files whose content is known; `refused` says why the files beside them are not read."""
+    file_names = [seen.file.name for seen in files]
     if any(problem.code is ProblemCode.BROKEN_ARCHIVE for problem in refused):
-        tables = (one.table is not None and holds_dataset(one.table, one.sample) for _, one in seen)
-        if not any(tables) and not any(map(holds_passages, (source for _, one in seen for source in one.sources))):
-            raise _no_passages([], [file.name for file, _ in seen])  # the broken files may hold them
-    if len(seen) == 1 and not (seen[0][1].sources and stands_alone(seen[0][1].sources[0])):
-        return select_rows(*seen[0], name, chosen, refused)
-    seen, unread = with_objects_by_id(seen)
-    sources, aside = _sources(seen, chosen)
+        has_dataset = any(seen.table is not None and holds_dataset(seen.table, seen.sample) for seen in files)
+        if not has_dataset and not any(holds_passages(source) for seen in files for source in seen.sources):
+            raise _no_passages([], file_names)  # the broken files may hold them
+    if len(files) == 1 and not (files[0].sources and stands_alone(files[0].sources[0])):
+        return select_rows(files[0], name, chosen, refused)
+    files, unread = with_objects_by_id(files)
+    sources, aside = _sources(files, chosen)
     sources, describing = without_describing_documents(sources)
     aside = [*refused, *unread, *aside, *describing]
     rows = [source for source in sources if source.role is Role.ROWS]
     if len(sources) == len(rows) == 1:
-        return select_rows(*next(pair for pair in seen if pair[0].name == rows[0].name), name, chosen, aside)
+        return select_rows(next(seen for seen in files if seen.file.name == rows[0].name), name, chosen, aside)
     sources = with_locations(with_parts(with_roles(sources)))
     require_one_collection(sources)
     if not any(map(holds_passages, sources)):
-        _require_passage_column(seen, sources, chosen)
-        raise _no_passages(sources, [file.name for file, _ in seen])
+        _require_passage_column(files, sources, chosen)
+        raise _no_passages(sources, file_names)
     order = (Role.PASSAGES, Role.ROWS, Role.QUESTIONS, Role.ANSWERS, Role.JUDGEMENTS)
     sources.sort(key=lambda source: (order.index(source.role), source.columns.question is not None))
     layout = _layout(sources)
     names = {source.name for source in sources}
-    read = [file for file, one in seen if names & {file.name, *(source.name for source in one.sources)}]
+    read = [seen.file for seen in files if names & {seen.file.name, *(source.name for source in seen.sources)}]
     return SelectedSources(tuple(sources), dataset_name(read, name, layout.label), layout, tuple(aside))
 
 
-def _sources(seen: SeenFiles, chosen: Chosen) -> tuple[list[Source], list[Problem]]:
+def _sources(files: Sequence[Sighted], chosen: Chosen) -> tuple[list[Source], list[Problem]]:
     """Return the sources of all files, and why some files have none."""
     sources: list[Source] = []
     problems: list[Problem] = []
     texts: list[str] = []
-    for file, one in seen:
-        if one.sources and one.sources[0].role is not Role.ROWS:
-            sources += one.sources
-        elif one.recognised is None or one.recognised.format is Format.TEXT:
-            texts.append(file.name)
+    for seen in files:
+        if seen.sources and seen.sources[0].role is not Role.ROWS:
+            sources += seen.sources
+        elif seen.recognised is None or seen.recognised.format is Format.TEXT:
+            texts.append(seen.file.name)
         else:
             try:
-                with told_of(file.name, seen):
-                    sources.append(source_beside_others(file, one, chosen))
+                with told_of(seen.file.name, files):
+                    sources.append(source_beside_others(seen, chosen))
             except DataError as error:
                 problems.append(error.problem)
     return sources, [*problems, *id_problems(ProblemCode.LEFT_ASIDE, texts)]
 
 
-def source_beside_others(file: File, seen: Sighted, chosen: Chosen) -> Source:
+def source_beside_others(seen: Sighted, chosen: Chosen) -> Source:
     """Return the source of a file that its columns make no collection, read beside others.
 
     Rows without a passage are questions; other files may hold what they name. Raises `DataError` if it has neither.
     """
-    given = {role: name for role, name in chosen.items() if name in seen.names}
-    source = row_source(file, seen, given)
+    source = row_source(seen, {role: name for role, name in chosen.items() if name in seen.names})
     columns = source.columns
     if columns.has_passages:
         return source
@@ -217,18 +216,30 @@ def source_beside_others(file: File, seen: Sighted, chosen: Chosen) -> Source:
     return as_questions(source)
 
 
-def _require_passage_column(seen: SeenFiles, sources: Sequence[Source], chosen: Chosen) -> None:
+def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
+    """Return the sources without the documents beside passages of another file, which they describe; report them."""
+    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
+    documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
+    if names:
+        sources = [as_questions(source) if naming_columns(source, documents) else source for source in sources]
+    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
+    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
+    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
+    if not is_collection and not any(map(holds_passages, others)):
+        return list(sources), ()
+    return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
+
+
+def _require_passage_column(files: Sequence[Sighted], sources: Sequence[Source], chosen: Chosen) -> None:
     """Raise `DataError` if all files are tables of questions with a column that may hold the passages, as a FAQ has."""
     names = {source.name for source in sources}
-    tables = [(file, one) for file, one in seen if file.name in names and not one.sources]
-    if len(tables) < len(sources):
-        return
-    for file, one in tables:
-        source = row_source(file, one, chosen)
+    tables = [seen for seen in files if seen.file.name in names and not seen.sources]
+    for seen in tables if len(tables) >= len(sources) else ():
+        source = row_source(seen, chosen)
         table = source.columns, source.names, source.sample
         candidates = [columns.context or "" for columns in candidate_columns(*table)]
         if any(name == source.columns.answers or holds_texts(name, source.sample) for name in candidates):
-            with told_of(file.name, seen):
+            with told_of(seen.file.name, files):
                 raise missing_passages(*table)
 
 
@@ -269,7 +280,7 @@ def _layout_of_parts(passages: Source, by_role: Mapping[Role, Source], *, has_li
 
 
 @dataclass
-class _Known:
+class _KnownIds:
     """What a file says of ids: which questions have an answer, and what else its columns name."""
 
     has_answer: dict[str, bool] = field(default_factory=dict)
@@ -278,39 +289,37 @@ class _Known:
     has_passages: bool = False
 
 
-def with_objects_by_id(
-    seen: SeenFiles,
-) -> tuple[list[tuple[File, Sighted]], tuple[Problem, ...]]:
+def with_objects_by_id(files: Sequence[Sighted]) -> tuple[list[Sighted], tuple[Problem, ...]]:
     """Return the files, objects by id in their roles, and why some of these objects are not read.
 
     Keys may be ids of questions or passages in other files. By questions an object holds judgements or answers.
     """
-    if len(seen) == 1 or not any(_object(one) for _, one in seen):
-        return list(seen), ()
-    known = [_known(file.name, one) for file, one in seen]
-    settled: list[tuple[File, Sighted]] = []
+    if len(files) == 1 or not any(map(_object, files)):
+        return list(files), ()
+    known = [_known_ids(seen) for seen in files]
+    settled: list[Sighted] = []
     aside: list[Problem] = []
-    for number, (file, one) in enumerate(seen):
+    for number, seen in enumerate(files):
         others = [*known[:number], *known[number + 1 :]]
         try:
-            with told_of(file.name, seen):
-                is_object = bool(_object(one)) and not known[number].has_answer
-                settled.append((file, _settled(file.name, one, others) if is_object else one))
+            with told_of(seen.file.name, files):
+                is_object = bool(_object(seen)) and not known[number].has_answer
+                settled.append(_settled(seen, others) if is_object else seen)
         except DataError as error:
             aside.append(error.problem)
     return settled, tuple(aside)
 
 
-def _object(one: Sighted) -> dict[str, Any]:
+def _object(seen: Sighted) -> dict[str, Any]:
     """Return the object of a file that may be one by id, {} for any other file."""
-    value = one.recognised.value if one.recognised is not None else None
-    is_nested = any(source.shape is Shape.NESTED for source in one.sources)
+    value = seen.recognised.value if seen.recognised is not None else None
+    is_nested = any(source.shape is Shape.NESTED for source in seen.sources)
     return value if isinstance(value, dict) and not is_nested else {}
 
 
-def _known(name: str, one: Sighted) -> _Known:
-    known = _Known()
-    for columns, role, rows in _readings(name, one):
+def _known_ids(seen: Sighted) -> _KnownIds:
+    known = _KnownIds()
+    for columns, role, rows in _sampled_sources(seen):
         known.has_passages |= role is Role.PASSAGES or (role is Role.ROWS and columns.has_passages)
         asks = role is Role.QUESTIONS or (role is Role.ROWS and columns.question is not None)
         for row in rows:
@@ -327,76 +336,49 @@ def _known(name: str, one: Sighted) -> _Known:
     return known
 
 
-def _readings(name: str, one: Sighted) -> Iterator[tuple[Columns, Role, Iterable[Mapping[str, object]]]]:
+def _sampled_sources(seen: Sighted) -> Iterator[tuple[Columns, Role, Iterable[Mapping[str, object]]]]:
     """Yield the columns, the role and some rows of each source of a file."""
-    for source in one.sources:
+    for source in seen.sources:
         if source.shape is Shape.NESTED:
             yield source.columns, source.role, (row.cells for row in islice(source.table().rows, _MOST_ROWS))
         elif source.role is not Role.ROWS:
-            by_name = role_by_name([PurePosixPath(name).name]) or Role.PASSAGES
+            by_name = role_by_name([PurePosixPath(seen.file.name).name]) or Role.PASSAGES
             yield source.columns, by_name if source.role is Role.TEXTS else source.role, source.sample
-    if one.table is not None and all(source.role is Role.ROWS for source in one.sources):
-        yield assign_columns(one.names, one.sample), Role.ROWS, one.sample
+    if seen.table is not None and all(source.role is Role.ROWS for source in seen.sources):
+        yield assign_columns(seen.names, seen.sample), Role.ROWS, seen.sample
 
 
-def _settled(name: str, one: Sighted, others: Sequence[_Known]) -> Sighted:
+def _settled(seen: Sighted, others: Sequence[_KnownIds]) -> Sighted:
     """Return an object by id in its role. Raises `DataError` for predictions, and for ids that no other file knows."""
-    value, recognised = _object(one), one.recognised
-    role = one.sources[0].role if one.sources else None
-    is_by_id = any(source.shape is Shape.BY_ID for source in one.sources)
-    file_name = PurePosixPath(name).name
+    value, recognised = _object(seen), seen.recognised
+    role = seen.sources[0].role if seen.sources else None
+    file_name = PurePosixPath(seen.file.name).name
     words = {*words_of(file_name)}
     role_in_name = role_by_name([file_name])
     has_answer = {id_: has for other in others for id_, has in other.has_answer.items()}
     is_by_question = 2 * len(has_answer.keys() & value.keys()) > len(has_answer)
-    if role is Role.JUDGEMENTS and (words & JUDGEMENT_WORDS or (is_by_question and _names_any(value, others))):
-        return one
+    if role is Role.JUDGEMENTS:
+        passage_ids = {id_ for other in others for id_ in other.passage_ids}
+        named = (id_ for ids in value.values() for id_ in ids)
+        if words & JUDGEMENT_WORDS or (is_by_question and any(id_ in passage_ids for id_ in named)):
+            return seen
+    # passages, whose texts are long, may have the same numbers as ids
+    lengths = [len(item) for item in value.values() if isinstance(item, str)]
+    are_short = not all(map(str.isdigit, value)) or sum(lengths) <= _LONGEST_ANSWER * len(lengths)
     is_answered = is_by_question and role_in_name is None and objects.may_hold_answers(value)
-    if is_answered and any(other.has_passages for other in others) and (words & _ANSWER_WORDS or _are_answers(value)):
-        are_predicted = objects.holds_predictions(value) or is_named_prediction(name)
+    if is_answered and any(other.has_passages for other in others) and (words & _ANSWER_WORDS or are_short):
+        are_predicted = objects.holds_predictions(value) or is_named_prediction(seen.file.name)
         if recognised is None or are_predicted or any(has_answer.values()):
             raise DataError.of(ProblemCode.PREDICTIONS, name=file_name)
         columns = Columns(id="id", answers="answers")
-        given = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
-        return Sighted([Source(name, Role.ANSWERS, Shape.BY_ID, columns, *given)], recognised)
+        rows = objects.ANSWER_NAMES, objects.answers_opener(value), recognised
+        return Sighted(seen.file, [Source(seen.file.name, Role.ANSWERS, Shape.BY_ID, columns, *rows)], recognised)
     keys = {file_key(id_) for id_ in value}
     cells = [names for other in others for names in other.names.values()]
     is_named = any(2 * len(names & keys) > min(len(names), len(keys)) for names in cells)
     if role is Role.TEXTS and is_named:
-        return replace(one, sources=[replace(one.sources[0], role=Role.PASSAGES)])
+        return replace(seen, sources=[replace(seen.sources[0], role=Role.PASSAGES)])
+    is_by_id = any(source.shape is Shape.BY_ID for source in seen.sources)
     if is_by_id and (role is not Role.TEXTS or role_in_name is None):
         json_table(value)  # refuses it: nothing says what the keys are
-    return one
-
-
-def _names_any(value: Mapping[str, Any], others: Sequence[_Known]) -> bool:
-    """Whether lists of ids, or grades by id, name any passage of the other files."""
-    return any(id_ in other.passage_ids for ids in value.values() for id_ in ids for other in others)
-
-
-def _are_answers(value: Mapping[str, Any]) -> bool:
-    """Whether the values by question are answers; passages, whose texts are long, may have the same numbers as ids."""
-    lengths = [len(item) for item in value.values() if isinstance(item, str)]
-    return not all(map(str.isdigit, value)) or sum(lengths) <= _LONGEST_ANSWER * len(lengths)
-
-
-def without_describing_documents(sources: Sequence[Source]) -> tuple[list[Source], tuple[Problem, ...]]:
-    """Return the sources without the documents beside passages of another file, which they describe; report them."""
-    names = [source.name for source in sources if source.shape is Shape.DOCUMENT]
-    sources = [_as_naming(source, names) for source in sources] if names else sources
-    others = [source for source in sources if source.shape is not Shape.DOCUMENT]
-    known = with_roles(others)  # texts with ids alone, such as questions about the documents, are not yet passages
-    is_collection = any(source.role is Role.QUESTIONS for source in known) and any(map(holds_passages, known))
-    if not is_collection and not any(map(holds_passages, others)):
-        return list(sources), ()
-    return others, id_problems(ProblemCode.DESCRIBING_DOCUMENTS, names)
-
-
-def _as_naming(source: Source, names: Sequence[str]) -> Source:
-    """Return rows as questions if what seemed to be their passages are names of documents."""
-    columns = source.columns
-    context = columns.context or columns.positives
-    if source.role is not Role.ROWS or columns.question is None or context is None:
-        return source
-    documents = PassageNames({name: position for position, name in enumerate(names)}, lambda: ())
-    return as_questions(source) if reference_columns([context], source.sample, documents) else source
+    return seen

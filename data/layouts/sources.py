@@ -304,7 +304,11 @@ def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> S
     """
     columns = source.columns
     if source.role is Role.ROWS:
-        return source if {"context", "positives"} & chosen.keys() else _named_instead(source, columns, passages)
+        context = columns.context or columns.positives or ""
+        names = (as_text(item) for row in source.sample for item in list_items(row.get(context)))
+        is_sure = bool({"context", "positives"} & chosen.keys()) or any(len(name) > _LONGEST_NAME for name in names)
+        references = () if is_sure else naming_columns(source, passages)
+        return replace(as_questions(source), references=references) if references else source
     if source.role is not Role.QUESTIONS or columns.positives or source.shape is Shape.AUTORAG:
         return source
     used = _used_columns(source)
@@ -336,18 +340,15 @@ def _locations(name: str, source: Source) -> list[str]:
     return [file_key(as_text(item)) for row in source.sample for item in list_items(row.get(name))]
 
 
-def _named_instead(source: Source, columns: Columns, passages: PassageNames) -> Source:
-    """The rows as questions if what seemed to be their passages only names passages of another file."""
+def naming_columns(source: Source, passages: PassageNames) -> tuple[Reference, ...]:
+    """Return the columns of rows that only name passages of another file; none if the rows hold their passages."""
+    columns = source.columns
     context = columns.context or columns.positives
-    if columns.question is None or context is None or source.shape is Shape.NESTED:
-        return source
-    names = [item for row in source.sample for item in list_items(row.get(context))]
-    if any(len(as_text(name)) > _LONGEST_NAME for name in names):
-        return source
-    columns_of_names = [name for name in (context, columns.negatives) if name is not None]
-    references = reference_columns(columns_of_names, source.sample, passages)
-    is_named = any(reference.column == context for reference in references)
-    return replace(as_questions(source), references=references) if is_named else source
+    if source.role is not Role.ROWS or source.shape is Shape.NESTED or columns.question is None or context is None:
+        return ()
+    names = [context] if columns.negatives is None else [context, columns.negatives]
+    references = reference_columns(names, source.sample, passages)
+    return references if any(reference.column == context for reference in references) else ()
 
 
 class ColumnReport(NamedTuple):

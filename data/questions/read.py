@@ -122,18 +122,18 @@ def _selected(files: Sequence[File], chosen: Chosen, *, is_alone: bool = False) 
     if not inner:
         raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
     if len(inner) == 1 and is_alone:
-        return select_rows(inner[0], Sighted([]), "", chosen)
+        return select_rows(Sighted(inner[0]), "", chosen)
     if len(inner) == 1 and chosen:
         recognised = recognise(inner[0].content, name=inner[0].name)
         if not has_sheets(recognised):
-            return select_rows(inner[0], Sighted([], recognised), "", chosen)
+            return select_rows(Sighted(inner[0], (), recognised), "", chosen)
     is_archive = len(files) == 1 and (len(inner) > 1 or inner[0].content is not files[0].content)
     return select_sources(inner, files[0].name if is_archive else "", chosen)
 
 
 def propose_columns(content: bytes | Content) -> Proposal[Columns]:
     """Return what can be chosen of a file, also if `read` misses a column. Raises `DataError` if it cannot be read."""
-    return _proposal(row_source(File(Content.of(content), ""), Sighted([]), {}))
+    return _proposal(row_source(Sighted(File(Content.of(content), "")), {}))
 
 
 def _proposal(source: Source) -> Proposal[Columns]:
