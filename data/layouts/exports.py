@@ -42,18 +42,38 @@ def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]]
 
 
 def export_opener(recognised: RecognisedFile) -> Opener | None:
-    """Return what opens the table of an export, its nested fields as columns; None if the file is no such export."""
-    documents = _documents_opener(recognised)
-    if documents is not None:
-        return documents
+    """Return what opens the table of an export, its nested fields as columns; None if the file is no such export.
+
+    The documents of a search engine have the `_id` and the fields of `_source`: those of a bulk file (a line for the
+    action, a line for the document), of elasticdump, and of the answer to a search.
+    """
     items = _items_opener(recognised)
     if items is None:
         return None
     first = [item for _, item, _ in islice(items(), _SAMPLE)]
+    if recognised.format is Format.JSONL and first and _is_action(first[0]):
+        return item_opener(lambda: _bulk_items(items()))
+    if first and all(map(_is_hit, first)):
+        return changed_opener(items, lambda item: _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item)
     for fields, change in _EXPORTS:
         if 2 * sum(_has_fields(item, fields) for item in first) > len(first):
             return changed_opener(items, change)
     return None
+
+
+def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
+    text, value = recognised.text, recognised.value
+    if recognised.format is Format.JSONL and text is not None and value is None:
+        return lambda: json_lines(text)
+    if recognised.format is not Format.JSON:
+        return None
+    if isinstance(value, dict):
+        lists = (value[key] for key in ("examples", "tasks") if isinstance(value.get(key), list))
+        value = _hits_in(value) or next(lists, [value])
+    if not isinstance(value, list):
+        return None
+    items: list[Any] = value
+    return lambda: numbered(items)
 
 
 def refuse_predictions(names: Sequence[str], name: str, value: object) -> None:
@@ -66,20 +86,6 @@ def refuse_predictions(names: Sequence[str], name: str, value: object) -> None:
 def is_named_prediction(name: str) -> bool:
     """Whether the name of a file says that it holds what a model predicted."""
     return _PREDICTED.search(PurePosixPath(name).name.lower()) is not None
-
-
-def _items_opener(recognised: RecognisedFile) -> Callable[[], Items] | None:
-    text, value = recognised.text, recognised.value
-    if recognised.format is Format.JSONL and text is not None and value is None:
-        return lambda: json_lines(text)
-    if recognised.format is not Format.JSON:
-        return None
-    if isinstance(value, dict):
-        value = next((value[key] for key in ("examples", "tasks") if isinstance(value.get(key), list)), [value])
-    if not isinstance(value, list):
-        return None
-    items: list[Any] = value
-    return lambda: numbered(items)
 
 
 def _has_fields(item: object, fields: Mapping[str, type]) -> bool:
@@ -125,22 +131,6 @@ _EXPORTS: tuple[tuple[dict[str, type], Callable[[dict[str, Any]], Any]], ...] = 
     ({"inputs": dict, "outputs": dict}, partial(flat, keys=("inputs", "outputs"))),  # LangSmith
     ({"data": dict, "annotations": list}, _flat_task),  # Label Studio
 )
-
-
-def _documents_opener(recognised: RecognisedFile) -> Opener | None:
-    """Return what opens the documents of a search engine, the `_id` and the fields of `_source`; None for other files.
-
-    Reads a bulk file (a line for the action, a line for the document), elasticdump, and the answer to a search.
-    """
-    text, value = recognised.text, recognised.value
-    if recognised.format is Format.JSONL and text is not None and value is None:
-        first = [item for _, item, _ in islice(json_lines(text), _SAMPLE)]
-        if first and _is_action(first[0]):
-            return item_opener(lambda: _bulk_items(json_lines(text)))
-        if first and all(map(_is_hit, first)):
-            return changed_opener(lambda: json_lines(text), _document)
-    hits = _hits_in(value)
-    return None if hits is None else changed_opener(lambda: numbered(hits), _document)
 
 
 def _is_action(item: object) -> bool:
@@ -194,10 +184,6 @@ def _broken(number: int, found: str) -> Problem:
     return Problem.of(ProblemCode.BROKEN_PART, number, place="this line", found=found, expected=expected)
 
 
-def _document(item: dict[str, Any]) -> Any:
-    return _with_id(item.get("_id"), item["_source"]) if _is_hit(item) else item
-
-
 def _with_id(id_: object, document: Any) -> Any:
     return document if id_ is None or not isinstance(document, dict) else {"_id": id_, **document}
 
@@ -220,18 +206,17 @@ def ratings_in(value: object) -> Ratings | None:
     requests = value.get("requests")
     if _has_ratings(requests):
         rated = [(one.get("id"), None, one.get("ratings")) for one in requests if isinstance(one, dict)]
-        questions = partial(_table, ASKED_NAMES, _rank_eval_questions, requests)
-        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "_id"), rated), questions, has_ids=True)
+        return Ratings(
+            lambda: Table(RATING_NAMES, _ratings("_id", rated)),
+            lambda: Table(ASKED_NAMES, _rank_eval_questions(requests)),
+            has_ids=True,
+        )
     rated_queries = value.get("judgmentRatings")
     if _has_ratings(rated_queries):
         entries = (entry if isinstance(entry, dict) else {"ratings": [entry]} for entry in rated_queries)
         queries = [(None, entry.get("query"), entry.get("ratings")) for entry in entries]
-        return Ratings(partial(_table, RATING_NAMES, partial(_ratings, "docId"), queries), None, has_ids=False)
+        return Ratings(lambda: Table(RATING_NAMES, _ratings("docId", queries)), None, has_ids=False)
     return None
-
-
-def _table(names: tuple[str, ...], rows: Callable[[Any], Iterator[RawRow]], given: Any) -> Table:
-    return Table(names, rows(given))
 
 
 def _has_ratings(entries: object) -> TypeGuard[list[Any]]:
@@ -281,19 +266,19 @@ def query_text(node: object, level: int = 0) -> str:
     return next((text for child in children if (text := query_text(child, level + 1))), "")
 
 
-def holds_rated_lines(head: str) -> bool:
-    """Whether a text is a judgement list for learning to rank: lines such as `3 qid:1 # doc7`."""
-    lines = [line.strip() for line in head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
+def ratings_in_text(text: EncodedText) -> Ratings | None:
+    """Return a judgement list for learning to rank: lines such as `3 qid:1 # doc7`; None for any other text.
+
+    The comments above it give the text of each question.
+    """
+    lines = [line.strip() for line in text.head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
     rated = [line for line in lines if not line.startswith("#")]
     hits = sum("qid:" in line and line[:1].isdigit() for line in rated)
-    return bool(hits) and hits >= _ALIKE * len(rated)
-
-
-def rated_lines(text: EncodedText) -> Ratings:
-    """Read a judgement list for learning to rank; the comments above it give the text of each question."""
+    if not hits or hits < _ALIKE * len(rated):
+        return None
     has_queries = any(_QUERY_LINE.match(line.strip()) for line in text.head.split("\n", 10_000)[:10_000])
-    questions = partial(_table, ASKED_NAMES, _query_lines, text) if has_queries else None
-    return Ratings(partial(_table, RATING_NAMES, _rated_lines, text), questions, has_ids=True)
+    questions = (lambda: Table(ASKED_NAMES, _query_lines(text))) if has_queries else None
+    return Ratings(lambda: Table(RATING_NAMES, _rated_lines(text)), questions, has_ids=True)
 
 
 def _rated_lines(text: EncodedText) -> Iterator[RawRow]:

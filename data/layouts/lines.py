@@ -7,7 +7,7 @@ the next one begins. CACM, CISI, MEDLINE and Cranfield are published in SMART's 
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice
 from typing import NamedTuple
@@ -20,7 +20,6 @@ WHOLE = re.compile(r"[+-]?\d{1,9}(?:\.0{1,9})?")  # a whole number, as judgement
 _SAMPLE, _SAMPLE_LETTERS = 200, 500_000  # lines that are looked at
 _ALIKE = 0.8  # share of them that must be of a kind: the others are rows with a problem
 _LEAST_OF_A_TRIPLE = 20  # letters of its passages on average
-_TOPIC_NAMES, _DOCUMENT_NAMES = ("num", "title"), ("DOCNO", "TITLE", "TEXT")
 _LONGEST = 4 * MOST_CHARACTERS  # of an entry: what follows is not read, as its text is too long anyway
 _TAG = r"<(/?)({names})\b([^<>]{{0,1000}})>"
 _TOPIC = re.compile(_TAG.format(names="top|topic"), re.IGNORECASE)
@@ -31,7 +30,6 @@ _NUMBER = re.compile(r"""\b(?:number|num|id|qid)\s*=\s*["']?([^"'\s>]+)""", re.I
 _LEAD = re.compile(r"^\s*(?:number|num|topic|title|description|query)\s*:", re.IGNORECASE)
 _ASKED = ("title", "query", "question", "desc", "description")  # what asks, the best one first
 _HEADS = ("title", "headline", "hl", "head", "ttl")
-_ID, _TITLE, _TEXT = ".I", ".T", ".W"
 _ENTRY = re.compile(r"\.I\s+(\S+)\s*")
 _FIELD = re.compile(r"(\.[A-Z])\s*")
 
@@ -98,6 +96,33 @@ def has_numbers(table: Table) -> bool:
     return all(any(letter.isdigit() for letter in id_) for id_ in first if id_)
 
 
+class Markup(Enum):
+    """What the markup of a text holds: the names of the columns of its entries."""
+
+    DOCUMENTS = ("DOCNO", "TITLE", "TEXT")
+    TOPICS = ("num", "title")
+    SMART = (".I", ".T", ".W")
+
+
+def marked_table(text: EncodedText) -> tuple[Markup, Callable[[], Table]] | None:
+    """Return the kind of a text's markup, and what opens its entries; None for a text without any.
+
+    The question of a topic is its title, else what else it asks; the text of a web page has no tags. SMART's entries
+    have all fields that stand at the beginning of the text.
+    """
+    start = text.head.lstrip()
+    if start.startswith("<") and _DOCUMENT.search(start) and "<docno" in start.lower():
+        return Markup.DOCUMENTS, lambda: Table(Markup.DOCUMENTS.value, map(_document_row, _entries(text, _DOCUMENT)))
+    if start.startswith("<") and _TOPIC.search(start):
+        return Markup.TOPICS, lambda: Table(Markup.TOPICS.value, map(_topic_row, _entries(text, _TOPIC)))
+    lines = [line.strip() for line in start.split("\n", 50)[:50]]
+    if _ENTRY.fullmatch(lines[0]) is None or not any(line in Markup.SMART.value[1:] for line in lines):
+        return None
+    fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
+    names = tuple(dict.fromkeys([*Markup.SMART.value, *fields]))
+    return Markup.SMART, lambda: Table(names, _smart_rows(text))
+
+
 class _Entry(NamedTuple):
     row: int  # the line that it begins in, from 1
     attributes: str
@@ -106,31 +131,11 @@ class _Entry(NamedTuple):
     is_whole: bool
 
 
-def holds_topics(head: str) -> bool:
-    """Whether the beginning of a text is one of topics."""
-    return head.lstrip().startswith("<") and _TOPIC.search(head) is not None
-
-
-def holds_documents(head: str) -> bool:
-    """Whether the beginning of a text is one of documents with numbers."""
-    return head.lstrip().startswith("<") and _DOCUMENT.search(head) is not None and "<docno" in head.lower()
-
-
-def topic_table(text: EncodedText) -> Table:
-    """Read the topics; their question is the title, else what else is asked."""
-    return Table(_TOPIC_NAMES, map(_topic_row, _entries(text.lines(""), _TOPIC)))
-
-
-def document_table(text: EncodedText) -> Table:
-    """Read the documents; of a web page the text without its tags."""
-    return Table(_DOCUMENT_NAMES, map(_document_row, _entries(text.lines(""), _DOCUMENT)))
-
-
-def _entries(lines: Iterable[str], tag: re.Pattern[str]) -> Iterator[_Entry]:
+def _entries(text: EncodedText, tag: re.Pattern[str]) -> Iterator[_Entry]:
     """Yield what stands between two tags; where the second is missing, up to the next first one."""
     parts, size = list[str](), 0
     opened: tuple[int, str, str] | None = None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.lines(""), start=1):
         place = 0
         for found in tag.finditer(line):
             closes, name, attributes = found.groups()
@@ -159,7 +164,7 @@ def _topic_row(entry: _Entry) -> RawRow:
     given = _NUMBER.search(entry.attributes)
     number = fields.get("num") or fields.get("number") or fields.get("id") or (html.unescape(given[1]) if given else "")
     asked = next((fields[name] for name in _ASKED if name in fields), "" if tags else _plain(entry.text))
-    return _row(entry, dict(zip(_TOPIC_NAMES, (number, asked), strict=True)))
+    return _row(entry, dict(zip(Markup.TOPICS.value, (number, asked), strict=True)))
 
 
 def _document_row(entry: _Entry) -> RawRow:
@@ -172,7 +177,7 @@ def _document_row(entry: _Entry) -> RawRow:
     title = next((found for name in heads for part in between(name) if (found := " ".join(_plain(part).split()))), "")
     parts = parts or [_rest(entry.text)]
     text = "\n".join(filter(None, map(_plain, parts)))
-    return _row(entry, dict(zip(_DOCUMENT_NAMES, (number, title, text), strict=True)))
+    return _row(entry, dict(zip(Markup.DOCUMENTS.value, (number, title, text), strict=True)))
 
 
 def _row(entry: _Entry, cells: dict[str, object]) -> RawRow:
@@ -206,42 +211,29 @@ def _plain(text: str) -> str:
     return html.unescape(_MARKUP.sub(" ", text.replace("<![CDATA[", "").replace("]]>", ""))).strip()
 
 
-def holds_smart_entries(head: str) -> bool:
-    """Whether the beginning of a text is an entry with a text or a title."""
-    lines = [line.strip() for line in head.lstrip().split("\n", 50)[:50]]
-    return _ENTRY.fullmatch(lines[0]) is not None and any(line in (_TITLE, _TEXT) for line in lines)
-
-
-def smart_table(text: EncodedText) -> Table:
-    """Read one row per entry; its columns are the fields that the beginning of the text has."""
-    fields = re.findall(r"^(\.[A-Z])\s*$", text.head, re.MULTILINE)
-    names = tuple(dict.fromkeys([_ID, _TITLE, _TEXT, *fields]))
-    return Table(names, _smart_rows(text))
-
-
 def _smart_rows(text: EncodedText) -> Iterator[RawRow]:
-    for row, id_, fields in _smart_entries(text):
-        cells = {name: (" " if name == _TITLE else "\n").join(lines).strip() for name, lines in fields.items()}
-        yield RawRow(row, {_ID: id_, **cells})
-
-
-def _smart_entries(text: EncodedText) -> Iterator[tuple[int, str, dict[str, list[str]]]]:
-    """Yield the first line, the id and the lines by field of each entry."""
-    entry: tuple[int, str, dict[str, list[str]]] | None = None
-    lines = list[str]()
+    row, id_ = 0, ""
+    fields: dict[str, list[str]] | None = None
+    lines: list[str] = []
     size = 0
     for number, line in enumerate(text.lines(""), start=1):
         stripped = line.strip()
         if match := _ENTRY.fullmatch(stripped):
-            if entry is not None:
-                yield entry
-            entry, lines, size = (number, match[1], {}), [], 0
-        elif entry is None:
+            if fields is not None:
+                yield _smart_row(row, id_, fields)
+            row, id_, fields = number, match[1], {}
+            lines, size = [], 0
+        elif fields is None:
             continue
         elif match := _FIELD.fullmatch(stripped):
-            lines = entry[2].setdefault(match[1], [])
+            lines = fields.setdefault(match[1], [])
         elif size < _LONGEST:
             lines.append(stripped[: _LONGEST - size])
             size += len(stripped)
-    if entry is not None:
-        yield entry
+    if fields is not None:
+        yield _smart_row(row, id_, fields)
+
+
+def _smart_row(row: int, id_: str, fields: dict[str, list[str]]) -> RawRow:
+    cells = {name: (" " if name == ".T" else "\n").join(lines).strip() for name, lines in fields.items()}
+    return RawRow(row, {".I": id_, **cells})

@@ -43,12 +43,11 @@ _ROLE_OF_LIST = {
     **dict.fromkeys(("questions", "queries", "topics"), Role.QUESTIONS),
     **dict.fromkeys(("corpus", "documents", "docs", "passages", "collection", "contexts"), Role.PASSAGES),
 }
-_DOCUMENTS = Columns(id="DOCNO", title="TITLE", context="TEXT")
-_MARKUP = (
-    (lines.holds_documents, Role.PASSAGES, Shape.MARKUP, _DOCUMENTS, lines.document_table),
-    (lines.holds_topics, Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num"), lines.topic_table),
-    (lines.holds_smart_entries, Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W"), lines.smart_table),
-)
+_MARKUP = {
+    lines.Markup.DOCUMENTS: (Role.PASSAGES, Shape.MARKUP, Columns(id="DOCNO", title="TITLE", context="TEXT")),
+    lines.Markup.TOPICS: (Role.QUESTIONS, Shape.MARKUP, Columns("title", id="num")),
+    lines.Markup.SMART: (Role.TEXTS, Shape.SMART, Columns(id=".I", title=".T", context=".W")),
+}
 _JUDGED = Columns(id="query-id", passage_id="corpus-id", label="score")
 _JUDGEMENT_COLUMNS = {  # by whether there are grades
     True: (objects.JUDGEMENT_NAMES, _JUDGED),
@@ -330,13 +329,13 @@ def holds_dataset(table: Table, sample: Sample) -> bool:
 
 
 def _text_sources(name: str, text: EncodedText) -> list[Source]:
-    """The sources of a text without a header: markup, lines of a kind, a list of judgements."""
+    """Return the sources of a text without a header: markup, lines of a kind, a list of judgements."""
     recognised = RecognisedFile(Format.SGML, text.encoding.name, text, problems=text.encoding.problems)
-    for holds, role, shape, columns, table in _MARKUP:
-        if holds(text.head):
-            return [Source(name, role, shape, columns, (), partial(table, text), recognised).opened()]
-    if exports.holds_rated_lines(text.head):
-        return _rated(name, exports.rated_lines(text), replace(recognised, format=Format.TEXT))
+    if (marked := lines.marked_table(text)) is not None:
+        markup, opener = marked
+        return [Source(name, *_MARKUP[markup], (), opener, recognised).opened()]
+    if (ratings := exports.ratings_in_text(text)) is not None:
+        return _rated(name, ratings, replace(recognised, format=Format.TEXT))
     kind = lines.lines_of_a_kind(text, knows)
     if kind is None:
         return []
