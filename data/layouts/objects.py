@@ -34,11 +34,8 @@ _SAMPLE = 50
 _LONG_TEXT = 10  # characters on average: shorter values are settings
 _DOCUMENT = "page_content"  # LangChain's name of a document's text
 Pairs = Sequence[tuple[str, Any]]
-_QUESTION_NAMES = ("id", "text", "response")
-_PASSAGE_NAMES = ("id", "text", "title")
-JUDGEMENT_NAMES = ("query-id", "corpus-id", "score")
-_TEXT_COLUMNS = ("id", "text")
-ANSWER_NAMES = ("id", "answers")
+_QUESTION_NAMES, _PASSAGE_NAMES = ("id", "text", "response"), ("id", "text", "title")
+JUDGEMENT_NAMES, ANSWER_NAMES = ("query-id", "corpus-id", "score"), ("id", "answers")
 _QUESTIONS = ("queries", "questions", "query", "topics")
 _PASSAGES = ("corpus", "documents", "docs", "passages", "collection")
 _JUDGEMENTS = (
@@ -58,12 +55,8 @@ def object_openers(recognised: RecognisedFile) -> dict[str, Opener]:
         return {}
     if recognised.format is not Format.JSON:
         return {}
-    if isinstance(value, list):
-        return _list_opener(value)
-    return _object_openers(value) if isinstance(value, dict) else {}
-
-
-def _list_opener(value: list[Any]) -> dict[str, Opener]:
+    if not isinstance(value, list):
+        return _object_openers(value) if isinstance(value, dict) else {}
     is_text = all(isinstance(item, str) and item.lstrip().startswith("{") for item in value[:_SAMPLE])
     items = _parsed(value) if is_text else value
     if any(map(_is_document, items[:_SAMPLE])):
@@ -181,16 +174,15 @@ def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> 
     """
     skipped = [name for name in value if name not in lists]
     parts = {name: part_of_word(plain_name(name)) for name in lists}
+    rows = [(name, item) for name, items in lists.items() for item in items]
     if all(parts.values()):
-        rows = [
-            {**item, "split": parts[name]} if isinstance(item, dict) and "split" not in item else item
-            for name, items in lists.items()
-            for item in items
+        divided = [
+            item | {"split": item.get("split", parts[name])} if isinstance(item, dict) else item for name, item in rows
         ]
-        return {"": _opener(rows, skipped)}
+        return {"": _opener(divided, skipped)}
     first = [next(item for item in items if isinstance(item, dict)) for items in lists.values()]
     if len({frozenset(item) for item in first}) == 1:
-        return {"": _opener([item for items in lists.values() for item in items], skipped)}
+        return {"": _opener([item for _, item in rows], skipped)}
     return {name: _opener(items, skipped) for name, items in lists.items()}
 
 
@@ -224,12 +216,12 @@ def dictionaries_in(recognised: RecognisedFile) -> Dictionaries | None:
     answers = value.get(_key(value, _ANSWERS), {})
     used = {questions, passages, judgements, _key(value, _ANSWERS)}
     skipped = tuple(shown(name) for name in value if name not in used)
-    judged = _pairs(value[judgements])
+    pairs = {key: getattr(value[key], "pairs", list(value[key].items())) for key in (questions, passages, judgements)}
     return Dictionaries(
-        (questions, partial(_table, _QUESTION_NAMES, partial(_questions, _pairs(value[questions]), answers), skipped)),
-        (passages, partial(_table, _PASSAGE_NAMES, partial(_passages, _pairs(value[passages])))),
-        (judgements, partial(_table, JUDGEMENT_NAMES, partial(_judgements, judged))),
-        any(isinstance(named, dict) for _, named in judged),
+        (questions, partial(_table, _QUESTION_NAMES, partial(_questions, pairs[questions], answers), skipped)),
+        (passages, partial(_table, _PASSAGE_NAMES, partial(_passages, pairs[passages]))),
+        (judgements, partial(_table, JUDGEMENT_NAMES, partial(_judgements, pairs[judgements]))),
+        any(isinstance(named, dict) for _, named in pairs[judgements]),
     )
 
 
@@ -237,10 +229,6 @@ def _key(value: Mapping[str, Any], known: Sequence[str]) -> str:
     """Return the first key of a known name that holds an object, "" if there is none."""
     by_plain = {plain_name(name): name for name, cell in value.items() if isinstance(cell, dict)}
     return next((by_plain[name] for name in known if name in by_plain), "")
-
-
-def _pairs(value: Any) -> Pairs:
-    return value.pairs if isinstance(value, _Object) else list(value.items())
 
 
 def _table(names: tuple[str, ...], rows: Callable[[], Iterable[Sequence[Any]]], skipped: tuple[str, ...] = ()) -> Table:
@@ -284,7 +272,7 @@ def texts_opener(value: object) -> Opener | None:
         return None
     if all(not text or text.replace(".", "").isdigit() for text in map(joined_text, items)):
         return None
-    return partial(_table, _TEXT_COLUMNS, lambda: ((id_, joined_text(item)) for id_, item in value.items()))
+    return partial(_table, ("id", "text"), lambda: ((id_, joined_text(item)) for id_, item in value.items()))
 
 
 def judgements_opener(value: object) -> tuple[Opener, bool] | None:
@@ -299,7 +287,14 @@ def judgements_opener(value: object) -> tuple[Opener, bool] | None:
 
 def answers_opener(value: Mapping[str, Any]) -> Opener:
     """Return what opens answers by the id of their question."""
-    return partial(_table, ANSWER_NAMES, lambda: ((id_, _answer(item)) for id_, item in value.items()))
+
+    def rows() -> Iterator[Sequence[Any]]:
+        for id_, item in value.items():
+            key = question_roles(item).get("answers") if isinstance(item, dict) else None
+            answer = item if key is None else item[key]
+            yield id_, answers_of(answer) if isinstance(item, dict) else item
+
+    return partial(_table, ANSWER_NAMES, rows)
 
 
 def may_hold_answers(value: Mapping[str, Any]) -> bool:
@@ -331,10 +326,3 @@ def _first_values(value: object) -> list[Any]:
 
 def _are_texts(items: Iterable[Any], holds: Callable[[str], bool]) -> bool:
     return all(isinstance(item, str) and holds(item) for item in items)
-
-
-def _answer(item: Any) -> Any:
-    if not isinstance(item, dict):
-        return item
-    key = question_roles(item).get("answers")
-    return answers_of(item if key is None else item[key])

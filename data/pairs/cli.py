@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -139,23 +139,25 @@ Parts = Annotated[
 ]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Choices:
+    """What a user says of the files; the rest is guessed."""
+
+    kind: Kind = None
+    scale: Scale = None
+    columns: NamedPairColumns = None
+    parts: Parts = ()
+    encoding: NamedEncoding = ""
+
+
 @commands.command
-def inspect(
-    file: PairFile,
-    /,
-    *files: PairFiles,
-    kind: Kind = None,
-    scale: Scale = None,
-    columns: NamedPairColumns = None,
-    parts: Parts = (),
-    encoding: NamedEncoding = "",
-    as_json: AsJson = False,
-) -> int:
+def inspect(file: PairFile, /, *files: PairFiles, choices: Choices = Choices(), as_json: AsJson = False) -> int:
     """Show what files of sentence pairs hold.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
+    reading = _read_pairs((file, *files), choices)
     rows = split_pairs(reading.pairs)
     figures = audit_pairs(reading.pairs, rows)
     if as_json:
@@ -166,21 +168,12 @@ def inspect(
 
 
 @commands.command(name="import")
-def import_files(
-    file: PairFile,
-    /,
-    *files: PairFiles,
-    kind: Kind = None,
-    scale: Scale = None,
-    columns: NamedPairColumns = None,
-    parts: Parts = (),
-    encoding: NamedEncoding = "",
-) -> int:
+def import_files(file: PairFile, /, *files: PairFiles, choices: Choices = Choices()) -> int:
     """Import sentence pairs, and print their key.
 
     Several files are parts of one dataset.
     """
-    reading = _read_pairs((file, *files), kind, scale, columns, parts, encoding=encoding)
+    reading = _read_pairs((file, *files), choices)
     kept = keep(reading.pairs, source=", ".join(path.name for path in (file, *files)))
     tell("\n".join([*reading_lines(reading), f"stored as {kept.key}"]))
     return 0
@@ -197,23 +190,17 @@ def list_command(*, as_json: AsJson = False) -> int:
     )
 
 
-def _catalog_name(files: tuple[Path, ...]) -> str:
-    """Return the name that the catalog may know; empty if several files, or one that exists, are given."""
-    return str(files[0]) if len(files) == 1 and not files[0].exists() else ""
-
-
-def _read_pairs(
-    files: tuple[Path, ...], kind: Kind, scale: Scale, columns: NamedPairColumns, parts: Parts, *, encoding: str
-) -> PairReading:
-    if parts and len(parts) != len(files) and _catalog_name(files) not in PAIR_CATALOG:
-        raise CoercionError(msg=f"--parts names {len(parts)} parts of {len(files)} files")
+def _read_pairs(files: tuple[Path, ...], choices: Choices) -> PairReading:
+    """Read files, or the catalog's dataset of this name. Raises `DataError`."""
+    entry = PAIR_CATALOG.get(str(files[0])) if len(files) == 1 and not files[0].exists() else None
+    if choices.parts and len(choices.parts) != len(files) and entry is None:
+        raise CoercionError(msg=f"--parts names {len(choices.parts)} parts of {len(files)} files")
     try:
-        options = PairOptions(columns or {}, kind, scale, parts)
+        options = PairOptions(choices.columns or {}, choices.kind, choices.scale, choices.parts)
     except ValueError as error:
         raise CoercionError(msg=str(error)) from error
-    entry = PAIR_CATALOG.get(_catalog_name(files))
     if entry is None:
-        return read_pair_files_apart(files, options, encoding)
+        return read_pair_files_apart(files, options, choices.encoding)
     given = {name: value for name in ("kind", "scale", "parts") if (value := getattr(options, name))}
     reading = read_pairs_apart(obtain_files(entry), replace(entry.options, columns=options.columns, **given))
     return replace(reading, pairs=replace(reading.pairs, name=entry.title))
