@@ -151,7 +151,7 @@ class QuestionSetBuilder(DatasetBuilder):
         """Add the ids of merged copies that an export of this project lists in its metadata."""
         location = self._plan.source.location
         if location is not None:
-            self.names.add_location(as_text(reader.row.cells.get(location)), position)
+            self.names.locations.append((as_text(reader.row.cells.get(location)), position))
         for alias in other_ids_in(reader.row.cells.get("metadata")):
             self.passages.add_alias(alias, position)
             self._position_of.setdefault(alias, position)

@@ -93,6 +93,14 @@ def unpacked(files: Sequence[File]) -> list[File]:
     return found
 
 
+def data_files(files: Sequence[File]) -> list[File]:
+    """Return the files, those of archives instead of these, with distinct names. Raises `DataError` without any."""
+    inner = with_distinct_names(unpacked(files))
+    if not inner:
+        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    return inner
+
+
 def propose_or_encodings(
     propose: Callable[[Sequence[File]], Proposal[C]], columns: C, files: Sequence[File]
 ) -> Proposal[C]:

@@ -120,10 +120,8 @@ def part_named(value: object) -> str:
 
 def part_of_path(path: str) -> str:
     """Return the part that the name of a file tells, else its nearest folder that tells one, else ""."""
-    for name in reversed(PurePosixPath(path).parts):
-        if part := _part_of_words(name_words(name)):
-            return part
-    return ""
+    parts = (_part_of_words(name_words(name)) for name in reversed(PurePosixPath(path).parts))
+    return next(filter(None, parts), "")
 
 
 def part_of_word(word: str) -> str:
@@ -194,10 +192,7 @@ class PassageNames:
         self._positions: dict[NameKind, dict[str, list[int]]] = {}
         self._path_of: dict[int, str] = {}
         self._number_keys = NumberIds(lambda: self._positions[NameKind.FILE])
-        self._locations: list[tuple[str, int]] = []
-
-    def add_location(self, location: str, position: int) -> None:
-        self._locations.append((location, position))
+        self.locations: list[tuple[str, int]] = []  # further names of passages, with their positions
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name stands for, also one with the same number; None if there is none."""
@@ -217,16 +212,13 @@ class PassageNames:
         if place := _PLACE.fullmatch(composed(name).strip()):
             name = place[1]
         key = file_key(name)
-        found = known.get(key) or known.get(self._number_keys.find(key) or "") or []
-        return found if len(found) < 2 else self._in_folder(name, found)
-
-    def _in_folder(self, name: str, positions: Sequence[int]) -> Sequence[int]:
-        """Return the passages of the file whose folder and ending the name tells; all if it tells none of theirs."""
-        for shortened in (str, _without_extension):
-            path = shortened(_path_key(name))
-            inside = [one for one in positions if _ends_alike(shortened(self._path_of.get(one, "")), path)]
+        positions = known.get(key) or known.get(self._number_keys.find(key) or "") or []
+        for shortened in (str, _without_extension) if len(positions) > 1 else ():
+            path = shortened(_path_key(name)).removeprefix("./")
+            known_paths = {position: shortened(self._path_of.get(position, "")) for position in positions}
+            inside = [position for position, known_path in known_paths.items() if _is_same_path(known_path, path)]
             if inside:
-                return inside
+                return inside  # those of the file whose folder and ending the name tells
         return positions
 
     def _index(self, kind: NameKind) -> dict[str, list[int]]:
@@ -235,7 +227,7 @@ class PassageNames:
             if title:
                 positions[file_key(title) if kind is NameKind.FILE else composed(title)][position] = None
         if kind is NameKind.FILE:
-            for name, position in (*self._position_of.items(), *self._locations):
+            for name, position in (*self._position_of.items(), *self.locations):
                 positions[file_key(name)][position] = None
                 self._path_of.setdefault(position, _path_key(name))
         return {key: [*found] for key, found in positions.items() if key}
@@ -262,8 +254,9 @@ def _without_extension(path: str) -> str:
     return _EXTENSION.sub("", path)
 
 
-def _ends_alike(path: str, other: str) -> bool:
-    shorter, longer = sorted((path, other.removeprefix("./")), key=len)
+def _is_same_path(path: str, other: str) -> bool:
+    """Whether one of two paths ends as the whole other one."""
+    shorter, longer = sorted((path, other), key=len)
     return bool(shorter) and f"/{longer}".endswith(f"/{shorter}")
 
 
@@ -279,27 +272,22 @@ def reference_columns(
 
     Small numbers match ids of any corpus, and a title may cover many passages: then the column's name must hint at it.
     """
-    found: list[Reference] = []
+    references: list[Reference] = []
     for name in names:
         if _NEVER.search(plain_name(name)):
             continue
         values = dict.fromkeys(value for row in sample for value in islice(_values(row.get(name)), _MOST_VALUES))
-        kind = _kind_of(values, passages)
-        if kind is not None and (_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
+        hits = {
+            kind: sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
+            for kind in NameKind
+        }
+        kind = max(hits, key=hits.__getitem__)  # of equal ones the first
+        is_named = bool(values) and hits[kind] >= _LEAST_SHARE * len(values)
+        if is_named and (_HINT.search(plain_name(name)) or _is_distinctive(values, kind, passages)):
             grade = NOT_RELEVANT if _NEGATIVE.search(plain_name(name)) else RELEVANT_GRADE
-            found.append(Reference(name, kind, grade))
-    best = [kind for kind in NameKind if any(one.kind is kind and one.grade for one in found)]
-    return tuple(one for one in found if best and one.kind is best[0])
-
-
-def _kind_of(values: Collection[str], passages: PassageNames) -> NameKind | None:
-    """Return how most values name passages, None if few do; of kinds with equal hits the first."""
-    hits = {
-        kind: sum(any(positions for _, positions in named_passages(value, kind, passages)) for value in values)
-        for kind in NameKind
-    }
-    best = max(hits, key=hits.__getitem__)
-    return best if values and hits[best] >= _LEAST_SHARE * len(values) else None
+            references.append(Reference(name, kind, grade))
+    best = [kind for kind in NameKind if any(known.kind is kind and known.grade for known in references)]
+    return tuple(reference for reference in references if best and reference.kind is best[0])
 
 
 def _is_distinctive(values: Collection[str], kind: NameKind, passages: PassageNames) -> bool:
@@ -321,8 +309,8 @@ def _names_in(value: str, kind: NameKind, passages: PassageNames) -> list[str]:
     names = _split(value, _SEPARATOR)
     if any(passages.find(kind, name) for name in names):
         return names
-    ways = (_split(value, separator) for separator in _DOUBTFUL_SEPARATORS)
-    return next((names for names in ways if names and all(passages.find(kind, name) for name in names)), [value])
+    splits = (_split(value, separator) for separator in _DOUBTFUL_SEPARATORS)
+    return next((names for names in splits if names and all(passages.find(kind, name) for name in names)), [value])
 
 
 def _split(value: str, separator: re.Pattern[str]) -> list[str]:

@@ -45,7 +45,7 @@ def score_of(text: str) -> float | None:
 
 
 def label_of(text: str) -> Label | None:
-    """Return the label a text names: in English or Korean, in short, or by XNLI's number; None where it is none."""
+    """Return the label that a text names in English or Korean, in short, or by XNLI's number; None for other texts."""
     return _LABEL_OF.get(unicodedata.normalize("NFKC", text).lower())  # the hyphen of -1, and of no label, counts
 
 
@@ -159,7 +159,8 @@ class PairSetBuilder(DatasetBuilder):
         sentences = [self._sentences(reader, role) for role in SENTENCES[: self.kind.width]]
         if reader.is_refused():
             return reader.problem
-        value = self._value(reader)
+        read_value = {PairKind.SCORED: self._score, PairKind.LABELLED: self._label}.get(self.kind, lambda _: 0.0)
+        value = read_value(reader)
         if isinstance(value, Problem):
             return value
         part = part_named(reader.cell("part")) or self._part
@@ -188,12 +189,7 @@ class PairSetBuilder(DatasetBuilder):
             return [text]
         return texts
 
-    def _value(self, reader: RowReader) -> float | Problem:
-        """The score or label of a row, 0 for kinds that have none, or the problem with it."""
-        if self.kind is PairKind.SCORED:
-            return self._score(reader)
-        if self.kind is not PairKind.LABELLED:
-            return 0
+    def _label(self, reader: RowReader) -> float | Problem:
         text = reader.text("label")
         label = label_of(text)
         return self._unfit(ProblemCode.UNKNOWN_LABEL, reader, "label", text) if label is None else label

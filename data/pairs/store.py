@@ -21,27 +21,13 @@ from mrc_workbench.data.formats.columns import (
     roles_by_name,
     wanted_names,
 )
-from mrc_workbench.data.formats.opening import (
-    Format,
-    Proposal,
-    RecognisedFile,
-    looked_at,
-    recognise,
-    set_name,
-    told_of,
-)
+from mrc_workbench.data.formats.opening import Format, Proposal, RecognisedFile, looked_at, recognise, set_name, told_of
 from mrc_workbench.data.formats.rows import FileReading, understood
 from mrc_workbench.data.formats.tables import Table, as_text, is_blank, is_collection, shown
 from mrc_workbench.data.formats.text import Content, line_table
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.cells import Opener
-from mrc_workbench.data.layouts.members import (
-    files_of_paths,
-    propose_or_encodings,
-    set_aside,
-    unpacked,
-    with_distinct_names,
-)
+from mrc_workbench.data.layouts.members import data_files, files_of_paths, propose_or_encodings, set_aside
 from mrc_workbench.data.layouts.references import part_named
 from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, holds_texts
 from mrc_workbench.data.layouts.sighting import rows_opener
@@ -117,7 +103,7 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
     have one part.
     """
     options = options or PairOptions()
-    given, notices = _data_files(files)
+    given, notices = set_aside(data_files([File(Content.of(content), name) for content, name in files]))
     parts = [*options.parts] or [part_in_name(set_name(file.name, "")) for file in given]
     parts *= len(given) if len(files) == len(parts) == 1 else 1
     with without_collections():
@@ -136,7 +122,10 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
         rows = sum(reading.row_count for reading in read)
         first = next(problem.message for problem in problems if problem.leaves_out_row)
         raise DataError(Problem.of(ProblemCode.NO_GOOD_ROW, rows=rows, first=first), problems)
-    pairs = builder.pair_set(_name([name for _, name in files]))
+    names = [set_name(name, "pairs") for _, name in files]
+    if len(names) > 1:
+        names = list(dict.fromkeys(without_part(name) or "pairs" for name in names))
+    pairs = builder.pair_set(shown(", ".join(names), 200))
     if useless := _useless(pairs):
         raise DataError(useless, problems)
     return PairReading(pairs, tuple(read))
@@ -144,7 +133,8 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
 def propose_pair_columns(content: bytes | Content, name: str = "") -> Proposal[PairColumns]:
     """Return what can be chosen of a file, also where `read_pairs` misses a column. Raises `DataError`."""
-    file = _opened(_data_files([(content, name)])[0][0], {})
+    given, _ = set_aside(data_files([File(Content.of(content), name)]))
+    file = _opened(given[0], {})
     return Proposal(file.columns, file.names, file.first_rows)
 
 
@@ -182,13 +172,6 @@ def assign_pair_columns(names: Sequence[str], sample: Sample = (), chosen: Chose
         left = [name for name in free if 2 * sum(not is_blank(row.get(name)) for row in sample) > len(sample)]
         roles |= dict(zip(missing, left, strict=False)) if len(left) <= len(missing) else {}
     return replace(PairColumns(**roles), **{role: None for role in chosen or {} if role not in given})
-
-
-def _data_files(files: Sequence[tuple[bytes | Content, str]]) -> tuple[list[File], tuple[Problem, ...]]:
-    inner = unpacked([File(Content.of(content), name) for content, name in files])
-    if not inner:
-        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
-    return set_aside(with_distinct_names(inner))
 
 
 @dataclass(frozen=True)
@@ -245,13 +228,13 @@ def _flat(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, obje
     """The cells with those of objects among them, named behind a dot."""
     flat: dict[str, object] = {}
     for name, value in cells.items():
-        inner = value if name in objects and isinstance(value, dict) else None
-        flat |= {name: value} if inner is None else {f"{name}.{key}": cell for key, cell in inner.items()}
+        is_object = name in objects and isinstance(value, dict)
+        flat |= {f"{name}.{key}": cell for key, cell in value.items()} if is_object else {name: value}
     return flat
 
 
 def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKind, Scale]:
-    """The kind of all files together and the scale of their scores, as given or guessed."""
+    """Return the kind of all files together and the scale of their scores, as given or guessed."""
     kind, scale = options.kind, options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):
         score, label = _values(files, "score"), _values(files, "label")
@@ -262,17 +245,15 @@ def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKi
 
 
 def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
-    """The values of a role in all files, None if no file has a column for it."""
-    found: Values | None = None
-    for file in files:
-        column = getattr(file.columns, role)
-        if column is not None:
-            found = found or Values()
-            with told_of(file.name, files):
-                for row in file.table().rows:
-                    value = None if row.problem else row.cells.get(column)
-                    found.add("" if is_collection(value) else as_text(value))
-    return found
+    """Return the values of a role in all files, None if no file has a column for it."""
+    columns = [(file, column) for file in files if (column := getattr(file.columns, role)) is not None]
+    values = Values()
+    for file, column in columns:
+        with told_of(file.name, files):
+            for row in file.table().rows:
+                value = None if row.problem else row.cells.get(column)
+                values.add("" if is_collection(value) else as_text(value))
+    return values if columns else None
 
 
 def _read(
@@ -303,12 +284,9 @@ def _useless(pairs: PairSet) -> Problem | None:
     return Problem.of(ProblemCode.ONE_VALUE, rows=len(pairs), value=name)
 
 
-def _name(names: Sequence[str]) -> str:
-    """The name of one file, and of several what they are called without the words of their parts."""
-    plain = [set_name(name, "pairs") for name in names]
-    if len(plain) > 1:
-        plain = list(dict.fromkeys(without_part(name) or "pairs" for name in plain))
-    return shown(", ".join(plain), 200)
+def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
+    write_pairs(folder, reading.pairs)
+    return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
 
 
 def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
@@ -343,9 +321,8 @@ class PairEntry:
 
 
 def _pair_entry(given: dict[str, Any]) -> PairEntry:
-    parts = tuple(map(Part, given.get("parts", ())))
     scale = tuple(given["scale"]) if "scale" in given else None
-    options = PairOptions(kind=PairKind(given["kind"]), scale=scale, parts=parts)
+    options = PairOptions(kind=PairKind(given["kind"]), scale=scale, parts=tuple(map(Part, given.get("parts", ()))))
     return PairEntry(given["id"], given["title"], given["licence"], tuple(map(catalog_entry, given["files"])), options)
 
 
@@ -360,13 +337,11 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
     """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
-    files, before = [], 0
-
-    def follow(done: int, _: int) -> None:
-        on_progress(before + done, entry.size)
-
+    files = []
+    before = 0
     for file in entry.files:
-        files.append((obtain(file, follow), file.path.name))
+        content = obtain(file, lambda done, _, before=before: on_progress(before + done, entry.size))
+        files.append((content, file.path.name))
         before += file.size
     return files
 

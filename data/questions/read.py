@@ -25,13 +25,7 @@ from mrc_workbench.data.formats.tables import OTHER_IDS, shown
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.layouts.builder import QuestionSetBuilder
-from mrc_workbench.data.layouts.members import (
-    files_of,
-    files_of_paths,
-    propose_or_encodings,
-    unpacked,
-    with_distinct_names,
-)
+from mrc_workbench.data.layouts.members import data_files, files_of, files_of_paths, propose_or_encodings
 from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_rows, select_sources
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
@@ -44,7 +38,7 @@ from mrc_workbench.data.layouts.sources import (
     joined_report,
     with_references,
 )
-from mrc_workbench.data.problems import DataError, Problem, ProblemCode
+from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.records import Question, QuestionSet, open_question_set, write_question_set
 from mrc_workbench.data.texts import Script, script_of
 
@@ -118,9 +112,7 @@ def read_files_apart(files: Sequence[File], chosen: Chosen | None = None, report
 
 
 def _selected(files: Sequence[File], chosen: Chosen, *, is_alone: bool = False) -> SelectedSources:
-    inner = with_distinct_names(unpacked(files))
-    if not inner:
-        raise DataError.of(ProblemCode.NOT_A_WORKBOOK)
+    inner = data_files(files)
     if len(inner) == 1 and is_alone:
         return select_rows(Sighted(inner[0]), "", chosen)
     if len(inner) == 1 and chosen:
@@ -150,7 +142,7 @@ def _proposed(files: Sequence[File]) -> Proposal[Columns]:
         found = _selected(files, {}, is_alone=True)
         return _proposal(found.sources[0]) if found.layout is None else Proposal(Columns())
     except DataError as error:
-        for file in with_distinct_names(unpacked(files)):
+        for file in data_files(files):
             if shown(file.name, 80) == error.problem.details.get("file"):
                 return propose_columns(file.content)
         raise

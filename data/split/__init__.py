@@ -228,7 +228,6 @@ def _drawn(
 
 
 def _by_groups(groups: np.ndarray, order: np.ndarray) -> Draw:
-    """Return what draws whole groups, in this order."""
     return lambda rows, n, _: np.flatnonzero(np.isin(groups[rows], draw_groups(groups[rows], n, order)))
 
 
