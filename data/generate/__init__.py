@@ -23,6 +23,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 import regex
 from cyclopts import Parameter
+from pydantic import TypeAdapter
 
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.commands import stop_message, takes
@@ -42,6 +43,7 @@ _LONGEST_PASSAGE = 8000  # characters that are sent
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s*")
 _SHOWN = 200  # characters of an answer that nothing could be made of
 _LISTED = 5  # passages of a preview, questions, and passages without one
+_QUESTIONS = TypeAdapter(list[str])
 K = TypeVar("K")
 Progress = Callable[[int, int], None]  # passages done, passages in all
 
@@ -231,9 +233,9 @@ def sentences_of(text: str) -> Iterator[str]:
 
 def _is_informative(sentence: str, options: MakerOptions) -> bool:
     words, letters = len(sentence.split()), len(_LETTER.findall(sentence))
-    spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
-    long_enough = options.shortest <= len(sentence) <= options.longest
-    return long_enough and spaced and letters >= _LEAST_LETTERS * (len(sentence) - words + 1)
+    is_spaced = words >= 3 or words == 1  # where words are not spaced, as in Japanese, there is one
+    has_length = options.shortest <= len(sentence) <= options.longest
+    return has_length and is_spaced and letters >= _LEAST_LETTERS * (len(sentence) - words + 1)
 
 
 def _drawn_sentences(text: str, sentences: list[str], row: int, options: MakerOptions) -> Iterator[_Draft]:
@@ -257,18 +259,15 @@ def questions_in(answer: str, most: int) -> list[str]:
     """
     text = without_thoughts(answer)
     lines = [_NUMBERED.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
-    found = _first_list(text) or (lines if all(line.endswith(("?", "？")) for line in lines) else [])
-    usable = (" ".join(one.split()) for one in found)
-    return list(dict.fromkeys(one for one in usable if _SHORTEST <= len(one) <= _LONGEST))[:most]
-
-
-def _first_list(text: str) -> list[str]:
+    questions = lines if all(line.endswith(("?", "？")) for line in lines) else []
     for bracket in islice(re.finditer(r"\[", text), 50):
         with suppress(ValueError, RecursionError):
             value, _ = json.JSONDecoder().raw_decode(text, bracket.start())
-            if value and all(isinstance(one, str) for one in value):
-                return list(value)
-    return []
+            if value and all(isinstance(item, str) for item in value):
+                questions = value
+                break
+    usable = (" ".join(question.split()) for question in questions)
+    return list(dict.fromkeys(question for question in usable if _SHORTEST <= len(question) <= _LONGEST))[:most]
 
 
 @cache
@@ -305,7 +304,10 @@ def _written_drafts(
     # stored with one model, prompt and temperature, by passage
     key = key_of(options.model, instruction, options.language, options.temperature)[:16]
     path = workspace() / "cache" / "questions" / f"{key}.jsonl"
-    stored, rows = KeptAnswers(path, "passage", _questions_stored), _drawn(len(passages), options)
+    stored, rows = (
+        KeptAnswers(path, "passage", lambda entry: _QUESTIONS.validate_python(entry["questions"])),
+        _drawn(len(passages), options),
+    )
     keys = {row: key_of(passages.titles[row], passages.texts[row]) for row in rows}
     new = [row for row in rows if stored.get(keys[row]) is None]
     failed: list[tuple[int, str | EndpointError]] = []
@@ -333,12 +335,6 @@ def _written_drafts(
         for row, answer in sorted(failed, key=lambda asked: asked[0])
     ]
     return drafts, unanswered, 0 if endpoint else len(new)
-
-
-def _questions_stored(entry: dict[str, Any]) -> list[str]:
-    if not isinstance(entry["questions"], list):
-        raise TypeError("questions are a list")
-    return [str(question) for question in entry["questions"]]
 
 
 @takes(MakerOptions, without=("prompt",), required=("by",), suited=MakerOptions(model=os.environ.get(MODEL, "")))

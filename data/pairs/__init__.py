@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
+from mrc_workbench.data.split.partition import linked_groups
 from mrc_workbench.data.texts import Texts, column_of
 
 FILE = "pairs.arrow"
@@ -216,10 +215,8 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
     """Number the groups of rows that share sentences (see `numbers_of`), also through others, `(n_rows,)` int64."""
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
-    links = coo_array((np.ones(numbers.size, dtype=bool), (first.ravel(), numbers.ravel())), shape=(count, count))
-    group_of_sentence = connected_components(links, directed=False)[1] if count else np.zeros(0, dtype=np.int64)
-    groups: np.ndarray = group_of_sentence[numbers[:, 0]].astype(np.int64)
-    return groups
+    groups = linked_groups(first.ravel(), numbers.ravel(), count) if count else np.zeros(0, dtype=np.int64)
+    return groups[numbers[:, 0]].astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,20 @@ then computed from the shingles themselves.
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Literal
 
 import numpy as np
 import regex
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import Problem, ProblemCode
 from mrc_workbench.data.questions import Unit, relevant_rows, unit_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split
+from mrc_workbench.data.split.partition import linked_groups
 from mrc_workbench.data.texts import Texts
 
 MOST_PASSAGES = 100_000  # that are looked at, all relevant ones first: seconds and some hundred MB
@@ -123,8 +122,10 @@ def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _F
     """Report decomposed letters (BM25 here composes them, other engines may not), or full-width letters and digits and
     half-width kana, which BM25 tells from the usual forms.
     """
-    code, pattern = {"NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS), "NFKC": (ProblemCode.FULL_WIDTH, _WIDE)}[form]
-    holds: Callable[[str], object] = _is_decomposed if form == "NFC" else re.compile(_WIDE).search
+    code, pattern, holds = {
+        "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, lambda text: not unicodedata.is_normalized("NFC", text)),
+        "NFKC": (ProblemCode.FULL_WIDTH, _WIDE, re.compile(_WIDE).search),
+    }[form]
     places = [place for place in np.flatnonzero(texts.matching(pattern)).tolist() if holds(texts[place])]
     asked = [question for question in question_set.questions if holds(question.text)]
     if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
@@ -140,8 +141,7 @@ def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _F
 
 
 def _lost(question_set: QuestionSet, form: _Form) -> float:
-    """Return the share of the wording common to questions and passages that only matches in a normal form; NaN for
-    none.
+    """Return the share of the common wording of questions and passages that only matches in a normal form, or NaN.
 
     For NFKC, texts are composed (NFC) before they are compared as they are.
     """
@@ -245,10 +245,6 @@ def _snippets(texts: Texts, ids: Texts, places: np.ndarray, pattern: re.Pattern[
     return ", ".join(snippets)
 
 
-def _is_decomposed(text: str) -> bool:
-    return not unicodedata.is_normalized("NFC", text)
-
-
 @dataclass(frozen=True)
 class NearDuplicates:
     """Near-duplicates among `n` texts: pairs of rows, the earlier first, and the cluster of each text."""
@@ -283,8 +279,7 @@ def near_duplicates(texts: Sequence[str], *, shingle: int = 5, numbers: float = 
     numbers_in = {row: set(_DIGITS.findall(texts[row])) for row in np.unique(pairs).tolist()}
     has_numbers = [_jaccard(numbers_in[a], numbers_in[b]) >= numbers for a, b in pairs.tolist()]
     pairs = pairs[np.array(has_numbers, dtype=bool)]
-    links = coo_array((np.ones(len(pairs), dtype=np.int8), (pairs[:, 0], pairs[:, 1])), shape=(len(texts),) * 2)
-    return NearDuplicates(pairs, connected_components(links, directed=False)[1])
+    return NearDuplicates(pairs, linked_groups(pairs[:, 0], pairs[:, 1], len(texts)))
 
 
 def _plain(text: str) -> str:

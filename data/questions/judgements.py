@@ -8,6 +8,7 @@ Earlier versions read the file as if only what is right had been judged. Remarks
 A damaged file is kept beside the new one before anything is written: see `data.files.user_files`."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -165,11 +166,10 @@ def damaged_files(corpus: str, fingerprint: str) -> list[Path]:
 def judgements_of(corpus: str) -> tuple[Judged, ...]:
     """Return the questions with judged passages of a corpus (a fingerprint), with right answers, oldest first."""
     file = _JUDGEMENTS.read(corpus)
-
-    def right(question: str) -> tuple[str, ...]:
-        return tuple(one.answer for one in file.answers if one.right and composed(one.question) == composed(question))
-
-    return tuple(replace(one, answers=right(one.question)) for one in file.questions)
+    right: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for one in file.answers:
+        right[composed(one.question)] += (one.answer,) if one.right else ()
+    return tuple(replace(one, answers=right[composed(one.question)]) for one in file.questions)
 
 
 def judged_answers(corpus: str) -> tuple[JudgedAnswer, ...]:
@@ -208,10 +208,10 @@ def judge(corpus: str, question: str, passage: str, verdict: Verdict | None) -> 
 
 def judge_answer(corpus: str, question: str, answer: str, right: bool | None) -> None:
     """Judge an answer to a question right or wrong, or, by None, take the judgement back."""
+    new = () if right is None else (JudgedAnswer(_cut(question), _cut(answer), right),)
 
     def judged(file: _Judgements) -> _Judgements:
         others = tuple(one for one in file.answers if not _same(one, question, answer))
-        new = () if right is None else (JudgedAnswer(_cut(question), _cut(answer), right),)
         return replace(file, answers=others + new)
 
     _JUDGEMENTS.change(corpus, judged)
@@ -274,30 +274,25 @@ def remarks_of(fingerprint: str) -> Remarks:
 
 def mark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Mark a passage (an id) as a hard negative of a question (an id); marked again it stays where it is."""
-
-    def marked(known: Remarks) -> Remarks:
-        return replace(known, negatives=tuple(dict.fromkeys((*known.negatives, (question, passage)))))
-
-    _REMARKS.change(fingerprint, marked)
+    pair = (question, passage)
+    _REMARKS.change(fingerprint, lambda known: replace(known, negatives=tuple(dict.fromkeys((*known.negatives, pair)))))
 
 
 def unmark_negative(fingerprint: str, question: str, passage: str) -> None:
     """Take a mark away; one that is not there stays away."""
-
-    def without(known: Remarks) -> Remarks:
-        return replace(known, negatives=tuple(pair for pair in known.negatives if pair != (question, passage)))
-
-    _REMARKS.change(fingerprint, without)
+    pair = (question, passage)
+    _REMARKS.change(
+        fingerprint, lambda known: replace(known, negatives=tuple(old for old in known.negatives if old != pair))
+    )
 
 
 def write_note(fingerprint: str, question: str, text: str) -> None:
     """Replace the note of a question (an id); an empty one takes it away."""
-
-    def noted(known: Remarks) -> Remarks:
-        others = tuple(note for note in known.notes if note[0] != question)
-        return replace(known, notes=(*others, (question, text.strip()[:LONGEST_NOTE])) if text.strip() else others)
-
-    _REMARKS.change(fingerprint, noted)
+    new = ((question, text.strip()[:LONGEST_NOTE]),) if text.strip() else ()
+    _REMARKS.change(
+        fingerprint,
+        lambda known: replace(known, notes=(*(note for note in known.notes if note[0] != question), *new)),
+    )
 
 
 def as_table(remarks: Remarks, question_set: QuestionSet) -> pd.DataFrame:

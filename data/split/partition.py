@@ -21,8 +21,7 @@ FOLDS = 5
 
 
 def draw_groups(groups: np.ndarray, wanted: int, order: np.ndarray) -> np.ndarray:
-    """Return the groups, taken in `order`, that hold nearly `wanted` of the questions; `groups` are those of the
-    questions.
+    """Return the groups of questions, taken in `order`, that hold nearly `wanted` of them.
 
     A group more than twice as large as wanted is skipped.
     """
@@ -71,16 +70,6 @@ def _bipartite(relevance: csr_array) -> csr_array:
     return block_array([[None, edges], [edges.T, None]], format="csr")
 
 
-def _edge(relevance: csr_array, rng: np.random.Generator) -> int:
-    """Return a question far from the middle of a connected graph: the last one that two breadth-first walks reach."""
-    graph, n_questions = _bipartite(relevance), relevance.shape[0]
-    question = int(rng.integers(n_questions))
-    for _ in range(2):
-        walked = breadth_first_order(graph, question, directed=False, return_predecessors=False)
-        question = int(walked[walked < n_questions][-1])
-    return question
-
-
 def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.ndarray:
     """Return `wanted` questions of a connected graph, grown from its edge with as few neighbours as possible."""
     passages_of = np.split(relevance.indices, relevance.indptr[1:-1])
@@ -91,11 +80,11 @@ def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.nda
     is_touched = np.zeros(relevance.shape[1], dtype=bool)  # passages of questions inside
     n_outside = np.diff(by_passage.indptr)  # questions of each passage that are neither inside nor neighbours
 
-    def new_neighbours(question: int) -> int:
-        passages = passages_of[question]
-        return int(n_outside[passages[~is_touched[passages]]].sum())
-
-    start = _edge(relevance, rng)
+    graph = _bipartite(relevance)
+    start = int(rng.integers(relevance.shape[0]))
+    for _ in range(2):  # the last question that two breadth-first walks reach lies far from the middle
+        walked = breadth_first_order(graph, start, directed=False, return_predecessors=False)
+        start = int(walked[walked < relevance.shape[0]][-1])
     is_neighbour[start] = True
     n_outside[passages_of[start]] -= 1
     age = count_from()
@@ -116,7 +105,8 @@ def _grow(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.nda
                 is_neighbour[other] = True
                 n_outside[passages_of[other]] -= 1
         for other in dict.fromkeys(neighbours):
-            heapq.heappush(queue, (new_neighbours(other), next(age), other))
+            untouched = passages_of[other][~is_touched[passages_of[other]]]
+            heapq.heappush(queue, (int(n_outside[untouched].sum()), next(age), other))
     return np.array(grown, dtype=np.int64)
 
 
@@ -127,11 +117,15 @@ def least_questions(wanted: int) -> int:
 
 def linked_passages(relevance: csr_array) -> np.ndarray:
     """Number the passages so that those which questions link, directly or through others, have one number."""
-    lengths, n = np.diff(relevance.indptr), relevance.shape[1]
-    sources = np.repeat(relevance.indices[relevance.indptr[:-1]], lengths)
-    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, relevance.indices)), shape=(n, n))
-    labels: np.ndarray = connected_components(links, directed=False)[1]
-    return labels
+    sources = np.repeat(relevance.indices[relevance.indptr[:-1]], np.diff(relevance.indptr))
+    return linked_groups(sources, relevance.indices, relevance.shape[1])
+
+
+def linked_groups(sources: np.ndarray, targets: np.ndarray, count: int) -> np.ndarray:
+    """Number the groups of `count` things that links from `sources` to `targets` connect, `(count,)`."""
+    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(count, count))
+    groups: np.ndarray = connected_components(links, directed=False)[1]
+    return groups
 
 
 def passage_groups(question_set: QuestionSet) -> np.ndarray:
@@ -146,9 +140,7 @@ def passage_groups(question_set: QuestionSet) -> np.ndarray:
     lengths = np.diff(relevance.indptr)
     starts = np.repeat(relevance.indptr[:-1][lengths > 0], lengths[lengths > 0])
     sources = np.concatenate([np.arange(n), relevance.indices[starts]])
-    targets = np.concatenate([same_title, relevance.indices])
-    links = coo_array((np.ones(len(sources), dtype=np.int8), (sources, targets)), shape=(n, n))
-    labels = connected_components(links, directed=False)[1]
+    labels = linked_groups(sources, np.concatenate([same_title, relevance.indices]), n)
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first)).astype(np.int32)[inverse]
 
