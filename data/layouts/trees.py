@@ -54,8 +54,9 @@ class KeyReport:
     metadata: dict[str, None] = field(default_factory=dict)
     unused: dict[str, None] = field(default_factory=dict)
 
-    def add(self, use: dict[str, None], path: str, names: Iterable[str]) -> None:
+    def add(self, path: str, names: Iterable[str], used: Collection[str], metadata: str | None) -> None:
         for name in names:
+            use = self.used if name in used else self.metadata if name == metadata else self.unused
             if len(use) < _MAX_KEYS:
                 use.setdefault(shown(_joined(path, name), 200))
 
@@ -147,17 +148,19 @@ class _Walk:
         lists = question_lists(node)
         inner = dict(children(node, known=lists))
         context = context_key(node)
-        below = (
-            item for child in inner.values() for item in (child if isinstance(child, list) else [child])[:_SAMPLE_ITEMS]
-        )
+        below = [item for child in inner.values() for item in _sampled(child)]
         if any(isinstance(item, dict) and context_key(item) is not None for item in below):
             context = None  # the passages are further down
-        broken = [name for name in question_list_keys(tuple(node)) if name not in lists and node[name] is not None]
+        broken = [
+            name for name in _keys_named(_QUESTION_LISTS, tuple(node)) if name not in lists and node[name] is not None
+        ]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
-            broken = [name for name in _answer_list_keys(tuple(node)) if isinstance(node[name], list) and node[name]]
+            broken = [
+                name for name in _keys_named(_ANSWER_LISTS, tuple(node)) if isinstance(node[name], list) and node[name]
+            ]
         shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)
@@ -219,9 +222,7 @@ class _Walk:
     def _report(self, shape: _Shape, keys: dict[str, str], used: Collection[str], metadata: str | None = None) -> None:
         """Report the keys of objects of a new shape."""
         path, names, *_ = shape
-        self.keys.add(self.keys.used, path, [name for name in names if name in used])
-        self.keys.add(self.keys.metadata, path, [] if metadata is None else [metadata])
-        self.keys.add(self.keys.unused, path, [name for name in names if name not in used and name != metadata])
+        self.keys.add(path, names, used, metadata)
         if len(self._keys_by_shape) < _MAX_KEYS:
             self._keys_by_shape[shape] = keys
 
@@ -308,15 +309,9 @@ def has_question(node: object) -> bool:
     return key is not None and bool(question_text(node[key]))
 
 
-@lru_cache(maxsize=512)
-def question_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys that are known to hold questions."""
-    return tuple(name for name in names if key_name(name) in _QUESTION_LISTS)
-
-
-@lru_cache(maxsize=512)
-def _answer_list_keys(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in names if key_name(name) in _ANSWER_LISTS)
+@lru_cache(maxsize=1_024)
+def _keys_named(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if key_name(name) in known)
 
 
 def is_passage_list_name(name: str) -> bool:
@@ -331,7 +326,7 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {}
     names = tuple(node)
-    known = question_list_keys(names)
+    known = _keys_named(_QUESTION_LISTS, names)
     for name, value in node.items():
         if value is None or isinstance(value, str):
             continue
@@ -343,7 +338,7 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
             found[name] = items
         elif is_known and isinstance(value, list):
             found[name] = [{"question": item} if isinstance(item, str) else item for item in value]
-    answers = _answer_list_keys(names)
+    answers = _keys_named(_ANSWER_LISTS, names)
     if not answers:
         return found
     # in CoQA answers, too, are objects with an `input_text`
@@ -353,7 +348,7 @@ def question_lists(node: Node) -> dict[str, list[Any]]:
 
 def joined_answers(node: Node, lists: Mapping[str, list[Any]]) -> list[str]:
     """Return the keys whose answers `question_lists` joins to questions."""
-    names = _answer_list_keys(tuple(node))
+    names = _keys_named(_ANSWER_LISTS, tuple(node))
     counts = {len(questions) for questions in lists.values()} if names else ()
     return [name for name in names if name not in lists and len(_answer_items(node[name])) in counts]
 
@@ -395,14 +390,17 @@ def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) ->
     for name, value in node.items():
         if name in known or not isinstance(value, (dict, list)) or not value:
             continue
-        items = [value] if isinstance(value, dict) else value[:_SAMPLE_ITEMS]
-        is_passage_list = is_passage_list_name(name) and isinstance(value, list)
-        if any(is_nested(item, depth - 1) or (is_passage_list and _is_passage(item)) for item in items):
+        items = _sampled(value)
+        passages: list[Any] = []
+        if is_passage_list_name(name) and isinstance(value, list):
+            passages = [item for item in items if isinstance(item, dict) and context_key(item)]
+            passages += [item for item in items if isinstance(item, str) and item.strip()]
+        if passages or any(is_nested(item, depth - 1) for item in items):
             yield name, value
 
 
-def _is_passage(item: Any) -> bool:
-    return bool(context_key(item)) if isinstance(item, dict) else isinstance(item, str) and bool(item.strip())
+def _sampled(value: Any) -> list[Any]:
+    return value[:_SAMPLE_ITEMS] if isinstance(value, list) else [value]
 
 
 def is_nested(node: Any, depth: int = _MAX_DEPTH) -> bool:
