@@ -31,6 +31,7 @@ from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 
 _EXAMPLES = 3
 _MOST_JUDGED = 100_000  # rows of judgements that tell how they name questions
+_PARTS = ("", "train", "validation", "test")  # from the least strict on
 _YES = ("true", "1", "yes", "y")
 
 JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a candidate has no grade
@@ -109,7 +110,14 @@ class QuestionSetBuilder(DatasetBuilder):
             made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
             self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
         questions = tuple(self._questions.finish(question_ids, ids))
-        self.rejection.report(self._notices())
+        notices = [*self.passages.notices(), *self._labels.problems()]
+        notices += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self._questions.by_position])
+        notices += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
+        notices += self._answered.problems(ProblemCode.ANSWERS_READ)
+        if self._blank_question_count:
+            first = self._blank_questions[0].row or 0
+            notices.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
+        self.rejection.report(notices)
         return QuestionSet(name, passages, questions, self.passages.aliases())
 
     def gaps(self) -> tuple[Problem, ...]:
@@ -120,16 +128,6 @@ class QuestionSetBuilder(DatasetBuilder):
             *id_problems(ProblemCode.UNMET_GROUPS, self._questions.unmet),
             *id_problems(ProblemCode.UNJUDGED_QUESTIONS, self._questions.unjudged),
         )
-
-    def _notices(self) -> list[Problem]:
-        found = [*self.passages.notices(), *self._labels.problems()]
-        found += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self._questions.by_position])
-        found += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
-        found += self._answered.problems(ProblemCode.ANSWERS_READ)
-        if self._blank_question_count:
-            first = self._blank_questions[0].row or 0
-            found.append(Problem.of(ProblemCode.NO_QUESTION_IN_ROW, rows=self._blank_question_count, first=first))
-        return found
 
     def _add_passage(self, reader: RowReader) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
@@ -168,7 +166,7 @@ class QuestionSetBuilder(DatasetBuilder):
         asks = row.asks and plan.source.columns.question is not None
         self._asks |= asks
         context = self._context(reader)
-        judged = self._listed(reader) if plan.has_lists else []
+        judged = self._listed(reader) if plan.lists else []
         if reader.is_refused():
             return reader.problem if row.asks else None
         if not asks or (row.is_paragraph and self._is_missing(reader.cell("question"))):
@@ -195,7 +193,7 @@ class QuestionSetBuilder(DatasetBuilder):
             question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
             self._questions.add(question, beside)
         self._note_part(question, reader)
-        question.needs_judgement |= plan.has_lists
+        question.needs_judgement |= bool(plan.lists)
         for listed_id, title, passage, listed_grade in judged:
             # lists may number their own entries: the text is what was judged
             self._questions.judge(question, self._store(listed_id, passage, title), listed_grade)
@@ -210,7 +208,8 @@ class QuestionSetBuilder(DatasetBuilder):
     def _note_part(self, question: GatheredQuestion, reader: RowReader) -> None:
         named = reader.cell("part")
         if part := ("" if named is None else part_named(named)) or self._plan.source.part:
-            question.add_part(part)
+            # a question of several parts is in the strictest, so that no test is trained on
+            question.part = max(question.part, part, key=_PARTS.index)
 
     def _answers(self, reader: RowReader) -> dict[str, int]:
         cell = None if self._plan.source.columns.answers is None else reader.cell("answers")
@@ -222,7 +221,7 @@ class QuestionSetBuilder(DatasetBuilder):
 
     def _context(self, reader: RowReader) -> str:
         """Return the passage of a row as text; a missing one is a problem unless the row may hold lists."""
-        if not self._plan.has_context or (self._plan.has_lists and self._is_missing(reader.cell("context"))):
+        if not self._plan.has_context or (self._plan.lists and self._is_missing(reader.cell("context"))):
             return ""
         text = reader.text("context", ProblemCode.EMPTY_CONTEXT)
         if self._plan.has_marks and is_mark(text):
@@ -232,7 +231,6 @@ class QuestionSetBuilder(DatasetBuilder):
         return text
 
     def _listed(self, reader: RowReader) -> list[JudgedPassage]:
-        """Return id, title, text and grade of the passages in lists; the grade of a candidate is None."""
         found: list[JudgedPassage] = []
         for role, names, grade in self._plan.lists:
             for id_, title, text, is_relevant in listed_passages(reader, names, role):
@@ -283,7 +281,7 @@ class QuestionSetBuilder(DatasetBuilder):
         if position in question.grades or position in question.rejected:
             known = question.grades.get(position, NOT_RELEVANT)
             if self._plan.source.columns.label is None or known == grade:
-                return None if self._plan.has_lists else _repeated(number, question)
+                return None if self._plan.lists else _repeated(number, question)
             details = {"question": shown(question.text, 80), "passage": shown(context, 80)}
             return Problem.of(ProblemCode.JUDGED_TWICE, number, **details, grade=known)
         impossible = reader.cell("impossible")
@@ -294,15 +292,6 @@ class QuestionSetBuilder(DatasetBuilder):
             self._questions.judgement_count += 1
             self._labels.note(reader.column("label"), grade, len(question.grades))
         return None
-
-    def _position_of_judged(self, judged: JudgedPassage, reader: RowReader) -> int:
-        """Store a passage of a list in a collection, whose ids name the passages of its corpus; return its position."""
-        id_, title, text, _ = judged
-        if id_ not in self._position_of or self.passages.find(text) == self._position_of[id_]:
-            return self._store(id_, text, title)
-        details = {"id": shown(id_, 80)}
-        reader.dropped = reader.dropped or Problem.of(ProblemCode.OTHER_TEXT, reader.row.number, **details)
-        return self._position_of[id_]
 
     def _add_question(self, reader: RowReader) -> Problem | None:
         source = self._plan.source
@@ -332,8 +321,14 @@ class QuestionSetBuilder(DatasetBuilder):
         if source.metadata:
             question.metadata = question_metadata_in(reader.row.cells.get(source.metadata)) or question.metadata
         self._questions.add_groups(question, groups)
-        for listed in judged:
-            self._questions.judge(question, self._position_of_judged(listed, reader), listed[3])
+        for listed_id, title, passage, listed_grade in judged:
+            # ids name the passages of the corpus, unlike those of lists in rows
+            position = self._position_of.get(listed_id)
+            if position is None or self.passages.find(passage) == position:
+                position = self._store(listed_id, passage, title)
+            elif reader.dropped is None:
+                reader.dropped = Problem.of(ProblemCode.OTHER_TEXT, number, id=shown(listed_id, 80))
+            self._questions.judge(question, position, listed_grade)
         grade = grade_in(reader, "label") if source.references and columns.label else RELEVANT_GRADE
         if not reader.is_refused():
             self._questions.judge_references(question, reader, source.references, grade)

@@ -61,7 +61,6 @@ _NO_TEXT = {
 }
 _OF_SYSTEMS = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _ABOUT = ("readme", "license", "licence", "notice", "copying", "citation", "changelog")
-MAX_NAME = 300  # characters of the name of a file
 _DIVIDED = (Role.QUESTIONS, Role.JUDGEMENTS, Role.ROWS)  # roles whose files are published in parts
 _WORDS = re.compile(r"[^\W\d_]+")
 _STATE = "state.json"
@@ -120,7 +119,11 @@ def _unpacked(file: File, left: int) -> list[File]:
         return list(_unzipped(file, left))
     if is_compressed(file.content.mark):
         file = File(decompressed(file.content, file.name, left), file.name)
-    return _untarred(file) if is_tar(file.content) else [file]
+    if not is_tar(file.content):
+        return [file]
+    inner = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
+    visible = islice(((name, content) for name, content in inner if not _is_hidden(name)), MOST_FILES + 1)
+    return [File(Content(b"" if describes_data(name) else content), name) for name, content in visible]
 
 
 def _unreadable(name: str, error: DataError) -> File:
@@ -175,13 +178,6 @@ def _shown_name(name: str) -> str:
     """The displayed name of a file in a folder or archive, without what only a path needs."""
     plain = "".join(filter(str.isprintable, mend(name.replace("\\", "/"))))
     return shown("/".join(part for part in plain.split("/") if part not in ("", ".", "..")), _LONGEST_NAME)
-
-
-def _untarred(file: File) -> list[File]:
-    files = ((_shown_name(name), content) for name, content in tar_files(file.content, file.name))
-    visible = ((name, content) for name, content in files if not _is_hidden(name))
-    first = islice(visible, MOST_FILES + 1)
-    return [File(Content(b"" if describes_data(name) else content), name) for name, content in first]
 
 
 def _unzipped(file: File, left: int) -> Iterator[File]:
@@ -252,7 +248,10 @@ def missing_shards(files: Sequence[File]) -> list[str]:
     """Return the names of missing files: those that `state.json` lists, and the others of "00001-of-00003"."""
     names = {file.name for file in files}
     expected = dict.fromkeys(name for file in files for name in _listed(file))
-    expected |= dict.fromkeys(name for known in names for name in _fellows(known))
+    for known in filter(None, map(_SHARD.fullmatch, names)):
+        begin, _, count_, end = known.groups()
+        numbers = range(min(int(count_), _MOST_SHARDS))
+        expected |= dict.fromkeys(f"{begin}{number:05}-of-{count_}{end}" for number in numbers)
     return sorted(name for name in expected if name not in names)
 
 
@@ -268,15 +267,6 @@ def _listed(file: File) -> Iterable[str]:
     entries = objects_in_list(state.get("_data_files")) if isinstance(state, dict) else []
     names = [entry.get("filename") for entry in entries]
     return [str(path.parent / PurePosixPath(name).name) for name in names if isinstance(name, str) and name]
-
-
-def _fellows(name: str) -> Iterable[str]:
-    """The names of all files of a dataset that one file is a part of, by its own name."""
-    found = _SHARD.fullmatch(name)
-    if found is None:
-        return []
-    begin, _, count, end = found.groups()
-    return [f"{begin}{number:05}-of-{count}{end}" for number in range(min(int(count), _MOST_SHARDS))]
 
 
 def with_parts(sources: Sequence[Source]) -> list[Source]:

@@ -48,10 +48,6 @@ class RowPlan:
     separates_answers: bool = False
     has_marks: bool = False  # whether NaN and N/A stand for missing values
 
-    @property
-    def has_lists(self) -> bool:
-        return bool(self.lists)
-
     @classmethod
     def of(cls, source: Source) -> Self:
         """Make the plan for the rows of a source from its columns and some of its rows."""
@@ -78,7 +74,6 @@ class RowPlan:
         )
 
 
-_PARTS = ("", "train", "validation", "test")  # from the least strict on
 _Judged = str | int  # a passage by its id, or by its position if it has none
 
 
@@ -139,10 +134,6 @@ class GatheredQuestion:
         first = next((judged for judged, grade in self.grades.items() if grade >= RELEVANT_GRADE), position)
         for text, start in answers.items():
             self.answers.setdefault(text, start if position in (first, None) else NOWHERE)
-
-    def add_part(self, part: str) -> None:
-        """Note a published part; a question of several is in the strictest, so that no test is trained on."""
-        self.part = max(self.part, part, key=_PARTS.index)
 
 
 class GatheredQuestions:

@@ -98,11 +98,8 @@ def _items(name: str, sample: Sample) -> list[object]:
 def holds_texts(name: str, sample: Sample) -> bool:
     """Whether most filled cells of a column are lists, or texts of several words, and no ids or names."""
     leaves = [found for item in _items(name, sample) if (found := [*_leaves(item)])]
-    return 2 * sum(any(map(_is_text, found)) for found in leaves) > len(leaves)
-
-
-def _is_text(leaf: object) -> bool:
-    return isinstance(leaf, dict) or _SEVERAL_WORDS.search(as_text(leaf)[:1000]) is not None
+    texts = (any(isinstance(leaf, dict) or _SEVERAL_WORDS.search(leaf[:1000]) for leaf in found) for found in leaves)
+    return 2 * sum(texts) > len(leaves)
 
 
 def _leaves(value: object, depth: int = 4) -> Iterator[str | dict[str, object]]:
