@@ -203,10 +203,7 @@ def _title_drafts(passages: Passages, options: MakerOptions) -> list[_Draft]:
 
 
 def _sentence_drafts(passages: Passages, options: MakerOptions, on_progress: Progress) -> list[_Draft]:
-    """Draw sentences that no other passage has, by a lottery for each passage: the others change nothing for it.
-
-    A fraction `taken_out` is taken out of the passage in training; equal words still count (Lee et al. 2019, 5.1).
-    """
+    """Draw sentences that no other passage has, by a lottery for each passage (`taken_out`: Lee et al. 2019, 5.1)."""
     drafts: list[_Draft] = []
     seen, repeated = set[int](), set[int]()
     rows = _drawn(len(passages), options)
@@ -253,10 +250,7 @@ def _drawn_sentences(text: str, sentences: list[str], row: int, options: MakerOp
 
 
 def questions_in(answer: str, most: int) -> list[str]:
-    """Return up to `most` different questions of an answer.
-
-    Takes the first JSON list of texts, wherever it stands, or lines that all end with a question mark.
-    """
+    """Return the first JSON list of texts in an answer, or its lines if all end with a question mark; up to `most`."""
     text = without_thoughts(answer)
     lines = [_NUMBERED.sub("", line).strip().strip('"“”') for line in text.splitlines() if line.strip()]
     questions = lines if all(line.endswith(("?", "？")) for line in lines) else []
@@ -294,10 +288,7 @@ def unusable_answers(
 def _written_drafts(
     passages: Passages, options: MakerOptions, endpoint: Endpoint | None, on_progress: Progress
 ) -> tuple[list[_Draft], list[Unanswered], int]:
-    """Ask the model about the passages, several at a time; without an endpoint, take the stored answers.
-
-    Returns the drafts, the passages without anything usable, and how many were not asked about.
-    """
+    """Ask the model, or take stored answers; return drafts, passages without any, and how many were not asked about."""
     instruction = options.prompt.strip() or prompts()[options.language]["instruction"].strip()
     instruction = instruction.replace("{n}", str(options.per_passage))
     title_word = prompts().get(options.language, prompts()[PromptLanguage.ENGLISH])["title"]

@@ -67,11 +67,10 @@ def judge_with_model(
     endpoint: Endpoint,
     on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> ModelJudged:
-    """Ask a model about each passage; what it judged before, told the same, is not asked again.
+    """Ask a model about each passage and store each verdict as it comes; the same request is not sent again.
 
-    Each verdict is stored as it comes. `on_progress` gets the number done and of all, at least twice a second. Raises
-    `EndpointError` if the endpoint will not answer others either, `LimitError` (`megabytes`), and `ValueError` if
-    `corpus` is no fingerprint.
+    `on_progress` gets the number done and of all. Raises `EndpointError` if the endpoint will not answer others either,
+    `LimitError` (`megabytes`), and `ValueError` if `corpus` is no fingerprint.
     """
     kept = KeptAnswers(path_of("judgements", corpus, ".jsonl"), "asked", _verdict)
     new = [one for one in wanted if kept.get(_key(one, options)) is None]
@@ -144,11 +143,7 @@ def with_model(judged: Sequence[Judged], of_model: Verdicts) -> tuple[Judged, ..
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a model judged what a person did, too. Pairs of which either was unsure are only counted.
-
-    `kappa` is Cohen's (1960): agreement beyond chance, at most 1, 0 if it is no better than chance. None if both gave
-    one and the same verdict throughout.
-    """
+    """A model's verdicts beside a person's. `kappa` is Cohen's (1960), None if both gave one and the same verdict."""
 
     both_right: int
     person_alone: int  # right by the person, wrong by the model

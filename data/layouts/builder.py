@@ -38,9 +38,9 @@ JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a
 
 
 class QuestionSetBuilder(DatasetBuilder):
-    """Builds a question set. `add` reads one source after the other: passages first, then questions and judgements.
+    """Builds a question set from sources: passages first, then questions and judgements.
 
-    `passage_rows` counts rows with a passage, before equal ones are merged; `judgement_count` judgements of known
+    `passage_rows` counts rows with a passage before equal ones are merged, `judgement_count` judgements of known
     passages.
     """
 

@@ -351,11 +351,7 @@ def is_list_text(cell: object) -> bool:
 
 
 def separates_answers(answers: str, context: str | None, sample: Sequence[Mapping[str, object]]) -> bool:
-    """Whether answer cells hold several answers between `|`: no whole cell stands in its passage, and a part of it
-    does.
-
-    Without passages several cells must have the mark.
-    """
+    """Whether answers stand between `|`: parts of cells stand in their passages, or several cells have the mark."""
     cells = [(text, row) for row in sample if isinstance(text := row.get(answers), str) and "|" in text]
     if not cells or not all(all(map(str.strip, text.split("|"))) for text, _ in cells):
         return False

@@ -44,8 +44,7 @@ def changed_opener(items: Callable[[], Items], change: Callable[[dict[str, Any]]
 def export_opener(recognised: RecognisedFile) -> Opener | None:
     """Return what opens the table of an export, its nested fields as columns; None if the file is no such export.
 
-    The documents of a search engine have the `_id` and the fields of `_source`: those of a bulk file (a line for the
-    action, a line for the document), of elasticdump, and of the answer to a search.
+    Documents of a search engine may stand in a bulk file, in elasticdump's lines, or in the answer to a search.
     """
     items = _items_opener(recognised)
     if items is None:
@@ -267,10 +266,7 @@ def query_text(node: object, level: int = 0) -> str:
 
 
 def ratings_in_text(text: EncodedText) -> Ratings | None:
-    """Return a judgement list for learning to rank: lines such as `3 qid:1 # doc7`; None for any other text.
-
-    The comments above it give the text of each question.
-    """
+    """Return a judgement list for learning to rank (`3 qid:1 # doc7`, questions in comments); None for other texts."""
     lines = [line.strip() for line in text.head.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES] if line.strip()]
     rated = [line for line in lines if not line.startswith("#")]
     hits = sum("qid:" in line and line[:1].isdigit() for line in rated)

@@ -105,11 +105,7 @@ class Markup(Enum):
 
 
 def marked_table(text: EncodedText) -> tuple[Markup, Callable[[], Table]] | None:
-    """Return the kind of a text's markup, and what opens its entries; None for a text without any.
-
-    The question of a topic is its title, else what else it asks; the text of a web page has no tags. SMART's entries
-    have all fields that stand at the beginning of the text.
-    """
+    """Return the kind of a text's markup, and what opens its entries; None for a text without any."""
     start = text.head.lstrip()
     if start.startswith("<") and _DOCUMENT.search(start) and "<docno" in start.lower():
         return Markup.DOCUMENTS, lambda: Table(Markup.DOCUMENTS.value, map(_document_row, _entries(text, _DOCUMENT)))

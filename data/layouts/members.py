@@ -1,7 +1,7 @@
-"""The files of a collection: given one by one, in a folder, or in a zip archive; and the documents among them.
+"""The files of a dataset: unpacked, named, without those that only describe others, and in one collection.
 
 A name in an archive is never a path. What an archive claims to hold is checked before anything is unpacked, and no more
-than that is unpacked, one file after the other. Documents are the corpus if no other file has passages.
+than that is unpacked, one file after the other.
 """
 
 import os

@@ -168,10 +168,7 @@ def _columns_in(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _several_lists(value: Mapping[str, Any], lists: Mapping[str, list[Any]]) -> dict[str, Opener]:
-    """Return the tables of an object with several lists of objects.
-
-    Lists named as parts are one table with a column `split`; lists with the same keys are one table, too.
-    """
+    """Return the tables of lists: a single one if they are named as parts, or their objects have the same keys."""
     skipped = [name for name in value if name not in lists]
     parts = {name: part_of_word(plain_name(name)) for name in lists}
     rows = [(name, item) for name, items in lists.items() for item in items]

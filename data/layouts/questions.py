@@ -36,10 +36,7 @@ ListColumns = tuple[str, tuple[str, ...], int | None]  # role, names, and the gr
 
 @dataclass(frozen=True)
 class RowPlan:
-    """How rows are read. `lists` are columns of passages; `has_context` is whether the passage is a text.
-
-    With `merges_questions` rows of the same question are one question.
-    """
+    """How rows are read: `lists` are columns of passages, `has_context` is whether the passage is a text."""
 
     source: Source
     lists: tuple[ListColumns, ...] = ()
@@ -139,8 +136,8 @@ class GatheredQuestion:
 class GatheredQuestions:
     """All questions, in order, and their judgements, counted in `judgement_count` if the corpus has the passage.
 
-    `positions` are those of passages by id and grow as passages are read. Once all questions are finished, `unmet` has
-    the ids of those with a group that the corpus has no passage of, and `unjudged` those that need a judgement.
+    `positions` are those of passages by id. Once all questions are finished, `unmet` has the ids of those with a group
+    that the corpus has no passage of, and `unjudged` those that need a judgement.
     """
 
     def __init__(self, positions: Mapping[str, int], names: PassageNames) -> None:

@@ -108,10 +108,9 @@ class SelectedSources:
 
 
 def select_sources(files: Sequence[File], name: str, chosen: Chosen) -> SelectedSources:
-    """Tell what files hold; `name` is of the set if no file has one, and `chosen` names columns by role.
+    """Select the sources of a dataset; `name` is its name if no file has one, and `chosen` names columns by role.
 
-    Raises `DataError` for a file that cannot be read (of several, the detail `file` names it), and if they are no
-    dataset.
+    Raises `DataError`, whose detail `file` names one of several files, if files cannot be read or are no dataset.
     """
     files, notices = set_aside(files)
     found = _selected(files, name, chosen)
@@ -290,10 +289,7 @@ class _KnownIds:
 
 
 def with_objects_by_id(files: Sequence[Sighted]) -> tuple[list[Sighted], tuple[Problem, ...]]:
-    """Return the files, objects by id in their roles, and why some of these objects are not read.
-
-    Keys may be ids of questions or passages in other files. By questions an object holds judgements or answers.
-    """
+    """Return the files, objects by ids of other files in their roles, and why some of these are not read."""
     if len(files) == 1 or not any(map(_object, files)):
         return list(files), ()
     known = [_known_ids(seen) for seen in files]

@@ -133,8 +133,7 @@ def is_label(value: object) -> bool:
 def assign_columns(names: Sequence[str], sample: Sample, chosen: Chosen | None = None) -> Columns:
     """Assign roles to the columns of rows that hold questions, passages, or both.
 
-    `chosen` are columns that the user named by role; no other role gets them. A column is never taken for passages only
-    because its texts are long.
+    `chosen` are columns that the user named by role. Long texts alone make no column one of passages.
     """
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (chosen or {}).items() if name is not None}

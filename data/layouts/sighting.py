@@ -1,4 +1,4 @@
-"""Opens a file of a collection, and tells which sources are in it: one of rows, or several of one file."""
+"""Opens a file of a collection, and returns its sources: one of rows, several of one file, or a document."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -294,10 +294,7 @@ def _nested(name: str, recognised: RecognisedFile, opener: Callable[[], NestedTa
 
 
 def _parts(file: File, recognised: RecognisedFile, openers: Mapping[str, Opener]) -> Sighted:
-    """Return the tables of a file: parts of a collection, or the only one with questions and passages.
-
-    Raises `DataError` if it is neither.
-    """
+    """Return the parts of a collection, or the only table with questions and passages. Raises `DataError`."""
     sources: list[Source] = []
     tables: dict[str, tuple[Table, Sample]] = {}
     for part, opener in openers.items():

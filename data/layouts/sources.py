@@ -1,7 +1,7 @@
-"""What one file of a collection holds, which of its columns are used, and how its rows are read.
+"""One file of a collection: its rows, which of its columns are used, and its role among other files.
 
 The names of the columns and some rows tell what rows are. An id and a text alone may be a passage or a question: the
-other files decide (`data.layouts.files`).
+ids, names and texts of all files decide.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -76,9 +76,8 @@ class Shape(StrEnum):
 class Source:
     """The rows of a file, to be read anew at each call of `table`.
 
-    The role says what `columns` mean: a passage has `id` and `context`; a question `id`, `question`, and `passage_id`
-    for passages it names; a judgement the `id` or `question`, the `passage_id`, and the grade as `label`. Texts of
-    unknown role stand under `context`.
+    The role says what `columns` mean: passages have `id` and `context`; questions `id`, `question`, and `passage_id`;
+    judgements `id` or `question`, `passage_id`, and the grade as `label`. Texts of unknown role stand under `context`.
     """
 
     name: str
@@ -297,10 +296,9 @@ def stands_alone(source: Source) -> bool:
 
 
 def with_references(source: Source, passages: PassageNames, chosen: Chosen) -> Source:
-    """Return a source of questions with the columns that name passages; any other source as it is.
+    """Return a source of questions with the columns that name passages by id, file or title; other sources as they are.
 
-    `chosen` are columns that the user named by role. A column such as `article` holds no passages if its values are
-    ids, file names or titles of passages in another file.
+    `chosen` are columns that the user named by role.
     """
     columns = source.columns
     if source.role is Role.ROWS:

@@ -309,8 +309,7 @@ def with_flat_cells(
 ) -> tuple[Opener, Table, list[Mapping[str, Any]]]:
     """Return what opens a table with plain cells, the open table and some of its rows, all as given if they are plain.
 
-    A question that is an object becomes its text; other objects with known keys become columns; a list of sentences in
-    a table of documents becomes one text.
+    Questions in objects become texts, other objects with known keys columns, sentences of documents one text.
     """
     rows = [with_parsed_cells(row) for row in sample]
     by_plain = {plain_name(name): name for name in reversed(table.names)}

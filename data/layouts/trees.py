@@ -237,10 +237,7 @@ def _broken(place: str, value: object, expected: str) -> RawRow:
 
 
 def flat_opener(items: Items) -> Opener | None:
-    """Return what opens the rows of a tree's questions; None if it has none, or the first have a passage as text.
-
-    Also None if some of the outer objects ask themselves: then others among them are rows without a question.
-    """
+    """Return what opens the rows of a tree's questions; None if it has none, or if outer objects or passages ask."""
     if any(map(has_question, islice(items(), _SAMPLE_ITEMS))):
         return None
     first = [row for row in islice(_rows(items(), "", {}), _SAMPLE_ITEMS) if isinstance(row, dict)]
@@ -320,10 +317,7 @@ def is_passage_list_name(name: str) -> bool:
 
 
 def question_lists(node: Node) -> dict[str, list[Any]]:
-    """Return the lists of questions of an object by key: lists whose objects ask, and texts under a known name.
-
-    Answers in a list beside them are joined to the questions by position.
-    """
+    """Return the lists of questions of an object by key, joined by position to the answers in a list beside them."""
     found: dict[str, list[Any]] = {}
     names = tuple(node)
     known = _keys_named(_QUESTION_LISTS, names)

@@ -150,10 +150,7 @@ def open_pairs(folder: Path, name: str) -> PairSet:
 
 
 def numbers_of(*sets: PairSet) -> list[np.ndarray]:
-    """Number the sentences of some sets, equal ones alike, from 0 in order of first appearance.
-
-    Returns an array for each set, `(n_rows, kind.width)` int64.
-    """
+    """Number the sentences of some sets, equal ones alike, in order: `(n_rows, kind.width)` int64 for each set."""
     columns = [texts.column.cast(pa.large_string()) for pairs in sets for texts in pairs.texts]
     chunks = [chunk for column in columns for chunk in (column.chunks if hasattr(column, "chunks") else [column])]
     encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
@@ -175,13 +172,11 @@ def sentence_set(name: str, sentences: Iterable[str]) -> PairSet:
 def split_pairs(pairs: PairSet, options: SplitOptions | None = None) -> dict[Part, np.ndarray]:
     """Return the rows of every part, ascending int64; those of `Part.ALL` are all.
 
-    Published parts stay as they are, also if they share sentences: only so metrics compare with those of others. A part
-    that was not published is drawn, seeded, from the rows published for training or for nothing.
-
-    Groups of rows that share a sentence, directly or through others, are drawn whole; a group that reaches into a
-    published part stays with the training rows. `options` give fractions of the rows that can be drawn. Groups are
-    shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the next to validation, and one
-    larger than twice the fraction is skipped.
+    Published parts stay as they are, so that metrics compare with those of others. A part that was not published is
+    drawn, seeded, from the rows published for training or for nothing: whole groups of rows that share a sentence,
+    directly or through others, unless they reach into a published part. `options` give fractions of these rows. Groups
+    are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the next to validation, and
+    one larger than twice the fraction is skipped.
     """
     options = options or SplitOptions()
     part_of_row = np.maximum(pairs.published, 0)  # what was published for nothing is for training

@@ -98,9 +98,8 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
 
     What `options` do not say is guessed: columns by their names, the kind by what stands beside the sentences, the
     scale by the scores, the part by a column or the file's name. Rows that cannot be used are listed. Raises
-    `DataError` for a file that cannot be read or has no sentences (of several, the detail `file` names it), too few
-    rows, or equal values; `ValueError` if `options` have another number of parts than there are files; an archive may
-    have one part.
+    `DataError` for a file that cannot be read or has no sentences, too few rows, or equal values; `ValueError` if
+    `options` have another number of parts than there are files or archives.
     """
     options = options or PairOptions()
     given, notices = set_aside(data_files([File(Content.of(content), name) for content, name in files]))
@@ -155,8 +154,7 @@ def read_pairs_apart(files: Sequence[tuple[bytes | Content, str]], options: Pair
 def assign_pair_columns(names: Sequence[str], sample: Sample = (), chosen: Chosen | None = None) -> PairColumns:
     """Assign roles to the columns of sentence pairs; `chosen` are columns that the user named by role.
 
-    A known name wins, whole or behind its last dot ("labels.label"). Without one for the first sentence, the columns
-    that hold texts are taken in order, if they are no more than a row has sentences.
+    A known name wins, whole or behind its last dot ("labels.label"). Without any, columns of texts are taken in order.
     """
     filled = filled_columns(names, sample)
     given = {role: name for role, name in (chosen or {}).items() if name is not None}

@@ -199,11 +199,7 @@ def _labels(question_set: QuestionSet, lost: tuple[str, ...]) -> tuple[str, ...]
 
 
 class Level(StrEnum):
-    """What a mean overlap, above that by chance, lets expect of lexical search.
-
-    KorQuAD has 0.67, and BM25 is hard to beat there; questions in other words have 0.17, and it ranks few of them
-    first.
-    """
+    """What a mean overlap above chance says of lexical search: it is strong on KorQuAD (0.67), weak at 0.17."""
 
     HIGH = "high"
     MIDDLE = "middle"

@@ -1,11 +1,9 @@
 """What in the texts lowers or raises scores: markup, odd letters, damage, near-duplicates, repeated questions.
 
-Each note has a count, three examples and what to do. A note appears only above a threshold, stated with its reason.
-
-Near-duplicates are found by MinHash over character shingles, for any script. Signatures are made by one permutation
-hashing (Li, Owen and Zhang 2012) with densification by rotation (Shrivastava and Li 2014): one hash a shingle, whatever
-the length of the signature. Texts that share a band of their signatures are candidates; their Jaccard similarity is
-then computed from the shingles themselves.
+A note has a count, three examples and advice, and appears only above a threshold, stated with its reason.
+Near-duplicates are found by MinHash over character shingles: one permutation hashing (Li, Owen and Zhang 2012) with
+densification by rotation (Shrivastava and Li 2014). Texts that share a band of their signatures are candidates; their
+Jaccard similarity is then computed from the shingles themselves.
 """
 
 import re
@@ -369,10 +367,7 @@ def _densified(least: np.ndarray) -> np.ndarray:
 
 
 def _candidates(signatures: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the pairs of rows that share a band, `(n_pairs, 2)` int64.
-
-    Each row is paired with the first and the previous one of its bucket, so many equal texts give few pairs.
-    """
+    """Return the pairs of rows that share a band: each row with the first and the previous one, `(n_pairs, 2)`."""
     n = len(signatures)
     bands = signatures[rows].view(np.uint64).reshape(len(rows), _BINS // _BAND)
     found = [np.zeros(0, dtype=np.int64)]

@@ -1,11 +1,9 @@
 """What a person says of a set: passages and answers that are right or not, hard negatives, and notes.
 
-Judgements are how documents become a test set: kept in `workspace/judgements/<fingerprint>.json`, a file for each
-corpus, so that sets that share their passages share them. `data.generate.judge` stores what models judge beside it.
-Earlier versions read the file as if only what is right had been judged. Remarks are kept in
-`workspace/remarks/<fingerprint>.json`, a file for each content a set has had.
-
-A damaged file is kept beside the new one before anything is written: see `data.files.user_files`."""
+Judgements are stored in `workspace/judgements/<fingerprint>.json` by corpus, remarks by dataset in
+`workspace/remarks/`. `data.generate.judge` stores what models judge beside them. Earlier versions read the file as if
+only what is right had been judged. A damaged file is kept beside the new one: see `data.files.user_files`.
+"""
 
 import re
 from collections import defaultdict
@@ -125,10 +123,7 @@ class _Files(Generic[C]):
         return self.content(**{name: tuple(entries) for name, entries in valid.items()}), is_damaged
 
     def change(self, fingerprint: str, change: Callable[[C], C]) -> None:
-        """Replace the content of a file by what `change` makes of it, locked; a damaged file is set aside first.
-
-        Raises `ValueError` if this is no fingerprint: a path never reaches the file system.
-        """
+        """Replace the content of a file, locked; a damaged one is set aside. Raises `ValueError` for no fingerprint."""
         path = path_of(self.folder, fingerprint)
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_suffix(".lock")):
@@ -231,9 +226,8 @@ def forget(corpus: str, question: str) -> None:
 def with_judged(question_set: QuestionSet, judged: Sequence[Judged], name: str, *, alone: bool) -> QuestionSet:
     """Return the same corpus under a name, with the judged questions after the set's own, or `alone`.
 
-    A question of the set gets what was judged besides what the set knows, which stays as it is. Wrong passages get
-    grade 0; unsure ones stay unjudged. A new question needs a right passage. Raises `ValueError` if no question is
-    left.
+    Questions of the set gain what was judged. Wrong passages get grade 0, unsure ones none. A new question needs a
+    right passage. Raises `ValueError` if no question is left.
     """
     by_text = {composed(one.question): one for one in judged}
     asked = {composed(question.text) for question in question_set.questions}

@@ -88,9 +88,8 @@ def read(content: bytes | Content, name: str, columns: Columns | None = None) ->
 def read_files(files: Sequence[File], columns: Columns | None = None) -> Reading:
     """Read a file of questions and passages, or several that are a collection together; archives are unpacked.
 
-    Columns of a single file are guessed unless given. Rows that cannot be used are listed in `problems`. Files without
-    questions are read as passages only. Raises `DataError` if a file cannot be read, the column of the passages is
-    missing, or nothing is left.
+    Columns of a single file are guessed unless given. Rows that cannot be used are listed in `problems`. Raises
+    `DataError` if a file cannot be read, the column of the passages is missing, or nothing is left.
     """
     return _read(files, {} if columns is None else asdict(columns))
 
@@ -103,10 +102,10 @@ def read_paths_apart(
 
 
 def read_files_apart(files: Sequence[File], chosen: Chosen | None = None, report: Report | None = None) -> Reading:
-    """Read files as `read_files` does, in a process of its own.
+    """Read files as `read_files` does, in a process of its own; `report` gets the number of files read and of all
+    files.
 
-    `chosen` names columns of a single file by role. `report` gets the number of files read and of all files. Raises
-    `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
+    Raises `UnusableFileError`, also if reading takes more than its `Limits`, and `OSError` if the disk is full.
     """
     return carried_out(WORK, files, chosen or {}, report)
 

@@ -45,11 +45,7 @@ Rows = dict[Part, np.ndarray]
 
 
 class SplitMethod(StrEnum):
-    """How the parts came about.
-
-    `GROUPED` parts share no group of passages, see `passage_groups`. `MINIMUM_LEAKAGE` parts share as few relevant
-    passages as a greedy search finds, `BY_QUESTION` parts are drawn question by question.
-    """
+    """How the parts came about: published, by group of passages, with few shared passages, or question by question."""
 
     PUBLISHED = "published"
     GROUPED = "grouped"
@@ -79,7 +75,7 @@ class Split:
     """Rows of a set's answerable questions by part, and the group every passage belongs to.
 
     `published_as` is the part that each published part is used as; empty if the split is drawn. `leaks` counts the test
-    questions that share a relevant passage with a training question. If parts share passages, each passage is a group.
+    questions that share a relevant passage with a training question.
     """
 
     options: SplitOptions
@@ -153,8 +149,7 @@ def split(question_set: QuestionSet, options: SplitOptions | None = None) -> Spl
     Otherwise a group is an article (passages with one title), or a passage if no title is known; groups that share a
     question are one. Groups are shuffled with `numpy.random.default_rng(seed).permutation`; the first go to test, the
     next to validation. If a part gets fewer questions than `least_questions`, groups are drawn by their number of
-    questions, then parts share as few passages as possible (`data.split.partition`), then questions are drawn one by
-    one.
+    questions, then parts with few shared passages (`data.split.partition`), then single questions.
     """
     options = options or SplitOptions()
     asked = question_set.answerable

@@ -21,10 +21,7 @@ FOLDS = 5
 
 
 def draw_groups(groups: np.ndarray, wanted: int, order: np.ndarray) -> np.ndarray:
-    """Return the groups of questions, taken in `order`, that hold nearly `wanted` of them.
-
-    A group more than twice as large as wanted is skipped.
-    """
+    """Return the first groups in `order` that hold nearly `wanted` questions, without any more than twice as large."""
     sizes = np.bincount(groups, minlength=int(order.max(initial=-1)) + 1)
     fitting = order[(sizes[order] > 0) & (sizes[order] <= 2 * wanted)]
     middles = np.cumsum(sizes[fitting]) - sizes[fitting] / 2
@@ -42,9 +39,8 @@ def shared_questions(relevance: csr_array, first: np.ndarray, second: np.ndarray
 def least_shared(relevance: csr_array, wanted: int, rng: np.random.Generator) -> np.ndarray:
     """Return `wanted` questions that share few relevant passages with the others, ascending.
 
-    Whole components of questions linked by passages come first, in drawn order. The rest grows within the largest
-    component left, from its edge: each step takes the question with the fewest new neighbours (greedy small vertex
-    separator).
+    Whole components of linked questions come first, in drawn order. The rest grows within the largest component left,
+    from its edge, by the question with the fewest new neighbours (greedy small vertex separator).
     """
     n_questions = relevance.shape[0]
     wanted = min(wanted, n_questions)
