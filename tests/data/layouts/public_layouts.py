@@ -43,67 +43,52 @@ def _answer(row: int) -> dict[str, Any]:
     return {"text": ANSWERS[row], "answer_start": STARTS[row]}
 
 
-def squad() -> bytes:
-    def article(row: int) -> dict[str, Any]:
-        question = {"id": f"s{row}", "question": QUESTIONS[row], "answers": [_answer(row)], "is_impossible": False}
-        return {"title": TITLES[row], "paragraphs": [{"context": TEXTS[row], "qas": [question]}]}
-
-    return _json({"version": "v2.0", "data": _rows(article)})
+def squad(row: int) -> dict[str, Any]:
+    question = {"id": f"s{row}", "question": QUESTIONS[row], "answers": [_answer(row)], "is_impossible": False}
+    return {"title": TITLES[row], "paragraphs": [{"context": TEXTS[row], "qas": [question]}]}
 
 
-def korquad_2() -> bytes:
-    def document(row: int) -> dict[str, Any]:
-        answer = _answer(row) | {"html_answer_start": STARTS[row] + 20, "html_answer_text": ANSWERS[row]}
-        return {
-            "title": TITLES[row],
-            "url": f"https://example.com/{row}",
-            "context": TEXTS[row],
-            "raw_html": f"<html><body><p>{TEXTS[row]}</p></body></html>",
-            "qas": [{"question": QUESTIONS[row], "answer": answer, "id": str(row)}],
-        }
-
-    return _json({"version": "KorQuAD_2.0_train", "data": _rows(document)})
+def korquad_2(row: int) -> dict[str, Any]:
+    answer = _answer(row) | {"html_answer_start": STARTS[row] + 20, "html_answer_text": ANSWERS[row]}
+    return {
+        "title": TITLES[row],
+        "url": f"https://example.com/{row}",
+        "context": TEXTS[row],
+        "raw_html": f"<html><body><p>{TEXTS[row]}</p></body></html>",
+        "qas": [{"question": QUESTIONS[row], "answer": answer, "id": str(row)}],
+    }
 
 
-def cmrc_2018() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        question = {"query_text": QUESTIONS[row], "query_id": f"TRAIN_{row}_QUERY_0", "answers": [ANSWERS[row]] * 2}
-        return {"context_id": f"TRAIN_{row}", "context_text": TEXTS[row], "title": TITLES[row], "qas": [question]}
-
-    return _json(_rows(row_of))
+def cmrc_2018(row: int) -> dict[str, Any]:
+    question = {"query_text": QUESTIONS[row], "query_id": f"TRAIN_{row}_QUERY_0", "answers": [ANSWERS[row]] * 2}
+    return {"context_id": f"TRAIN_{row}", "context_text": TEXTS[row], "title": TITLES[row], "qas": [question]}
 
 
-def coqa() -> bytes:
-    def story(row: int) -> dict[str, Any]:
-        span = {"span_start": STARTS[row], "span_end": STARTS[row] + 2, "span_text": ANSWERS[row]}
-        return {
-            "source": "wikipedia",
-            "id": f"3{row}x",
-            "filename": f"{TITLES[row]}.txt",
-            "story": TEXTS[row],
-            "questions": [{"input_text": QUESTIONS[row], "turn_id": 1}],
-            "answers": [{**span, "input_text": ANSWERS[row], "turn_id": 1}],
-            "name": f"{TITLES[row]}.txt",
-        }
-
-    return _json({"version": "1.0", "data": _rows(story)})
+def coqa(row: int) -> dict[str, Any]:
+    span = {"span_start": STARTS[row], "span_end": STARTS[row] + 2, "span_text": ANSWERS[row]}
+    return {
+        "source": "wikipedia",
+        "id": f"3{row}x",
+        "filename": f"{TITLES[row]}.txt",
+        "story": TEXTS[row],
+        "questions": [{"input_text": QUESTIONS[row], "turn_id": 1}],
+        "answers": [{**span, "input_text": ANSWERS[row], "turn_id": 1}],
+        "name": f"{TITLES[row]}.txt",
+    }
 
 
-def quac_of_hugging_face() -> bytes:
-    def dialog(row: int) -> dict[str, Any]:
-        answers = {"texts": [[ANSWERS[row]]], "answer_starts": [[STARTS[row]]]}
-        return {
-            "dialogue_id": f"C_{row}",
-            "wikipedia_page_title": TITLES[row],
-            "section_title": "개요",
-            "context": TEXTS[row],
-            "turn_ids": [f"C_{row}_q#0"],
-            "questions": [QUESTIONS[row]],
-            "followups": [2],
-            "answers": answers,
-        }
-
-    return _jsonl(_rows(dialog))
+def quac_of_hugging_face(row: int) -> dict[str, Any]:
+    answers = {"texts": [[ANSWERS[row]]], "answer_starts": [[STARTS[row]]]}
+    return {
+        "dialogue_id": f"C_{row}",
+        "wikipedia_page_title": TITLES[row],
+        "section_title": "개요",
+        "context": TEXTS[row],
+        "turn_ids": [f"C_{row}_q#0"],
+        "questions": [QUESTIONS[row]],
+        "followups": [2],
+        "answers": answers,
+    }
 
 
 def ai_hub() -> bytes:
@@ -122,80 +107,66 @@ def ai_hub() -> bytes:
     return _json({"Dataset": dataset, "data": _rows(document)})
 
 
-def hotpot_qa() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        context = [[TITLES[one], [TEXTS[one]]] for one in (row, NEXT[row])]
-        return {
-            "_id": f"5a{row}",
-            "answer": ANSWERS[row],
-            "question": QUESTIONS[row],
-            "supporting_facts": [[TITLES[row], 0]],
-            "context": context,
-            "type": "bridge",
-            "level": "easy",
-        }
-
-    return _json(_rows(row_of))
+def hotpot_qa(row: int) -> dict[str, Any]:
+    context = [[TITLES[one], [TEXTS[one]]] for one in (row, NEXT[row])]
+    return {
+        "_id": f"5a{row}",
+        "answer": ANSWERS[row],
+        "question": QUESTIONS[row],
+        "supporting_facts": [[TITLES[row], 0]],
+        "context": context,
+        "type": "bridge",
+        "level": "easy",
+    }
 
 
-def hotpot_qa_of_hugging_face() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        both = (row, NEXT[row])
-        return {
-            "id": f"5a{row}",
-            "question": QUESTIONS[row],
-            "answer": ANSWERS[row],
-            "type": "bridge",
-            "level": "easy",
-            "supporting_facts": {"title": [TITLES[row]], "sent_id": [0]},
-            "context": {"title": [TITLES[one] for one in both], "sentences": [[TEXTS[one]] for one in both]},
-        }
-
-    return _jsonl(_rows(row_of))
+def hotpot_qa_of_hugging_face(row: int) -> dict[str, Any]:
+    both = (row, NEXT[row])
+    return {
+        "id": f"5a{row}",
+        "question": QUESTIONS[row],
+        "answer": ANSWERS[row],
+        "type": "bridge",
+        "level": "easy",
+        "supporting_facts": {"title": [TITLES[row]], "sent_id": [0]},
+        "context": {"title": [TITLES[one] for one in both], "sentences": [[TEXTS[one]] for one in both]},
+    }
 
 
-def musique() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        paragraphs = [
-            {"idx": place, "title": TITLES[one], "paragraph_text": TEXTS[one], "is_supporting": one == row}
-            for place, one in enumerate((row, NEXT[row]))
-        ]
-        parts = [{"id": 1, "question": "첫째 물음", "answer": ANSWERS[row], "paragraph_support_idx": 0}]
-        return {
-            "id": f"2hop__{row}",
-            "paragraphs": paragraphs,
-            "question": QUESTIONS[row],
-            "question_decomposition": parts,
-            "answer": ANSWERS[row],
-            "answer_aliases": [],
-            "answerable": True,
-        }
-
-    return _jsonl(_rows(row_of))
+def musique(row: int) -> dict[str, Any]:
+    paragraphs = [
+        {"idx": place, "title": TITLES[one], "paragraph_text": TEXTS[one], "is_supporting": one == row}
+        for place, one in enumerate((row, NEXT[row]))
+    ]
+    parts = [{"id": 1, "question": "첫째 물음", "answer": ANSWERS[row], "paragraph_support_idx": 0}]
+    return {
+        "id": f"2hop__{row}",
+        "paragraphs": paragraphs,
+        "question": QUESTIONS[row],
+        "question_decomposition": parts,
+        "answer": ANSWERS[row],
+        "answer_aliases": [],
+        "answerable": True,
+    }
 
 
-def dpr() -> bytes:
-    def passage(row: int, id_: str) -> dict[str, Any]:
-        return {"title": TITLES[row], "text": TEXTS[row], "score": 12.5, "title_score": 0, "passage_id": id_}
-
-    def row_of(row: int) -> dict[str, Any]:
-        return {
-            "dataset": "nq_train_psgs_w100",
-            "question": QUESTIONS[row],
-            "answers": [ANSWERS[row]],
-            "positive_ctxs": [passage(row, f"10{row}")],
-            "negative_ctxs": [],
-            "hard_negative_ctxs": [passage(NEXT[row], f"10{NEXT[row]}")],
-        }
-
-    return _json(_rows(row_of))
+def dpr(row: int) -> dict[str, Any]:
+    positive, negative = (
+        {"title": TITLES[one], "text": TEXTS[one], "score": 12.5, "title_score": 0, "passage_id": f"10{one}"}
+        for one in (row, NEXT[row])
+    )
+    return {
+        "dataset": "nq_train_psgs_w100",
+        "question": QUESTIONS[row],
+        "answers": [ANSWERS[row]],
+        "positive_ctxs": [positive],
+        "negative_ctxs": [],
+        "hard_negative_ctxs": [negative],
+    }
 
 
-def flag_embedding() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        return {"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": [TEXTS[NEXT[row]]], "type": "normal"}
-
-    return _jsonl(_rows(row_of))
+def flag_embedding(row: int) -> dict[str, Any]:
+    return {"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": [TEXTS[NEXT[row]]], "type": "normal"}
 
 
 def _msmarco_passages(row: int) -> list[dict[str, Any]]:
@@ -206,235 +177,208 @@ def _msmarco_passages(row: int) -> list[dict[str, Any]]:
 
 
 def ms_marco_1() -> bytes:
-    columns = {
-        "answers": {str(row): [ANSWERS[row]] for row in ROWS},
-        "passages": {str(row): _msmarco_passages(row) for row in ROWS},
-        "query": {str(row): QUESTIONS[row] for row in ROWS},
-        "query_id": {str(row): 1000 + row for row in ROWS},
-        "query_type": {str(row): "description" for row in ROWS},
-        "wellFormedAnswers": {str(row): "[]" for row in ROWS},
+    return _json(
+        {
+            "answers": {str(row): [ANSWERS[row]] for row in ROWS},
+            "passages": {str(row): _msmarco_passages(row) for row in ROWS},
+            "query": {str(row): QUESTIONS[row] for row in ROWS},
+            "query_id": {str(row): 1000 + row for row in ROWS},
+            "query_type": {str(row): "description" for row in ROWS},
+            "wellFormedAnswers": {str(row): "[]" for row in ROWS},
+        }
+    )
+
+
+def ms_marco_2(row: int) -> dict[str, Any]:
+    passages = _msmarco_passages(row)
+    return {
+        "answers": [ANSWERS[row]],
+        "passages": {name: [passage[name] for passage in passages] for name in passages[0]},
+        "query": QUESTIONS[row],
+        "query_id": 1000 + row,
+        "query_type": "DESCRIPTION",
+        "wellFormedAnswers": [],
     }
-    return _json(columns)
 
 
-def ms_marco_2() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        passages = _msmarco_passages(row)
-        return {
-            "answers": [ANSWERS[row]],
-            "passages": {name: [passage[name] for passage in passages] for name in passages[0]},
-            "query": QUESTIONS[row],
-            "query_id": 1000 + row,
-            "query_type": "DESCRIPTION",
-            "wellFormedAnswers": [],
-        }
-
-    return _jsonl(_rows(row_of))
-
-
-def llama_index_examples() -> bytes:
-    def example(row: int) -> dict[str, Any]:
-        return {
-            "query": QUESTIONS[row],
-            "query_by": {"model_name": "", "type": "human"},
-            "reference_contexts": [TEXTS[row]],
-            "reference_answer": ANSWERS[row],
-            "reference_answer_by": {"model_name": "", "type": "human"},
-        }
-
-    return _json({"examples": _rows(example)})
+def llama_index_examples(row: int) -> dict[str, Any]:
+    return {
+        "query": QUESTIONS[row],
+        "query_by": {"model_name": "", "type": "human"},
+        "reference_contexts": [TEXTS[row]],
+        "reference_answer": ANSWERS[row],
+        "reference_answer_by": {"model_name": "", "type": "human"},
+    }
 
 
 def llama_index_dictionaries() -> bytes:
-    value = {
-        "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
-        "corpus": {f"node{row}": TEXTS[row] for row in ROWS},
-        "relevant_docs": {f"q{row}": [f"node{row}"] for row in ROWS},
-        "mode": "text",
-    }
-    return _json(value)
+    return _json(
+        {
+            "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
+            "corpus": {f"node{row}": TEXTS[row] for row in ROWS},
+            "relevant_docs": {f"q{row}": [f"node{row}"] for row in ROWS},
+            "mode": "text",
+        }
+    )
 
 
 def three_dictionaries() -> bytes:
-    value = {
-        "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
-        "documents": {f"d{row}": {"title": TITLES[row], "text": TEXTS[row]} for row in ROWS},
-        "qrels": {f"q{row}": {f"d{row}": 1, f"d{NEXT[row]}": 0} for row in ROWS},
+    return _json(
+        {
+            "queries": {f"q{row}": QUESTIONS[row] for row in ROWS},
+            "documents": {f"d{row}": {"title": TITLES[row], "text": TEXTS[row]} for row in ROWS},
+            "qrels": {f"q{row}": {f"d{row}": 1, f"d{NEXT[row]}": 0} for row in ROWS},
+        }
+    )
+
+
+def ragas_0_1(row: int) -> dict[str, Any]:
+    return {
+        "question": QUESTIONS[row],
+        "contexts": [TEXTS[row]],
+        "ground_truth": ANSWERS[row],
+        "evolution_type": "simple",
+        "metadata": [{"source": "fruit.md"}],
+        "episode_done": True,
     }
-    return _json(value)
 
 
-def ragas_0_1() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        return {
-            "question": QUESTIONS[row],
-            "contexts": [TEXTS[row]],
-            "ground_truth": ANSWERS[row],
-            "evolution_type": "simple",
-            "metadata": [{"source": "fruit.md"}],
-            "episode_done": True,
+def ragas_0_2(row: int) -> dict[str, Any]:
+    return {
+        "user_input": QUESTIONS[row],
+        "reference_contexts": [TEXTS[row]],
+        "reference": ANSWERS[row],
+        "synthesizer_name": "single_hop_specific_query_synthesizer",
+    }
+
+
+def deepeval_goldens(row: int) -> dict[str, Any]:
+    return {
+        "input": QUESTIONS[row],
+        "actual_output": None,
+        "expected_output": ANSWERS[row],
+        "context": [TEXTS[row]],
+        "retrieval_context": None,
+        "source_file": "fruit.md",
+    }
+
+
+def dureader(row: int) -> dict[str, Any]:
+    documents = [
+        {
+            "is_selected": one == row,
+            "title": TITLES[one],
+            "most_related_para": 0,
+            "segmented_title": [TITLES[one]],
+            "segmented_paragraphs": [TEXTS[one].split()],
+            "paragraphs": [TEXTS[one]],
+            "bs_rank_pos": place,
         }
-
-    return _jsonl(_rows(row_of))
-
-
-def ragas_0_2() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        return {
-            "user_input": QUESTIONS[row],
-            "reference_contexts": [TEXTS[row]],
-            "reference": ANSWERS[row],
-            "synthesizer_name": "single_hop_specific_query_synthesizer",
-        }
-
-    return _jsonl(_rows(row_of))
+        for place, one in enumerate((NEXT[row], row))
+    ]
+    return {
+        "documents": documents,
+        "answer_spans": [[0, 1]],
+        "question": QUESTIONS[row],
+        "segmented_question": QUESTIONS[row].split(),
+        "answers": [ANSWERS[row]],
+        "question_type": "DESCRIPTION",
+        "question_id": 186_000 + row,
+        "fact_or_opinion": "FACT",
+    }
 
 
-def deepeval_goldens() -> bytes:
-    def golden(row: int) -> dict[str, Any]:
-        return {
-            "input": QUESTIONS[row],
-            "actual_output": None,
-            "expected_output": ANSWERS[row],
-            "context": [TEXTS[row]],
-            "retrieval_context": None,
-            "source_file": "fruit.md",
-        }
-
-    return _json(_rows(golden))
-
-
-def dureader() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        documents = [
-            {
-                "is_selected": one == row,
-                "title": TITLES[one],
-                "most_related_para": 0,
-                "segmented_title": [TITLES[one]],
-                "segmented_paragraphs": [TEXTS[one].split()],
-                "paragraphs": [TEXTS[one]],
-                "bs_rank_pos": place,
-            }
-            for place, one in enumerate((NEXT[row], row))
-        ]
-        return {
-            "documents": documents,
-            "answer_spans": [[0, 1]],
-            "question": QUESTIONS[row],
-            "segmented_question": QUESTIONS[row].split(),
-            "answers": [ANSWERS[row]],
-            "question_type": "DESCRIPTION",
-            "question_id": 186_000 + row,
-            "fact_or_opinion": "FACT",
-        }
-
-    return _jsonl(_rows(row_of))
+def bio_asq(row: int) -> dict[str, Any]:
+    url = f"http://www.ncbi.nlm.nih.gov/pubmed/{row}"
+    section = {"beginSection": "abstract", "endSection": "abstract"}
+    place = {"offsetInBeginSection": 0, "offsetInEndSection": len(TEXTS[row])}
+    return {
+        "body": QUESTIONS[row],
+        "documents": [url],
+        "snippets": [{"text": TEXTS[row], "document": url, **section, **place}],
+        "exact_answer": [ANSWERS[row]],
+        "ideal_answer": [f"{ANSWERS[row]}이다."],
+        "type": "factoid",
+        "id": f"55{row}",
+    }
 
 
-def bio_asq() -> bytes:
-    def question(row: int) -> dict[str, Any]:
-        url = f"http://www.ncbi.nlm.nih.gov/pubmed/{row}"
-        section = {"beginSection": "abstract", "endSection": "abstract"}
-        place = {"offsetInBeginSection": 0, "offsetInEndSection": len(TEXTS[row])}
-        return {
-            "body": QUESTIONS[row],
-            "documents": [url],
-            "snippets": [{"text": TEXTS[row], "document": url, **section, **place}],
-            "exact_answer": [ANSWERS[row]],
-            "ideal_answer": [f"{ANSWERS[row]}이다."],
-            "type": "factoid",
-            "id": f"55{row}",
-        }
-
-    return _json({"questions": _rows(question)})
-
-
-def finance_bench() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        evidence = {
-            "evidence_text": TEXTS[row],
-            "doc_name": TITLES[row],
-            "evidence_page_num": 3,
-            "evidence_text_full_page": f"{TEXTS[row]} 그 밖의 글.",
-        }
-        return {
-            "financebench_id": f"fb_{row}",
-            "company": "과수원",
-            "doc_name": TITLES[row],
-            "question": QUESTIONS[row],
-            "answer": ANSWERS[row],
-            "justification": "",
-            "evidence": [evidence],
-            "question_type": "metrics-generated",
-        }
-
-    return _jsonl(_rows(row_of))
+def finance_bench(row: int) -> dict[str, Any]:
+    evidence = {
+        "evidence_text": TEXTS[row],
+        "doc_name": TITLES[row],
+        "evidence_page_num": 3,
+        "evidence_text_full_page": f"{TEXTS[row]} 그 밖의 글.",
+    }
+    return {
+        "financebench_id": f"fb_{row}",
+        "company": "과수원",
+        "doc_name": TITLES[row],
+        "question": QUESTIONS[row],
+        "answer": ANSWERS[row],
+        "justification": "",
+        "evidence": [evidence],
+        "question_type": "metrics-generated",
+    }
 
 
-def trivia_qa() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        pages = {
-            "doc_source": ["TagMe"],
-            "filename": [f"{row}.txt"],
-            "title": [TITLES[row]],
-            "wiki_context": [TEXTS[row]],
-        }
-        return {
-            "question": QUESTIONS[row],
-            "question_id": f"tc_{row}",
-            "question_source": "http://www.example.com/",
-            "entity_pages": pages,
-            "search_results": {
-                "description": [],
-                "filename": [],
-                "rank": [],
-                "title": [],
-                "url": [],
-                "search_context": [],
-            },
-            "answer": {"aliases": [ANSWERS[row]], "value": ANSWERS[row], "type": "WikipediaEntity"},
-        }
-
-    return _jsonl(_rows(row_of))
+def trivia_qa(row: int) -> dict[str, Any]:
+    pages = {
+        "doc_source": ["TagMe"],
+        "filename": [f"{row}.txt"],
+        "title": [TITLES[row]],
+        "wiki_context": [TEXTS[row]],
+    }
+    return {
+        "question": QUESTIONS[row],
+        "question_id": f"tc_{row}",
+        "question_source": "http://www.example.com/",
+        "entity_pages": pages,
+        "search_results": {
+            "description": [],
+            "filename": [],
+            "rank": [],
+            "title": [],
+            "url": [],
+            "search_context": [],
+        },
+        "answer": {"aliases": [ANSWERS[row]], "value": ANSWERS[row], "type": "WikipediaEntity"},
+    }
 
 
-def kilt() -> bytes:
-    def row_of(row: int) -> dict[str, Any]:
-        provenance = {"wikipedia_id": str(row), "title": TITLES[row], "section": "개요", "text": TEXTS[row]}
-        return {
-            "id": f"k{row}",
-            "input": QUESTIONS[row],
-            "output": [{"answer": ANSWERS[row], "meta": {}, "provenance": [provenance]}],
-            "meta": {},
-        }
-
-    return _jsonl(_rows(row_of))
+def kilt(row: int) -> dict[str, Any]:
+    provenance = {"wikipedia_id": str(row), "title": TITLES[row], "section": "개요", "text": TEXTS[row]}
+    return {
+        "id": f"k{row}",
+        "input": QUESTIONS[row],
+        "output": [{"answer": ANSWERS[row], "meta": {}, "provenance": [provenance]}],
+        "meta": {},
+    }
 
 
 LAYOUTS: dict[str, PublicLayout] = {
-    "SQuAD 2.0": PublicLayout(squad()),
-    "KorQuAD 2.0": PublicLayout(korquad_2()),
-    "CMRC 2018": PublicLayout(cmrc_2018()),
-    "CoQA": PublicLayout(coqa(), titles=0),
-    "QuAC of Hugging Face": PublicLayout(quac_of_hugging_face()),
+    "SQuAD 2.0": PublicLayout(_json({"version": "v2.0", "data": _rows(squad)})),
+    "KorQuAD 2.0": PublicLayout(_json({"version": "KorQuAD_2.0_train", "data": _rows(korquad_2)})),
+    "CMRC 2018": PublicLayout(_json(_rows(cmrc_2018))),
+    "CoQA": PublicLayout(_json({"version": "1.0", "data": _rows(coqa)}), titles=0),
+    "QuAC of Hugging Face": PublicLayout(_jsonl(_rows(quac_of_hugging_face))),
     "AI Hub": PublicLayout(ai_hub()),
-    "HotpotQA": PublicLayout(hotpot_qa(), not_relevant=3),
-    "HotpotQA of Hugging Face": PublicLayout(hotpot_qa_of_hugging_face(), not_relevant=3),
-    "MuSiQue": PublicLayout(musique(), not_relevant=3),
-    "DPR": PublicLayout(dpr(), not_relevant=3),
-    "FlagEmbedding": PublicLayout(flag_embedding(), not_relevant=3, titles=0, answered=0),
+    "HotpotQA": PublicLayout(_json(_rows(hotpot_qa)), not_relevant=3),
+    "HotpotQA of Hugging Face": PublicLayout(_jsonl(_rows(hotpot_qa_of_hugging_face)), not_relevant=3),
+    "MuSiQue": PublicLayout(_jsonl(_rows(musique)), not_relevant=3),
+    "DPR": PublicLayout(_json(_rows(dpr)), not_relevant=3),
+    "FlagEmbedding": PublicLayout(_jsonl(_rows(flag_embedding)), not_relevant=3, titles=0, answered=0),
     "MS MARCO 1.1": PublicLayout(ms_marco_1(), not_relevant=3, titles=0),
-    "MS MARCO 2.1": PublicLayout(ms_marco_2(), not_relevant=3, titles=0),
-    "LlamaIndex examples": PublicLayout(llama_index_examples(), titles=0),
+    "MS MARCO 2.1": PublicLayout(_jsonl(_rows(ms_marco_2)), not_relevant=3, titles=0),
+    "LlamaIndex examples": PublicLayout(_json({"examples": _rows(llama_index_examples)}), titles=0),
     "LlamaIndex dictionaries": PublicLayout(llama_index_dictionaries(), titles=0, answered=0),
     "Three dictionaries": PublicLayout(three_dictionaries(), not_relevant=3, answered=0),
-    "ragas 0.1": PublicLayout(ragas_0_1(), titles=0),
-    "ragas 0.2": PublicLayout(ragas_0_2(), titles=0),
-    "deepeval": PublicLayout(deepeval_goldens(), titles=0),
-    "DuReader": PublicLayout(dureader(), not_relevant=3),
-    "BioASQ": PublicLayout(bio_asq(), titles=0),
-    "FinanceBench": PublicLayout(finance_bench()),
-    "TriviaQA": PublicLayout(trivia_qa()),
-    "KILT": PublicLayout(kilt()),
+    "ragas 0.1": PublicLayout(_jsonl(_rows(ragas_0_1)), titles=0),
+    "ragas 0.2": PublicLayout(_jsonl(_rows(ragas_0_2)), titles=0),
+    "deepeval": PublicLayout(_json(_rows(deepeval_goldens)), titles=0),
+    "DuReader": PublicLayout(_jsonl(_rows(dureader)), not_relevant=3),
+    "BioASQ": PublicLayout(_json({"questions": _rows(bio_asq)}), titles=0),
+    "FinanceBench": PublicLayout(_jsonl(_rows(finance_bench))),
+    "TriviaQA": PublicLayout(_jsonl(_rows(trivia_qa))),
+    "KILT": PublicLayout(_jsonl(_rows(kilt))),
 }

@@ -18,9 +18,9 @@ from mrc_workbench.data.layouts.members import unpacked
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_file, read_files
+from mrc_workbench.data.questions.read import Reading, read, read_file
 from tests.data.formats.written_documents import pdf, word
-from tests.data.layouts.written import jsonl, zipped
+from tests.data.layouts.written import jsonl, read_all, write_all, zipped
 
 ROWS = b"question,context\nwhich river?,The Han flows here.\nwhich hill?,Bukhansan stands here.\n"
 
@@ -74,7 +74,7 @@ def tarred(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_compressed_files_are_read(pack: Callable[[bytes], bytes]) -> None:
-    assert len(read_files([File(Content(pack(ROWS)), "faq.csv.packed")]).question_set.questions) == 2
+    assert len(read_all({"faq.csv.packed": pack(ROWS)}).question_set.questions) == 2
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
@@ -105,11 +105,7 @@ def test_the_named_encoding_counts_for_the_files_of_an_archive() -> None:
 
 
 def zip_of(**contents: bytes) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in contents.items():
-            archive.writestr(name.replace("_", "."), content)
-    return out.getvalue()
+    return zipped({name.replace("_", "."): content for name, content in contents.items()})
 
 
 def with_broken_checksum(content: bytes, name: str) -> bytes:
@@ -129,7 +125,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
-    reading = read_files([File(Content(BROKEN[kind]), "set.zip")])
+    reading = read_all({"set.zip": BROKEN[kind]})
     assert len(reading.question_set.questions) == 2
     (problem,) = reading.gaps
     assert problem.code is ProblemCode.BROKEN_ARCHIVE
@@ -139,7 +135,7 @@ def test_a_broken_member_is_set_aside_and_named(kind: str) -> None:
 @pytest.mark.parametrize("name", ["b.csv.gz", "b.zip", "b.tar.gz"])
 def test_a_broken_archive_among_several_files_is_set_aside_and_named(name: str) -> None:
     broken = zip_of(b_csv=ROWS)[:-30] if name == "b.zip" else gzip.compress(tarred(ROWS))[:-12]
-    reading = read_files([File(Content(broken), name), File(Content(ROWS), "a.csv")])
+    reading = read_all({name: broken, "a.csv": ROWS})
     assert len(reading.question_set.questions) == 2
     assert [(problem.code, problem.details["file"]) for problem in reading.gaps] == [(ProblemCode.BROKEN_ARCHIVE, name)]
 
@@ -147,7 +143,7 @@ def test_a_broken_archive_among_several_files_is_set_aside_and_named(name: str) 
 def test_an_archive_of_broken_members_is_refused() -> None:
     content = zip_of(a_csv_gz=gzip.compress(ROWS)[:-12], b_csv_gz=gzip.compress(ROWS)[:-12])
     with pytest.raises(DataError) as error:
-        read_files([File(Content(content), "set.zip")])
+        read_all({"set.zip": content})
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
     assert [problem.details["file"] for problem in error.value.others] == ["a.csv.gz", "b.csv.gz"]
 
@@ -157,18 +153,15 @@ def test_questions_are_no_passages_because_the_corpus_is_broken(left: list[str])
     texts = {"corpus.jsonl": b'{"_id": "d1", "text": "The Han flows here."}\n', "qrels.tsv": b"q1\td1\t1\n"}
     texts["queries.jsonl"] = b'{"_id": "q1", "text": "which river?"}\n'
     packed = {name if name in left else f"{name}.gz": content for name, content in texts.items()}
-    files = [
-        File(Content(content if name in left else gzip.compress(content)[:-12]), name)
-        for name, content in packed.items()
-    ]
+    files = {name: content if name in left else gzip.compress(content)[:-12] for name, content in packed.items()}
     with pytest.raises(DataError) as error:
-        read_files(files)
+        read_all(files)
     assert error.value.problem.code is ProblemCode.BROKEN_ARCHIVE
 
 
 def test_a_bomb_among_the_members_is_refused() -> None:
     with pytest.raises(DataError) as error:
-        read_files([File(Content(zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))), "set.zip")])
+        read_all({"set.zip": zip_of(a_csv=ROWS, b_csv_gz=gzip.compress(bytes(40_000_000)))})
     assert error.value.problem.code is ProblemCode.TOO_LARGE
 
 
@@ -211,10 +204,6 @@ def titles(reading: Reading) -> dict[str, str]:
     return {passage.id: passage.title for passage in reading.question_set.passages}
 
 
-def given(files: dict[str, bytes]) -> list[File]:
-    return [File(Content(content), name) for name, content in files.items()]
-
-
 def test_an_archive_of_documents_is_a_corpus() -> None:
     reading = read(zipped(FILES), "자료.zip")
     assert sorted(titles(reading)) == IDS
@@ -227,10 +216,7 @@ def test_an_archive_of_documents_is_a_corpus() -> None:
 
 
 def test_a_folder_of_documents_reads_as_its_archive(tmp_path: Path) -> None:
-    for name, content in FILES.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_all(tmp_path, FILES)
     folder = read_file(tmp_path / "자료")
     assert titles(folder) == titles(read(zipped(FILES), "자료.zip"))
     assert {file.role for file in folder.files} == {Role.PASSAGES}
@@ -251,14 +237,14 @@ def test_text_alone_is_one_passage_a_paragraph() -> None:
 def test_documents_beside_questions_are_their_passages() -> None:
     questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
     judged = b"query-id\tcorpus-id\tscore\nq1\t\xeb\x88\x84\xeb\xa6\xac.html\t1\nq2\t\xec\x83\x88.txt\t1\n"
-    reading = read_files(given({"queries.jsonl": questions, "qrels.tsv": judged, **FILES}))
+    reading = read_all({"queries.jsonl": questions, "qrels.tsv": judged, **FILES})
     assert [one.relevant for one in reading.question_set.questions] == [("누리.html",), ("새.txt",)]
     assert sorted(titles(reading)) == IDS
 
 
 def test_documents_beside_passages_are_set_aside_by_name() -> None:
     corpus = jsonl([{"_id": "d1", "title": "곰", "text": "곰은 산에 산다."}])
-    reading = read_files(given({"corpus.jsonl": corpus, "notes.md": b"# notes", "guide.pdf": pdf(["a guide"])}))
+    reading = read_all({"corpus.jsonl": corpus, "notes.md": b"# notes", "guide.pdf": pdf(["a guide"])})
     assert list(titles(reading)) == ["d1"]
     (gap,) = reading.gaps
     assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, "notes.md, guide.pdf")
@@ -272,7 +258,7 @@ def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
         "test.tsv": b"query-id\tcorpus-id\tscore\nq1\td1\t1\n",
         name: b"d1\nd2\n",
     }
-    reading = read_files(given(files))
+    reading = read_all(files)
     assert list(titles(reading)) == ["d1", "d2"]
     (gap,) = reading.gaps
     assert (gap.code, gap.details["examples"]) == (ProblemCode.DESCRIBING_DOCUMENTS, name)
@@ -280,7 +266,7 @@ def test_a_document_beside_a_collection_is_set_aside(name: str) -> None:
 
 def test_texts_with_ids_are_questions_about_the_documents_beside_them() -> None:
     asked = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
-    reading = read_files(given({"texts.jsonl": asked, **FILES}))
+    reading = read_all({"texts.jsonl": asked, **FILES})
     assert [question.id for question in reading.question_set.questions] == ["q1", "q2"]
 
 
@@ -306,11 +292,11 @@ def test_unreadable_documents_alone_are_refused() -> None:
     with pytest.raises(DataError, match="has a password"):
         read(pdf(["비밀"], is_encrypted=True), "잠긴.pdf")
     with pytest.raises(DataError, match=r"b\.pdf: The PDF contains pictures"):
-        read_files(given({"b.pdf": pdf([""]), "c.pdf": pdf([""])}))
+        read_all({"b.pdf": pdf([""]), "c.pdf": pdf([""])})
 
 
 def test_equal_texts_of_two_documents_are_merged_and_reported() -> None:
-    reading = read_files(given({"a.md": b"# A\n\nThe same text.", "b.md": b"# B\n\nThe same text."}))
+    reading = read_all({"a.md": b"# A\n\nThe same text.", "b.md": b"# B\n\nThe same text."})
     assert len(reading.question_set.passages) == 1
     (problem,) = [one for one in reading.problems if one.code is ProblemCode.MERGED_PASSAGES]
     assert "b.md → a.md" in problem.message
@@ -318,7 +304,7 @@ def test_equal_texts_of_two_documents_are_merged_and_reported() -> None:
 
 
 def test_text_with_one_line_is_a_document_among_others() -> None:
-    reading = read_files(given({"a.txt": b"one word", "b.txt": b"first line\nsecond line"}))
+    reading = read_all({"a.txt": b"one word", "b.txt": b"first line\nsecond line"})
     assert titles(reading) == {"a.txt": "a", "b.txt": "b"}
 
 
@@ -329,7 +315,7 @@ def test_documents_do_not_hide_lists_of_ids() -> None:
         "queries.txt": b"q1\twhich is first?\nq2\twhich is second?\n",
         "qrels.txt": b"q1 0 1 1\n",
     }
-    reading = read_files(given(files))
+    reading = read_all(files)
     assert [one.relevant for one in reading.question_set.questions] == [("1",), ()]
 
 
@@ -347,14 +333,14 @@ def test_golden_questions_find_their_documents(column: str) -> None:
         {"question": "수달은 무엇을 먹나?", "expected_answer": "물고기", column: "수달.md"},
         {"question": "곰은 어디에 사나?", "expected_answer": "산", column: "누리.html"},
     ]
-    reading = read_files(given({"golden.jsonl": jsonl(rows), **FILES}))
+    reading = read_all({"golden.jsonl": jsonl(rows), **FILES})
     found = [sorted(one.relevant) for one in reading.question_set.questions]
     assert found == [["강/수달.md#1", "강/수달.md#먹이"], ["누리.html"]]
 
 
 def test_documents_beside_questions_with_their_passages_are_set_aside() -> None:
     rows = jsonl([{"question": "곰은 어디에 사나?", "context": "곰은 산에 산다."}])
-    reading = read_files(given({"rows.jsonl": rows, "notes.md": b"# notes\n\nof the rows"}))
+    reading = read_all({"rows.jsonl": rows, "notes.md": b"# notes\n\nof the rows"})
     assert [passage.text for passage in reading.question_set.passages] == ["곰은 산에 산다."]
     (gap,) = [one for one in reading.gaps if one.code is ProblemCode.DESCRIBING_DOCUMENTS]
     assert gap.details["examples"] == "notes.md"
@@ -364,7 +350,7 @@ def test_an_unreadable_document_beside_judgements_is_named() -> None:
     questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}])
     judged = "query-id\tcorpus-id\tscore\nq1\t누리.html\t1\n".encode()
     files = {"queries.jsonl": questions, "qrels.tsv": judged, "잠긴.pdf": pdf(["비밀"], is_encrypted=True), **FILES}
-    reading = read_files(given(files))
+    reading = read_all(files)
     assert reading.question_set.questions[0].relevant == ("자료/누리.html",)
     assert reading.judgement_count == 1
     assert [gap.code for gap in reading.gaps] == [ProblemCode.ENCRYPTED_DOCUMENT]
@@ -379,7 +365,7 @@ def test_files_of_operating_systems_are_passed_over() -> None:
 def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:
     questions = jsonl([{"_id": "q1", "text": "수달은 무엇을 먹나?"}, {"_id": "q2", "text": "새는?"}])
     judged = "query-id\tcorpus-id\tscore\nq1\t수달.md\t2\nq1\t새.txt\t0\nq2\t강/수달.md#먹이\t1\n".encode()
-    reading = read_files(given({"queries.jsonl": questions, "qrels.tsv": judged, **FILES}))
+    reading = read_all({"queries.jsonl": questions, "qrels.tsv": judged, **FILES})
     first, second = reading.question_set.questions
     assert first.grade_of == {"강/수달.md#1": 2, "강/수달.md#먹이": 2, "새.txt": 0}
     assert [sorted(group) for group in first.groups] == [["강/수달.md#1", "강/수달.md#먹이"]]

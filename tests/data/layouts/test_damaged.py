@@ -11,16 +11,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.problems import DataError
-from mrc_workbench.data.questions.read import Reading, read, read_files
+from mrc_workbench.data.questions.read import Reading, read
 from mrc_workbench.data.store import keep, load, stored
 from tests.data.layouts.mutations import mutated, values_of
 from tests.data.layouts.public_layouts import LAYOUTS as PUBLIC_LAYOUTS
 from tests.data.layouts.public_layouts import QUESTIONS, PublicLayout
-from tests.data.layouts.written import LAYOUTS, Files, zipped
+from tests.data.layouts.test_files import CORPORA, JUDGED, NAMING, SHARDS, TAGGED, TOPICS, squad
+from tests.data.layouts.test_reading import problems
+from tests.data.layouts.written import LAYOUTS, Files, read_all, zipped
 from tests.doubles import small_set
 
 VARIANTS = 200
@@ -76,11 +76,7 @@ DAMAGES = (_flipped, _cut, _noise, _shuffled, _without_column)
 
 @cache
 def _whole(name: str) -> Reading:
-    return _read(LAYOUTS[name]())
-
-
-def _read(files: Files) -> Reading:
-    return read_files([File(Content(content), name) for name, content in files.items()])
+    return read_all(LAYOUTS[name]())
 
 
 @pytest.mark.slow
@@ -95,7 +91,7 @@ def test_damaged_files_are_read_or_refused_and_lose_nothing_unsaid(name: str) ->
         hit = draw.choice([*files])
         damage = DAMAGES[seed % len(DAMAGES)]
         try:
-            reading = _read(files | {hit: damage(files[hit], draw)})
+            reading = read_all(files | {hit: damage(files[hit], draw)})
         except DataError as error:
             _told(error)
             outcomes["refused"] += 1
@@ -249,13 +245,9 @@ def test_no_question_of_a_mutated_file_is_lost_in_silence(name: str) -> None:
     assert refused < len(SEEDS) / 2
 
 
-def _read_test_mutations(layout: PublicLayout) -> Reading:
-    return read(layout.content, "public.json")
-
-
 @pytest.mark.parametrize("layout", PUBLIC_LAYOUTS.values(), ids=PUBLIC_LAYOUTS)
 def test_counts(layout: PublicLayout) -> None:
-    found = _read_test_mutations(layout).question_set
+    found = read(layout.content, "public.json").question_set
     text_of = {passage.id: passage.text for passage in found.passages}
     assert sorted(text_of.values()) == sorted(layout.texts)
     assert [question.text for question in found.questions] == list(layout.questions)
@@ -266,3 +258,42 @@ def test_counts(layout: PublicLayout) -> None:
     assert judged.count(0) == layout.not_relevant
     assert sum(bool(passage.title) for passage in found.passages) == layout.titles
     assert sum(bool(question.answers) for question in found.questions) == layout.answered
+
+
+ARCHIVES: dict[str, Files] = {
+    "parts": SHARDS["SQuAD"],
+    "Parquet parts": SHARDS["Parquet"],
+    "wider corpus": {"train.json": squad(0), **CORPORA["JSONL"]},
+    "named documents": NAMING["id"],
+    "named in Korean": NAMING["Korean"],
+    "topics in tags": {"a.txt": TAGGED.encode(), "b.txt": TOPICS.encode(), "qrels.txt": JUDGED.encode()},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_damaged_archives_are_read_or_refused_and_lose_nothing_in_silence(name: str) -> None:
+    files = ARCHIVES[name]
+    messages: list[str] = []
+    for seed in range(200):
+        draw = random.Random(seed)
+        hit = draw.choice([*files])
+        mutation = DAMAGES[seed % len(DAMAGES)]
+        try:
+            reading = read(zipped(files | {hit: mutation(files[hit], draw)}), "set.zip")
+        except DataError as error:
+            messages.append(str(error))
+            continue
+        _nothing_is_lost(reading, files, seed)
+    assert all(len(message) > 20 for message in messages)
+
+
+def _nothing_is_lost(reading: Reading, files: Files, seed: int) -> None:
+    """Every file is read or named; rows left out are listed."""
+    told = " ".join(gap.message for gap in reading.gaps)
+    read_files = {file.name for file in reading.files}
+    assert all(name in read_files or name in told or not read_files for name in files), seed
+    assert len(reading.rejected) == reading.left_out, seed
+    known = {*reading.question_set.passages.ids}
+    assert all(known.issuperset(one.grade_of) for one in reading.question_set.questions), seed
+    assert problems(reading) or reading.gaps or reading.question_set.questions, seed

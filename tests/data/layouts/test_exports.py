@@ -10,8 +10,8 @@ from mrc_workbench.data.layouts.exports import flat, holds_rated_lines, query_te
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
-from tests.data.layouts.test_reading import gaps, problems, read_all
-from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, rows
+from tests.data.layouts.test_reading import gaps, problems
+from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, read_all, rows
 
 CONTEXT = "해금은 줄이 두 개인 악기이다. 활로 켜서 소리를 낸다."
 QUESTION = "해금은 줄이 몇 개인가?"

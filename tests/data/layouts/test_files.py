@@ -2,8 +2,6 @@
 
 import io
 import json
-import random
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -12,9 +10,8 @@ import pytest
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
-from tests.data.layouts.test_damaged import _cut, _flipped, _noise, _shuffled, _without_column
-from tests.data.layouts.test_reading import gaps, problems, read_all
-from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, zipped
+from tests.data.layouts.test_reading import gaps
+from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, read_all, zipped
 
 GULL, BEAVER, MOON = "갈매기는 항구에서 산다.", "비버는 나무로 둑을 쌓는다.", "달은 지구를 한 달에 한 번 돈다."
 OTHER = "고래는 바다에서 노래한다."
@@ -382,46 +379,6 @@ def test_every_column_is_used_or_reported() -> None:
     assert set(columns) == {"id", "question", "doc_id", "title", "content", "난이도", "kind", "url"}
     assert len(columns) == len(set(columns))
     assert {"난이도", "url"} <= set(reading.unused_columns)
-
-
-MUTATIONS: tuple[Callable[[bytes, random.Random], bytes], ...] = (_flipped, _cut, _noise, _shuffled, _without_column)
-ARCHIVES: dict[str, Files] = {
-    "parts": SHARDS["SQuAD"],
-    "Parquet parts": SHARDS["Parquet"],
-    "wider corpus": {"train.json": squad(0), **CORPORA["JSONL"]},
-    "named documents": NAMING["id"],
-    "named in Korean": NAMING["Korean"],
-    "topics in tags": {"a.txt": TAGGED.encode(), "b.txt": TOPICS.encode(), "qrels.txt": JUDGED.encode()},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ARCHIVES)
-def test_damaged_archives_are_read_or_refused_and_lose_nothing_in_silence(name: str) -> None:
-    files = ARCHIVES[name]
-    messages: list[str] = []
-    for seed in range(200):
-        draw = random.Random(seed)
-        hit = draw.choice([*files])
-        mutation = MUTATIONS[seed % len(MUTATIONS)]
-        try:
-            reading = read(zipped(files | {hit: mutation(files[hit], draw)}), "set.zip")
-        except DataError as error:
-            messages.append(str(error))
-            continue
-        _nothing_is_lost(reading, files, seed)
-    assert all(len(message) > 20 for message in messages)
-
-
-def _nothing_is_lost(reading: Reading, files: Files, seed: int) -> None:
-    """Every file is read or named; rows left out are listed."""
-    told = " ".join(gap.message for gap in reading.gaps)
-    read_files = {file.name for file in reading.files}
-    assert all(name in read_files or name in told or not read_files for name in files), seed
-    assert len(reading.rejected) == reading.left_out, seed
-    known = {*reading.question_set.passages.ids}
-    assert all(known.issuperset(one.grade_of) for one in reading.question_set.questions), seed
-    assert problems(reading) or reading.gaps or reading.question_set.questions, seed
 
 
 def test_faq_files_are_refused_with_the_flag_that_searches_their_answers() -> None:

@@ -15,7 +15,8 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import knows
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading
-from tests.data.layouts.test_reading import gaps, read_all
+from tests.data.layouts.test_reading import gaps
+from tests.data.layouts.written import read_all
 
 
 def text_of(given: str) -> EncodedText:

@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from datasets import Dataset, DatasetDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.data.apart import File
-from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.members import files_of, missing_shards, set_aside
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.passages import Passage
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -25,9 +21,9 @@ from tests.data.layouts.written import (
     PASSAGES,
     QUESTIONS,
     RELEVANT,
-    Files,
     autorag,
     beir,
+    files_in,
     jsonl,
     lines,
     llama_index,
@@ -37,17 +33,15 @@ from tests.data.layouts.written import (
     parquet,
     quepid,
     ragas,
+    read_all,
     trec_sgml,
     triples,
+    write_all,
     zipped,
 )
 
 UNTITLED = ("trec_lines", "ms_marco", "autorag", "llama_index", "ragas", "triples")
 OWN_IDS = ("ragas", "triples")
-
-
-def read_all(files: Files) -> Reading:
-    return read_files([File(Content(content), name) for name, content in files.items()])
 
 
 def gaps(reading: Reading) -> dict[str, dict[str, str | int]]:
@@ -99,7 +93,7 @@ def test_files_in_any_order_and_in_a_zip_are_the_same_set(name: str) -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_a_process_of_its_own_reads_the_same(name: str) -> None:
-    files = [File(Content(content), name) for name, content in LAYOUTS[name]().items()]
+    files = files_in(LAYOUTS[name]())
     assert read_files_apart(files) == read_files(files)
 
 
@@ -110,12 +104,7 @@ def test_what_was_read_is_kept_with_grades_and_groups(name: str) -> None:
 
 
 def test_a_folder_is_read_from_disk_and_named_by_itself(tmp_path: Path) -> None:
-    for name, content in beir().items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    (tmp_path / "scifact" / "README.md").write_text("# scifact")
-    (tmp_path / "scifact" / ".hidden").write_text("x")
+    write_all(tmp_path, beir() | {"scifact/README.md": b"# scifact", "scifact/.hidden": b"x"})
     reading = read_file(tmp_path / "scifact")
     assert reading.question_set.name == "scifact"
     assert reading.question_set == read(zipped(beir()), "scifact.zip").question_set
@@ -394,67 +383,3 @@ def test_json_of_one_line_is_a_line() -> None:
         }
     )
     assert reading.question_set.questions == (Question("q", "무엇?", relevant=("d",)),)
-
-
-ROWS = {"question": ["곰은?", "새는?", "강은?"], "context": ["곰은 산에 산다.", "새는 난다.", "강은 흐른다."]}
-
-
-def named(*names: str) -> list[File]:
-    return [File(Content(b"content"), name) for name in names]
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    folder = tmp_path / "stored"
-    Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=1)
-    return folder
-
-
-def test_a_stored_dataset_is_read_without_its_notes(stored: Path) -> None:
-    reading = read_file(stored)
-    assert [one.text for one in reading.question_set.questions] == ROWS["question"]
-    assert reading.gaps == ()
-
-
-def test_notes_of_a_dictionary_of_splits_are_not_data(tmp_path: Path) -> None:
-    rows = Dataset.from_dict(ROWS)
-    DatasetDict({"train": rows, "validation": rows}).save_to_disk(
-        tmp_path / "set", num_shards={"train": 2, "validation": 1}
-    )
-    data, notices = set_aside(files_of(tmp_path / "set"))
-    assert [file.name for file in data] == [
-        "set/train/data-00000-of-00002.arrow",
-        "set/train/data-00001-of-00002.arrow",
-        "set/validation/data-00000-of-00001.arrow",
-    ]
-    assert notices == ()
-
-
-def test_missing_files_of_a_stored_dataset_are_named(tmp_path: Path) -> None:
-    folder = tmp_path / "set"
-    Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=3)
-    (folder / "data-00001-of-00003.arrow").unlink()
-    _, (notice,) = set_aside(files_of(folder))
-    assert notice.code is ProblemCode.MISSING_SHARDS
-    assert notice.details == {"ids": 1, "examples": "set/data-00001-of-00003.arrow"}
-
-
-def test_missing_shards_are_told_by_names() -> None:
-    assert missing_shards(named("train-00000-of-00002.parquet", "test-00000-of-00001.parquet")) == [
-        "train-00001-of-00002.parquet"
-    ]
-    assert missing_shards(named("a/train-00000-of-00002.parquet", "a/train-00001-of-00002.parquet")) == []
-    assert len(missing_shards(named("x-00000-of-99999.arrow"))) < 2000
-
-
-@pytest.mark.parametrize(
-    "state", [b"[]", b"{", b'{"_data_files": 3}', b'{"_data_files": [{"filename": null}, 4]}', b"\xff\xfe"]
-)
-def test_damaged_notes_name_nothing(state: bytes) -> None:
-    assert missing_shards([File(Content(state), "set/state.json"), *named("set/data-00000-of-00001.arrow")]) == []
-
-
-def test_json_of_the_same_name_beside_other_files_is_data() -> None:
-    files = [File(Content(json.dumps([{"text": "a"}]).encode()), "state.json"), *named("corpus.jsonl")]
-    data, notices = set_aside(files)
-    assert (len(data), notices) == (2, ())

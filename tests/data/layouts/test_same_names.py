@@ -1,4 +1,4 @@
-"""Collections whose files bear one name, archives with odd entries, and groups that the corpus cannot meet."""
+"""Files of one name, archives with odd entries, missing shards, and groups that the corpus cannot meet."""
 
 import io
 import json
@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset, DatasetDict
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.layouts.members import with_distinct_names
+from mrc_workbench.data.layouts.members import files_of, missing_shards, set_aside, with_distinct_names
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read, read_files, read_paths_apart
+from mrc_workbench.data.questions.read import Reading, read, read_file, read_files, read_paths_apart
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
-from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, zipped
+from tests.data.layouts.written import LAYOUTS, beir, jsonl, mteb_jsonl, read_all, write_all, zipped
 
 CORPUS = jsonl([{"doc_id": f"d{n}", "contents": f"지문 {n}의 글이다."} for n in range(4)])
 
@@ -34,7 +35,7 @@ def judgements(reading: Reading) -> list[tuple[str, dict[str, int]]]:
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_files_of_one_name_are_the_same_set(name: str) -> None:
     files = LAYOUTS[name]()
-    told = read_files([File(Content(content), file) for file, content in files.items()])
+    told = read_all(files)
     found = read_files(same_named(files))
     assert found.question_set.corpus_fingerprint == told.question_set.corpus_fingerprint
     assert judgements(found) == judgements(told)
@@ -42,13 +43,8 @@ def test_files_of_one_name_are_the_same_set(name: str) -> None:
 
 
 def test_files_given_by_paths_are_named_with_their_folders(tmp_path: Path) -> None:
-    paths = []
-    for name, content in mteb_jsonl().items():
-        path = tmp_path / name
-        path.parent.mkdir()
-        path.write_bytes(content)
-        paths.append(path)
-    reading = read_paths_apart(paths)
+    write_all(tmp_path, mteb_jsonl())
+    reading = read_paths_apart([tmp_path / name for name in mteb_jsonl()])
     assert [file.name for file in reading.files] == ["corpus/test.jsonl", "queries/test.jsonl", "qrels/test.jsonl"]
     assert len(reading.question_set.questions) == 3
 
@@ -99,10 +95,7 @@ def test_an_empty_member_is_told() -> None:
 
 
 def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
-    for name, content in {**beir(), "scifact/dev.tsv": b""}.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_all(tmp_path, {**beir(), "scifact/dev.tsv": b""})
     reading = read_paths_apart([tmp_path / "scifact"])
     assert {gap.details.get("file") for gap in reading.gaps if gap.code is ProblemCode.EMPTY_FILE} == {
         "scifact/dev.tsv"
@@ -112,7 +105,7 @@ def test_an_empty_file_of_a_folder_is_told(tmp_path: Path) -> None:
 def test_an_empty_corpus_among_the_files_is_the_error() -> None:
     files = {name: b"" if "corpus" in name else content for name, content in beir().items()}
     with pytest.raises(DataError, match=r"corpus\.jsonl: The file is empty") as error:
-        read_files([File(Content(content), name) for name, content in files.items()])
+        read_all(files)
     assert error.value.problem.code is ProblemCode.EMPTY_FILE
 
 
@@ -138,7 +131,7 @@ def autorag(groups: list[list[str]]) -> Reading:
         {"qid": "q1", "query": "무엇?", "retrieval_gt": groups},
         {"qid": "q2", "query": "왜?", "retrieval_gt": [["d0"]]},
     ]
-    return read_files([File(Content(jsonl(rows)), "qa.jsonl"), File(Content(CORPUS), "corpus.jsonl")])
+    return read_all({"qa.jsonl": jsonl(rows), "corpus.jsonl": CORPUS})
 
 
 @pytest.mark.parametrize(
@@ -183,3 +176,67 @@ def test_groups_that_the_corpus_lacks_are_written_and_read_again() -> None:
     assert again.question_set.questions == question_set.questions
     assert json.loads(json.dumps(again.question_set.questions[0].groups)) == [["d1"], []]
     assert ProblemCode.UNMET_GROUPS in {gap.code for gap in again.gaps}
+
+
+ROWS = {"question": ["곰은?", "새는?", "강은?"], "context": ["곰은 산에 산다.", "새는 난다.", "강은 흐른다."]}
+
+
+def named(*names: str) -> list[File]:
+    return [File(Content(b"content"), name) for name in names]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    folder = tmp_path / "stored"
+    Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=1)
+    return folder
+
+
+def test_a_stored_dataset_is_read_without_its_notes(stored: Path) -> None:
+    reading = read_file(stored)
+    assert [one.text for one in reading.question_set.questions] == ROWS["question"]
+    assert reading.gaps == ()
+
+
+def test_notes_of_a_dictionary_of_splits_are_not_data(tmp_path: Path) -> None:
+    rows = Dataset.from_dict(ROWS)
+    DatasetDict({"train": rows, "validation": rows}).save_to_disk(
+        tmp_path / "set", num_shards={"train": 2, "validation": 1}
+    )
+    data, notices = set_aside(files_of(tmp_path / "set"))
+    assert [file.name for file in data] == [
+        "set/train/data-00000-of-00002.arrow",
+        "set/train/data-00001-of-00002.arrow",
+        "set/validation/data-00000-of-00001.arrow",
+    ]
+    assert notices == ()
+
+
+def test_missing_files_of_a_stored_dataset_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    Dataset.from_dict(ROWS).save_to_disk(folder, num_shards=3)
+    (folder / "data-00001-of-00003.arrow").unlink()
+    _, (notice,) = set_aside(files_of(folder))
+    assert notice.code is ProblemCode.MISSING_SHARDS
+    assert notice.details == {"ids": 1, "examples": "set/data-00001-of-00003.arrow"}
+
+
+def test_missing_shards_are_told_by_names() -> None:
+    assert missing_shards(named("train-00000-of-00002.parquet", "test-00000-of-00001.parquet")) == [
+        "train-00001-of-00002.parquet"
+    ]
+    assert missing_shards(named("a/train-00000-of-00002.parquet", "a/train-00001-of-00002.parquet")) == []
+    assert len(missing_shards(named("x-00000-of-99999.arrow"))) < 2000
+
+
+@pytest.mark.parametrize(
+    "state", [b"[]", b"{", b'{"_data_files": 3}', b'{"_data_files": [{"filename": null}, 4]}', b"\xff\xfe"]
+)
+def test_damaged_notes_name_nothing(state: bytes) -> None:
+    assert missing_shards([File(Content(state), "set/state.json"), *named("set/data-00000-of-00001.arrow")]) == []
+
+
+def test_json_of_the_same_name_beside_other_files_is_data() -> None:
+    files = [File(Content(json.dumps([{"text": "a"}]).encode()), "state.json"), *named("corpus.jsonl")]
+    data, notices = set_aside(files)
+    assert (len(data), notices) == (2, ())

@@ -4,9 +4,14 @@ import csv
 import io
 import json
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.text import Content
+from mrc_workbench.data.questions.read import Reading, read_files
 
 Files = dict[str, bytes]
 
@@ -47,6 +52,21 @@ def zipped(files: Files) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return out.getvalue()
+
+
+def files_in(contents: Files) -> list[File]:
+    return [File(Content(content), name) for name, content in contents.items()]
+
+
+def read_all(contents: Files) -> Reading:
+    return read_files(files_in(contents))
+
+
+def write_all(folder: Path, contents: Files) -> None:
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
 
 
 def beir() -> Files:
