@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +45,8 @@ OF = SET.fingerprint
 
 def test_a_judgement_is_kept_and_taken_back() -> None:
     judge(CORPUS, "누가  한글을\n만들었나?", "p1", Verdict.RIGHT)
-    judge(CORPUS, "누가 한글을 만들었나?", "p2", Verdict.RIGHT)
+    for _ in range(2):  # judged twice it is judged once
+        judge(CORPUS, "누가 한글을 만들었나?", "p2", Verdict.RIGHT)
     judge(CORPUS, "다른 질문", "p3", Verdict.RIGHT)
     assert judgements_of(CORPUS) == (Judged("누가 한글을 만들었나?", ("p1", "p2")), Judged("다른 질문", ("p3",)))
     judge(CORPUS, "누가 한글을 만들었나?", "p1", None)
@@ -55,12 +55,6 @@ def test_a_judgement_is_kept_and_taken_back() -> None:
     assert judgements_of(CORPUS) == (Judged("다른 질문", ("p3",)),)
     forget(CORPUS, "다른 질문")
     assert judgements_of(CORPUS) == ()
-
-
-def test_marking_twice_is_marking_once() -> None:
-    for _ in range(2):
-        judge(CORPUS, "질문", "p1", Verdict.RIGHT)
-    assert judgements_of(CORPUS) == (Judged("질문", ("p1",)),)
 
 
 def test_another_corpus_has_its_own() -> None:
@@ -144,11 +138,14 @@ def test_a_file_that_the_system_cannot_read_is_not_overwritten() -> None:
     assert path.is_dir()
 
 
-@pytest.mark.parametrize("corpus", ["", "..", "../../x", "a/b", "g" * 64])
-def test_a_name_is_never_a_path(corpus: str) -> None:
-    assert judgements_of(corpus) == ()
+@pytest.mark.parametrize("name", ["", "..", "../../x", "../runs", "/etc/passwd", "g" * 64, OF + "/..", OF.upper()])
+def test_a_fingerprint_is_never_a_path(name: str) -> None:
+    assert (judgements_of(name), remarks_of(name)) == ((), Remarks())
     with pytest.raises(ValueError, match="no fingerprint"):
-        judge(corpus, "질문", "p1", Verdict.RIGHT)
+        judge(name, "질문", "p1", Verdict.RIGHT)
+    with pytest.raises(ValueError, match="no fingerprint"):
+        mark_negative(name, "q1", "p1")
+    assert not workspace().exists()
 
 
 def test_judged_questions_become_a_set() -> None:
@@ -304,14 +301,6 @@ def test_a_note_is_cut_and_comes_back_as_it_is() -> None:
     assert [path.name for path in (workspace() / "remarks").glob("*.json")] == [f"{OF}.json"]
 
 
-@pytest.mark.parametrize("path", ["../runs", "", "x" * 64, "/etc/passwd", OF + "/..", OF.upper()])
-def test_a_fingerprint_is_never_a_path(path: str) -> None:
-    assert remarks_of(path) == Remarks()
-    with pytest.raises(ValueError, match="no fingerprint"):
-        mark_negative(path, "q1", "p1")
-    assert not workspace().exists()
-
-
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"negatives": 3}', '{"negatives": [["q1"], "q1", ["q1", 3], {}], "notes": null}']
 )
@@ -326,18 +315,6 @@ def test_damaged_remarks_are_set_aside_before_new_ones_are_written(content: str)
     assert damaged_files(CORPUS, OF) == [copy]
 
 
-def test_odd_remarks_alone_are_skipped() -> None:
-    write_note(OF, "q1", "first")
-    mark_negative(OF, "q1", "p1")
-    content = json.loads(file().read_text())
-    content["negatives"].append(["q2", None])
-    file().write_text(damaged := json.dumps(content))
-    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"),))
-    write_note(OF, "q2", "second")
-    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
-    assert file().with_name(f"{file().name}.damaged").read_text() == damaged
-
-
 @pytest.mark.slow
 def test_a_kill_leaves_what_was_there() -> None:
     write_note(OF, "q1", "first")
@@ -346,15 +323,6 @@ def test_a_kill_leaves_what_was_there() -> None:
     assert remarks_of(OF).notes == (("q1", "first"),)
     write_note(OF, "q2", "second")  # nobody holds the lock any more
     assert json.loads(file().read_text(encoding="utf-8"))["notes"] == [["q1", "first"], ["q2", "second"]]
-
-
-def test_two_pages_at_a_time_lose_nothing() -> None:
-    threads = [threading.Thread(target=mark_negative, args=(OF, "q1", f"p{number}")) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(remarks_of(OF).negatives) == sorted(("q1", f"p{number}") for number in range(12))
 
 
 def test_the_table_by_hand() -> None:
