@@ -196,7 +196,7 @@ class PassageNames:
 
     def id_of(self, name: str) -> str | None:
         """Return the id that a name stands for, also one with the same number; None if there is none."""
-        written = (name, composed(name))
+        written = (name, unicodedata.normalize("NFC", name))
         return next((id_ for id_ in written if id_ in self._position_of), None) or self._number_ids.find(name)
 
     def find(self, kind: NameKind, name: str) -> Sequence[int]:
@@ -208,8 +208,8 @@ class PassageNames:
             self._positions[kind] = self._index(kind)
         known = self._positions[kind]
         if kind is NameKind.TITLE:
-            return known.get(composed(name), ())
-        if place := _PLACE.fullmatch(composed(name).strip()):
+            return known.get(unicodedata.normalize("NFC", name), ())
+        if place := _PLACE.fullmatch(unicodedata.normalize("NFC", name).strip()):
             name = place[1]
         key = file_key(name)
         positions = known.get(key) or known.get(self._number_keys.find(key) or "") or []
@@ -225,17 +225,13 @@ class PassageNames:
         positions: defaultdict[str, dict[int, None]] = defaultdict(dict)
         for position, title in enumerate(self._titles()):
             if title:
-                positions[file_key(title) if kind is NameKind.FILE else composed(title)][position] = None
+                key = file_key(title) if kind is NameKind.FILE else unicodedata.normalize("NFC", title)
+                positions[key][position] = None
         if kind is NameKind.FILE:
             for name, position in (*self._position_of.items(), *self.locations):
                 positions[file_key(name)][position] = None
                 self._path_of.setdefault(position, _path_key(name))
         return {key: [*found] for key, found in positions.items() if key}
-
-
-def composed(name: str) -> str:
-    """Return a name with composed letters (NFC), which a Mac writes decomposed."""
-    return unicodedata.normalize("NFC", name)
 
 
 def file_key(name: str) -> str:
@@ -246,7 +242,7 @@ def file_key(name: str) -> str:
 
 
 def _path_key(name: str) -> str:
-    path = composed(name).replace("\\", "/").replace("_", " ").partition("#")[0]
+    path = unicodedata.normalize("NFC", name).replace("\\", "/").replace("_", " ").partition("#")[0]
     return " ".join(path.lower().split())
 
 

@@ -50,6 +50,8 @@ _TEXTS = ("text", "텍스트")
 _TITLES = ("title", "headline", "제목")
 _KNOWN = {*_QUESTION_IDS, *_PASSAGE_IDS, *_IDS, *_GRADES, *_QUESTIONS, *_PASSAGES, *_TEXTS, *_TITLES}
 _LONGEST_NAME = 200  # characters of a title
+_SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
+_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
 
 
 class Shape(StrEnum):
@@ -111,6 +113,12 @@ def as_questions(source: Source) -> Source:
     own = source.columns
     columns = Columns(id=own.id, question=own.question, answers=own.answers, kind=own.kind, part=own.part)
     return replace(source, role=Role.QUESTIONS, columns=columns)
+
+
+def holds_passages(source: Source) -> bool:
+    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
+    may_hold = source.role in (Role.QUESTIONS, Role.ROWS) and source.columns.has_passages
+    return source.role is Role.PASSAGES or may_hold
 
 
 class Kind(NamedTuple):
@@ -178,11 +186,10 @@ def _judgements(first: Callable[..., str | None]) -> Kind | None:
     if question_id and asked:
         columns = Columns(asked, id=question_id, answers=first("answers"), passage_id=passage_id, label=grade)
         return Kind(Role.QUESTIONS, columns=columns)
-    if question_id:
-        return Kind(Role.JUDGEMENTS, columns=Columns(id=question_id, passage_id=passage_id, label=grade))
-    if asked and grade:
-        return Kind(Role.JUDGEMENTS, Shape.RATINGS, Columns(asked, passage_id=passage_id, label=grade))
-    return None
+    if not question_id and not (asked and grade):
+        return None
+    shape = Shape.TABLE if question_id else Shape.RATINGS
+    return Kind(Role.JUDGEMENTS, shape, Columns(asked, id=question_id, passage_id=passage_id, label=grade))
 
 
 def _texts(first: Callable[..., str | None], sample: Sample) -> Kind:
@@ -387,17 +394,5 @@ def _named(columns: Iterable[tuple[str, str]], taken: set[str]) -> tuple[str, ..
 
 
 def _used_columns(source: Source) -> set[str]:
-    others = {reference.column for reference in source.references} | ({source.metadata} if source.metadata else set())
-    if source.location is not None:
-        others.add(source.location)
-    return columns_in_use(source.columns, source.names) | others
-
-
-_SAMPLE_ROWS, _JUDGED_ROWS = 500, 20_000
-_WITH_IDS = (Role.TEXTS, Role.PASSAGES, Role.QUESTIONS)  # roles that judged ids may correct
-_ASKING = (Role.QUESTIONS, Role.ROWS)
-
-
-def holds_passages(source: Source) -> bool:
-    """Whether the rows of a source hold passages: a corpus, or questions with theirs."""
-    return source.role is Role.PASSAGES or (source.role in _ASKING and source.columns.has_passages)
+    columns = [*(reference.column for reference in source.references), source.metadata, source.location]
+    return columns_in_use(source.columns, source.names) | {name for name in columns if name}

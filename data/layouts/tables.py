@@ -80,6 +80,29 @@ def _roles(names: tuple[str, ...], *, is_question: bool) -> Mapping[str, str]:
     return keys
 
 
+def has_question(node: object) -> bool:
+    """Whether an object asks a question itself."""
+    if not isinstance(node, dict):
+        return False
+    key = question_roles(node).get("question")
+    return key is not None and bool(question_text(node[key]))
+
+
+def objects_in(value: Any) -> list[Any]:
+    """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
+    value = plain_value(value)
+    if isinstance(value, list):
+        return value if value and any(isinstance(item, dict) for item in value) else []
+    if not isinstance(value, dict) or not value:
+        return []
+    if has_question(value):
+        return [value]
+    lists = [plain_value(cell) for cell in value.values()]
+    if not all(isinstance(cell, list) and len(cell) == len(lists[0]) for cell in lists):
+        return []
+    return [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
+
+
 def context_key(node: Node) -> str | None:
     """Return the key that holds the passage of an object: a known name whose value is no object."""
     for name in _context_keys(tuple(node)):

@@ -15,7 +15,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, as_text, is_blank, kind_of, shown
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines
-from mrc_workbench.data.layouts.cells import Opener, passages_in, plain_value
+from mrc_workbench.data.layouts.cells import Opener, passages_in
 from mrc_workbench.data.layouts.tables import (
     IMPOSSIBLE,
     PARAGRAPH_ID,
@@ -23,7 +23,9 @@ from mrc_workbench.data.layouts.tables import (
     Node,
     answers_of,
     context_key,
+    has_question,
     key_name,
+    objects_in,
     passage_roles,
     question_roles,
     question_text,
@@ -298,14 +300,6 @@ def _question(question: Any, shared: Node) -> Any:
     return {**shared, **question, **cells}
 
 
-def has_question(node: object) -> bool:
-    """Whether an object asks a question itself."""
-    if not isinstance(node, dict):
-        return False
-    key = question_roles(node).get("question")
-    return key is not None and bool(question_text(node[key]))
-
-
 @lru_cache(maxsize=1_024)
 def _keys_named(known: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if key_name(name) in known)
@@ -362,21 +356,6 @@ def _with_answers(questions: list[Any], name: str, node: Node, others: Iterable[
                 for question, answer in zip(questions, answers, strict=True)
             ]
     return questions
-
-
-def objects_in(value: Any) -> list[Any]:
-    """Return the objects of a list, of a dict of equally long lists, or the single object that asks a question."""
-    value = plain_value(value)
-    if isinstance(value, list):
-        return value if value and any(isinstance(item, dict) for item in value) else []
-    if not isinstance(value, dict) or not value:
-        return []
-    if has_question(value):
-        return [value]
-    lists = [plain_value(cell) for cell in value.values()]
-    if not all(isinstance(cell, list) and len(cell) == len(lists[0]) for cell in lists):
-        return []
-    return [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
 
 
 def children(node: Node, depth: int = _MAX_DEPTH, known: Container[str] = ()) -> Iterator[tuple[str, Any]]:
