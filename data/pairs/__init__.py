@@ -211,7 +211,8 @@ def row_groups(numbers: np.ndarray) -> np.ndarray:
     count = int(numbers.max(initial=-1)) + 1
     first = np.repeat(numbers[:, :1], numbers.shape[1], axis=1)
     groups = linked_groups(first.ravel(), numbers.ravel(), count) if count else np.zeros(0, dtype=np.int64)
-    return groups[numbers[:, 0]].astype(np.int64)
+    group_of_row: np.ndarray = groups[numbers[:, 0]].astype(np.int64)
+    return group_of_row
 
 
 @dataclass(frozen=True)

@@ -226,8 +226,8 @@ def _flat(objects: Sequence[str], cells: Mapping[str, object]) -> dict[str, obje
     """The cells with those of objects among them, named behind a dot."""
     flat: dict[str, object] = {}
     for name, value in cells.items():
-        is_object = name in objects and isinstance(value, dict)
-        flat |= {f"{name}.{key}": cell for key, cell in value.items()} if is_object else {name: value}
+        inner = value if name in objects and isinstance(value, dict) else None
+        flat |= {name: value} if inner is None else {f"{name}.{key}": cell for key, cell in inner.items()}
     return flat
 
 
@@ -287,11 +287,6 @@ def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
     return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
 
 
-def _leave(folder: Path, reading: PairReading) -> dict[str, Any]:
-    write_pairs(folder, reading.pairs)
-    return {"name": reading.pairs.name, "files": _FILES.dump_python(reading.files, mode="json")}
-
-
 _OPTIONS, _FILES = TypeAdapter(PairOptions), TypeAdapter(tuple[PairFileReading, ...])
 WORK = Work(
     "pairs",
@@ -335,11 +330,13 @@ def read_pair_entry(entry: PairEntry, on_progress: Progress = lambda _, __: None
 
 def obtain_files(entry: PairEntry, on_progress: Progress = lambda _, __: None) -> list[tuple[bytes, str]]:
     """Return the content and name of each file of a catalog entry; `on_progress` gets bytes. Raises `DataError`."""
-    files = []
-    before = 0
+    files, before = [], 0
+
+    def follow(done: int, _: int) -> None:
+        on_progress(before + done, entry.size)
+
     for file in entry.files:
-        content = obtain(file, lambda done, _, before=before: on_progress(before + done, entry.size))
-        files.append((content, file.path.name))
+        files.append((obtain(file, follow), file.path.name))
         before += file.size
     return files
 

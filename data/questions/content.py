@@ -117,13 +117,12 @@ def _damaged(texts: Texts, ids: Texts) -> Iterator[Problem]:
 
 
 def _unusual_forms(question_set: QuestionSet, texts: Texts, ids: Texts, form: _Form) -> Iterator[Problem]:
-    """Report decomposed letters (BM25 here composes them, other engines may not), or full-width letters and digits and
-    half-width kana, which BM25 tells from the usual forms.
-    """
-    code, pattern, holds = {
-        "NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS, lambda text: not unicodedata.is_normalized("NFC", text)),
-        "NFKC": (ProblemCode.FULL_WIDTH, _WIDE, re.compile(_WIDE).search),
-    }[form]
+    """Report decomposed letters, which BM25 composes, or full-width and half-width forms, which it does not."""
+    code, pattern = {"NFC": (ProblemCode.DECOMPOSED_LETTERS, _MARKS), "NFKC": (ProblemCode.FULL_WIDTH, _WIDE)}[form]
+
+    def holds(text: str) -> bool:
+        return not unicodedata.is_normalized("NFC", text) if form == "NFC" else re.search(_WIDE, text) is not None
+
     places = [place for place in np.flatnonzero(texts.matching(pattern)).tolist() if holds(texts[place])]
     asked = [question for question in question_set.questions if holds(question.text)]
     if not _are_many(len(places), len(texts)) and not _are_many(len(asked), len(question_set.questions)):
