@@ -7,7 +7,7 @@ columns are joined into one list of marked passages, which the reader of rows ta
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any
 
@@ -182,7 +182,7 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     outputs = next((name for name in table.names if any(any(_provenance(row.get(name))) for row in rows)), None)
     if outputs is not None:
         given = {"answers": "answers", "positives": _PROVENANCE, "context": None}
-        return _joined(table, sample, [outputs], _with_output(outputs), given)
+        return _joined(table, sample, [outputs], partial(_with_output, outputs), given)
     lists = {name: found for name in table.names if (found := _lists(name, sample))}
     if lists and assign_columns(table.names, sample, table.roles).question is None:
         asking = asking_column(table.names, rows)
@@ -193,11 +193,11 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     titled = next((name for name, found in lists.items() if name != facts and any(map(_are_titled, found))), None)
     if facts is not None and titled is not None:
         given = {"candidates": titled, "context": None}
-        return _joined(table, sample, [facts], _with_marks(titled, "title", facts, _titles), given)
+        return _joined(table, sample, [facts], partial(_with_marks, titled, "title", facts, _titles), given)
     for name in (name for name, found in lists.items() if _role(name, found) != "candidates"):
         if (ids := next((other for other in table.names if _names_entries(other, name, sample)), None)) is not None:
             given = {"candidates": name, "context": None}
-            return _joined(table, sample, [ids], _with_marks(name, "id", ids, _ids), given)
+            return _joined(table, sample, [ids], partial(_with_marks, name, "id", ids, _ids), given)
     roles: dict[str, list[str]] = {}
     for name, found in lists.items():
         if role := _role(name, found):
@@ -211,7 +211,7 @@ def with_passage_columns(table: Table, sample: Sample) -> tuple[Table, Sample]:
     if roles and not has_text:
         table = replace(table, roles={**table.roles, "context": None})
     for role, names in roles.items():
-        table, sample = _joined(table, sample, names[1:], _with_lists(names), {role: names[0]})
+        table, sample = _joined(table, sample, names[1:], partial(_with_lists, names), {role: names[0]})
     if unclear and not roles and columns.positives is None and columns.context in (None, *unclear):
         table = replace(table, roles={**table.roles, "context": None})
     return table, sample
@@ -264,25 +264,20 @@ def _changed(table: Table, names: Iterable[str], cells: Change) -> Table:
     return replace(table, names=tuple(names), rows=rows)
 
 
-def _with_lists(names: Sequence[str]) -> Change:
-    def cells(row: Mapping[str, Any]) -> Cells:
-        passages = [passage for name in names for passage in passages_in(row.get(name))]
-        return {**row, names[0]: [_as_object(passage) for passage in passages]}
-
-    return cells
+def _with_lists(names: Sequence[str], row: Mapping[str, Any]) -> Cells:
+    passages = [passage for name in names for passage in passages_in(row.get(name))]
+    return {**row, names[0]: [_as_object(passage) for passage in passages]}
 
 
-def _with_marks(name: str, field: str, column: str, named_in: Callable[[Any], set[str]]) -> Change:
+def _with_marks(
+    name: str, field: str, column: str, named_in: Callable[[Any], set[str]], row: Mapping[str, Any]
+) -> Cells:
     """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
-
-    def cells(row: Mapping[str, Any]) -> Cells:
-        named = named_in(row.get(column))
-        passages = passages_in(row.get(name))
-        if named:
-            passages = [passage._replace(is_relevant=getattr(passage, field) in named) for passage in passages]
-        return {**row, name: [_as_object(passage) for passage in passages]}
-
-    return cells
+    named = named_in(row.get(column))
+    passages = passages_in(row.get(name))
+    if named:
+        passages = [passage._replace(is_relevant=getattr(passage, field) in named) for passage in passages]
+    return {**row, name: [_as_object(passage) for passage in passages]}
 
 
 def _names_entries(column: str, name: str, sample: Sample) -> bool:
@@ -311,15 +306,11 @@ def _provenance(output: Any) -> list[list[ListedPassage]]:
     return [passages_in(item[_PROVENANCE]) for item in items if item.get(_PROVENANCE)]
 
 
-def _with_output(name: str) -> Change:
+def _with_output(name: str, row: Mapping[str, Any]) -> Cells:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
-
-    def cells(row: Mapping[str, Any]) -> Cells:
-        items = objects_in_list(plain_value(row.get(name)))
-        passages = [_as_object(passage) for found in _provenance(items) for passage in found]
-        return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
-
-    return cells
+    items = objects_in_list(plain_value(row.get(name)))
+    passages = [_as_object(passage) for found in _provenance(items) for passage in found]
+    return {**row, "answers": [item.get("answer") for item in items], _PROVENANCE: passages}
 
 
 def _as_object(passage: ListedPassage) -> Cells:

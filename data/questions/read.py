@@ -337,10 +337,6 @@ def corpus_entries(question_set: QuestionSet, ids: Iterable[str]) -> Iterator[di
         yield entry | ({"metadata": {OTHER_IDS: others}} if others else {})
 
 
-def _corpus_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
-    _jsonl(corpus_entries(question_set, question_set.passages.ids), file)
-
-
 def _query_lines(question_set: QuestionSet, file: IO[bytes]) -> None:
     for question in question_set.questions:
         metadata = _metadata(question)
@@ -384,7 +380,7 @@ def _judgement_table(question_set: QuestionSet, file: IO[bytes]) -> None:
 
 _PARTS: dict[Layout, dict[str, tuple[str, _Write]]] = {
     Layout.BEIR: {
-        "corpus": ("corpus.jsonl", _corpus_lines),
+        "corpus": ("corpus.jsonl", lambda held, file: _jsonl(corpus_entries(held, held.passages.ids), file)),
         "queries": ("queries.jsonl", _query_lines),
         "default": ("qrels/{part}.tsv", _qrels),
     },
