@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.layouts.exports import flat, holds_rated_lines, query_text
+from mrc_workbench.data.layouts.exports import flat, query_text, ratings_in_text
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
+from tests.data.layouts.test_lines import text_of
 from tests.data.layouts.test_reading import gaps, problems
 from tests.data.layouts.written import PASSAGES, QUESTIONS, jsonl, lines, read_all, rows
 
@@ -244,10 +245,9 @@ def test_judgements_alone_are_refused_as_such(name: str) -> None:
 
 
 def test_lines_of_another_kind_are_no_judgements() -> None:
-    assert holds_rated_lines("3 qid:1 # a\n0 qid:1 # b\n")
-    assert not holds_rated_lines("1 Q0 d1 1\n")
-    assert not holds_rated_lines("질문 qid:1은 무엇인가?\n둘째 줄\n")
-    assert not holds_rated_lines("# only a comment\n")
+    assert ratings_in_text(text_of("3 qid:1 # a\n0 qid:1 # b\n")) is not None
+    for other in ("1 Q0 d1 1\n", "질문 qid:1은 무엇인가?\n둘째 줄\n", "# only a comment\n"):
+        assert ratings_in_text(text_of(other)) is None
 
 
 @pytest.mark.parametrize(

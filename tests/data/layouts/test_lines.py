@@ -2,15 +2,9 @@
 
 import pytest
 
+from mrc_workbench.data.formats.tables import RawRow
 from mrc_workbench.data.formats.text import Content, EncodedText
-from mrc_workbench.data.layouts.lines import (
-    Lines,
-    document_table,
-    holds_documents,
-    holds_topics,
-    lines_of_a_kind,
-    topic_table,
-)
+from mrc_workbench.data.layouts.lines import Lines, Markup, lines_of_a_kind, marked_table
 from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.layouts.sources import knows
 from mrc_workbench.data.problems import DataError, ProblemCode
@@ -24,9 +18,16 @@ def text_of(given: str) -> EncodedText:
     return EncodedText(content, content.encoding)
 
 
-def cells(given: str) -> list[tuple[object, ...]]:
-    table = document_table if holds_documents(given) else topic_table
-    return [tuple(row.cells.values()) for row in table(text_of(given)).rows if row.problem is None]
+def rows_of(given: str, kind: Markup) -> list[RawRow]:
+    marked = marked_table(text_of(given))
+    assert marked is not None
+    markup, table = marked
+    assert markup is kind
+    return list(table().rows)
+
+
+def cells(given: str, kind: Markup) -> list[tuple[object, ...]]:
+    return [tuple(row.cells.values()) for row in rows_of(given, kind) if row.problem is None]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,7 @@ def cells(given: str) -> list[tuple[object, ...]]:
     ],
 )
 def test_topics(given: str, expected: list[tuple[str, str]]) -> None:
-    assert holds_topics(given)
-    assert cells(given) == expected
+    assert cells(given, Markup.TOPICS) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,12 @@ def test_topics(given: str, expected: list[tuple[str, str]]) -> None:
     ],
 )
 def test_documents(given: str, expected: list[tuple[str, str, str]]) -> None:
-    assert cells(given) == expected
+    assert cells(given, Markup.DOCUMENTS) == expected
 
 
 def test_an_entry_that_does_not_end_is_told_with_its_line() -> None:
-    rows = list(
-        document_table(text_of("<DOC>\n<DOCNO>1</DOCNO>a\n<DOC>\n<DOCNO>2</DOCNO>b\n</DOC>\n<DOC>\n<DOCNO>3")).rows
-    )
+    given = "<DOC>\n<DOCNO>1</DOCNO>a\n<DOC>\n<DOCNO>2</DOCNO>b\n</DOC>\n<DOC>\n<DOCNO>3"
+    rows = rows_of(given, Markup.DOCUMENTS)
     assert [(row.number, row.problem.code if row.problem else None) for row in rows] == [
         (1, ProblemCode.BROKEN_ENTRY),
         (3, None),
@@ -86,7 +85,7 @@ def test_entities_that_a_file_declares_are_never_expanded() -> None:
     bomb = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 20))
     given = f'<?xml version="1.0"?><!DOCTYPE t [<!ENTITY l0 "ha">{bomb}]><topics><topic number="1"><query>&l19; '
     given += '<!ENTITY x SYSTEM "file:///etc/passwd">&x;</query></topic></topics>'
-    ((number, asked),) = cells(given)
+    ((number, asked),) = cells(given, Markup.TOPICS)
     assert number == "1"
     assert "&l19;" in str(asked)
     assert "root" not in str(asked)
@@ -100,9 +99,8 @@ def test_entities_that_a_file_declares_are_never_expanded() -> None:
     + [(tag, 1) for tag in ("<TEXT>", "<title", "<!--", "<a", "<script>", "</DOC>")],
 )
 def test_tags_without_end_are_passed_once(tag: str, entries: int) -> None:
-    documents = list(document_table(text_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>")).rows)
-    assert len(documents) == entries
-    assert len(list(topic_table(text_of("<top><num>1" + tag * 100_000 + "</top>")).rows)) == 1
+    assert len(rows_of("<DOC><DOCNO>1</DOCNO>" + tag * 100_000 + "</DOC>", Markup.DOCUMENTS)) == entries
+    assert len(rows_of("<top><num>1" + tag * 100_000 + "</top>", Markup.TOPICS)) == 1
 
 
 @pytest.mark.parametrize(
