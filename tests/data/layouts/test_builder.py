@@ -11,22 +11,10 @@ from mrc_workbench.data.apart import File, UnusableFileError
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read, read_files, read_files_apart
-from tests.data.layouts.written import jsonl, parquet, zipped
+from tests.data.layouts.written import jsonl, judged_texts, parquet, read_json, zipped
 from tests.data.sample_files import as_csv, workbook
 
 Row = dict[str, object]
-
-
-def read_rows(rows: list[Row], name: str = "set.json") -> Reading:
-    return read(json.dumps(rows, ensure_ascii=False).encode(), name)
-
-
-def judged(reading: Reading) -> dict[str, dict[str, int]]:
-    """Question -> text of each judged passage -> grade."""
-    texts = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {
-        one.text: {texts[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions
-    }
 
 
 def codes(reading: Reading) -> list[ProblemCode]:
@@ -54,7 +42,7 @@ def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) ->
         "parquet": parquet(pd.DataFrame(rows)),
     }[form]
     reading = read(content, "set")
-    assert judged(reading) == {"가?": {"하나이다.": 2, "둘이다.": 0}, "나?": {"둘이다.": 1}}
+    assert judged_texts(reading) == {"가?": {"하나이다.": 2, "둘이다.": 0}, "나?": {"둘이다.": 1}}
     assert reading.unused_columns == ()
     assert codes(reading) == [ProblemCode.LABELS_AS_RELEVANCE]
 
@@ -62,19 +50,19 @@ def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) ->
 @pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False)])
 def test_labels_may_be_words(yes: object, no: object) -> None:
     rows: list[Row] = [{"query": "a?", "passage": text, "label": label} for text, label in (("x", yes), ("y", no))]
-    assert judged(read_rows(rows)) == {"a?": {"x": 1, "y": 0}}
+    assert judged_texts(read_json(rows)) == {"a?": {"x": 1, "y": 0}}
 
 
 def test_a_label_that_is_no_grade_leaves_its_row_out() -> None:
     rows: list[Row] = [{"query": "a?", "passage": text, "is_relevant": label} for text, label in (("x", 1), ("y", "?"))]
-    reading = read_rows(rows)
-    assert (judged(reading), codes(reading)) == ({"a?": {"x": 1}}, [ProblemCode.WRONG_GRADE])
+    reading = read_json(rows)
+    assert (judged_texts(reading), codes(reading)) == ({"a?": {"x": 1}}, [ProblemCode.WRONG_GRADE])
 
 
 def test_two_labels_of_one_passage_are_reported() -> None:
     rows: list[Row] = [{"query": "a?", "passage": "x", "label": label} for label in (1, 0, 1)]
-    reading = read_rows(rows)
-    assert judged(reading) == {"a?": {"x": 1}}
+    reading = read_json(rows)
+    assert judged_texts(reading) == {"a?": {"x": 1}}
     assert codes(reading) == [ProblemCode.JUDGED_TWICE, ProblemCode.REPEATED_ROW]
 
 
@@ -91,32 +79,32 @@ def test_positives_and_negatives_may_be_texts_lists_or_objects(positive: str, ne
         {"query": "a?", "pos": cell(["x 하나"], positive), "neg": cell(["y 둘"], negative)},
         {"query": "b?", "pos": cell(["y 둘"], positive), "neg": cell(["z 셋"], negative)},
     ]
-    reading = read_rows(rows)
-    assert judged(reading) == {"a?": {"x 하나": 1, "y 둘": 0}, "b?": {"y 둘": 1, "z 셋": 0}}
+    reading = read_json(rows)
+    assert judged_texts(reading) == {"a?": {"x 하나": 1, "y 둘": 0}, "b?": {"y 둘": 1, "z 셋": 0}}
     assert reading.used_columns == ("query", "pos", "neg")
 
 
 def test_negatives_in_numbered_columns_are_all_read() -> None:
     reading = read(b"anchor,positive,negative_1,negative_2\na?,x,n,m\nb?,y,m,\n", "set.csv")
-    assert judged(reading) == {"a?": {"x": 1, "n": 0, "m": 0}, "b?": {"y": 1, "m": 0}}
+    assert judged_texts(reading) == {"a?": {"x": 1, "n": 0, "m": 0}, "b?": {"y": 1, "m": 0}}
     assert reading.used_columns == ("anchor", "positive", "negative_1", "negative_2")
 
 
 def test_rows_of_one_anchor_are_one_question_and_relevant_once_stays_relevant() -> None:
     reading = read(b"anchor,positive,negative\na?,x,y\na?,y,z\n", "set.csv")
-    assert judged(reading) == {"a?": {"x": 1, "y": 1, "z": 0}}
+    assert judged_texts(reading) == {"a?": {"x": 1, "y": 1, "z": 0}}
 
 
 def test_a_passage_beside_a_list_of_negatives() -> None:
     rows: list[Row] = [{"question": "a?", "context": "x", "hard_negatives": ["y", "z"], "answer": "x"}]
-    reading = read_rows(rows)
-    assert judged(reading) == {"a?": {"x": 1, "y": 0, "z": 0}}
+    reading = read_json(rows)
+    assert judged_texts(reading) == {"a?": {"x": 1, "y": 0, "z": 0}}
     assert reading.question_set.questions[0].answers == ("x",)
 
 
 def test_each_text_of_a_list_of_contexts_is_relevant() -> None:
     rows: list[Row] = [{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}]
-    assert judged(read_rows(rows)) == {"a?": {"x y": 1, "z w": 1}}
+    assert judged_texts(read_json(rows)) == {"a?": {"x y": 1, "z w": 1}}
 
 
 def test_a_passage_that_begins_like_a_list_is_a_passage() -> None:
@@ -131,9 +119,9 @@ def test_rows_without_a_question_are_passages() -> None:
         {"question": None, "context": "z"},
         {"context": "x"},
     ]
-    reading = read_rows(rows)
+    reading = read_json(rows)
     assert list(reading.question_set.passages.texts) == ["x", "y", "z"]
-    assert judged(reading) == {"a?": {"x": 1}}
+    assert judged_texts(reading) == {"a?": {"x": 1}}
     assert reading.left_out == 0
     notice = next(problem for problem in reading.problems if problem.code is ProblemCode.NO_QUESTION_IN_ROW)
     assert notice.details == {"rows": 3, "first": 2}
@@ -166,7 +154,7 @@ def test_an_id_that_is_such_a_mark_stays() -> None:
 )
 def test_the_column_of_starts_belongs_to_the_answers(answers: object, start: object, expected: object) -> None:
     rows: list[Row] = [{"question": "a?", "context": "강과 산과 강", "answers": answers, "answer_start": start}]
-    (question,) = read_rows(rows).question_set.questions
+    (question,) = read_json(rows).question_set.questions
     assert (question.starts, question.answers) == expected
 
 
@@ -212,7 +200,7 @@ def test_ids_and_texts_of_questions_and_passages_in_one_row() -> None:
             "label": 1,
         },
     ]
-    question_set = read_rows(rows).question_set
+    question_set = read_json(rows).question_set
     assert [(one.id, one.text, one.title) for one in question_set.passages] == [
         ("d1-0", "x", "T"), ("d1-1", "y", "T"), ("d2-0", "z", "U"),
     ]  # fmt: skip
@@ -235,7 +223,7 @@ def test_a_faq_is_read_once_the_answers_are_named() -> None:
     content = "질문,답변\n가?,하나 둘\n나?,셋 넷\n".encode()
     with pytest.raises(DataError, match=r"--columns context=답변"):
         read_files([File(Content(content), "faq.csv")])
-    assert judged(read_with({"faq.csv": content}, context="답변")) == {"가?": {"하나 둘": 1}, "나?": {"셋 넷": 1}}
+    assert judged_texts(read_with({"faq.csv": content}, context="답변")) == {"가?": {"하나 둘": 1}, "나?": {"셋 넷": 1}}
 
 
 @pytest.mark.parametrize(
@@ -262,7 +250,7 @@ def test_several_tables_without_passages_offer_the_readings_of_one(
     candidates = refused.value.proposal.candidates
     assert [one.context for one in candidates] == columns
     chosen = {role: name for role, name in asdict(candidates[0]).items() if name}
-    assert judged(read_with(files, **chosen)) == {
+    assert judged_texts(read_with(files, **chosen)) == {
         "train은 무엇인가?": {"train 둘 셋": 1},
         "test은 무엇인가?": {"test 둘 셋": 1},
     }
@@ -276,7 +264,7 @@ def test_questions_without_texts_to_search_ask_for_the_corpus() -> None:
 
 def test_a_column_of_lists_can_be_named() -> None:
     content = json.dumps([{"question": "a?", "found_texts": ["x y", "z w"]}]).encode()
-    assert judged(read_with({"set.json": content}, context="found_texts")) == {"a?": {"x y": 1, "z w": 1}}
+    assert judged_texts(read_with({"set.json": content}, context="found_texts")) == {"a?": {"x y": 1, "z w": 1}}
 
 
 def test_columns_of_a_collection_can_be_named() -> None:
@@ -285,7 +273,7 @@ def test_columns_of_a_collection_can_be_named() -> None:
         "queries.csv": b"query_id,query\nq1,a?\n",
         "qrels.tsv": b"query-id\tcorpus-id\tscore\nq1\td2\t1\n",
     }
-    assert judged(read_with(files, context="abc")) == {"a?": {"u v w": 1}}
-    assert judged(read_with({"set.zip": zipped(files)}, context="abc")) == {"a?": {"u v w": 1}}
+    assert judged_texts(read_with(files, context="abc")) == {"a?": {"u v w": 1}}
+    assert judged_texts(read_with({"set.zip": zipped(files)}, context="abc")) == {"a?": {"u v w": 1}}
     with pytest.raises(DataError, match="The column xyz, chosen as context, is not in the file"):
         read_with(files, context="xyz")

@@ -11,7 +11,7 @@ from mrc_workbench.data.layouts.reading import Layout
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
 from tests.data.layouts.test_reading import gaps
-from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, read_all, zipped
+from tests.data.layouts.written import Files, beir, jsonl, lines, parquet, read_all, relevant_texts, zipped
 
 GULL, BEAVER, MOON = "갈매기는 항구에서 산다.", "비버는 나무로 둑을 쌓는다.", "달은 지구를 한 달에 한 번 돈다."
 OTHER = "고래는 바다에서 노래한다."
@@ -51,12 +51,6 @@ def as_excel(rows: list[dict[str, Any]]) -> bytes:
     return out.getvalue()
 
 
-def finds(reading: Reading) -> dict[str, list[str]]:
-    """The texts of the relevant passages of each question."""
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
-
-
 def parts(reading: Reading) -> dict[str, str]:
     return {one.text: one.part for one in reading.question_set.questions}
 
@@ -78,7 +72,7 @@ SHARDS: dict[str, Files] = {
 @pytest.mark.parametrize("name", SHARDS)
 def test_parts_of_one_layout_are_one_dataset(name: str) -> None:
     reading = read_all(SHARDS[name])
-    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
     assert list(parts(reading).values()) == ["train", "validation", "test"]
     assert [one.answers for one in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
     assert (reading.left_out, reading.published_split, reading.layout) == (0, True, Layout.ROWS)
@@ -88,7 +82,7 @@ def test_parts_of_one_layout_are_one_dataset(name: str) -> None:
 def test_shards_of_one_file_have_no_part() -> None:
     files = {f"train-0000{n}-of-00003.parquet": parquet(pd.DataFrame(rows_of([n]))) for n in range(3)}
     reading = read_all(files)
-    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
     assert {*parts(reading).values()} == {""}
     assert not reading.published_split
 
@@ -104,13 +98,13 @@ def test_equal_passages_of_several_files_are_one() -> None:
     second = [{**rows_of([0])[0], "id": "new", "question": "항구에는 무엇이 사나?"}]
     reading = read_all({"a.jsonl": jsonl(first), "b.csv": as_csv(second)})
     assert sorted(reading.question_set.passages.texts) == sorted([GULL, BEAVER])
-    assert finds(reading)["항구에는 무엇이 사나?"] == [GULL]
+    assert relevant_texts(reading)["항구에는 무엇이 사나?"] == [GULL]
 
 
 def test_files_that_number_their_questions_alike_keep_all_questions() -> None:
     first, second = ([{**row, "id": "1"} for row in rows_of([n])] for n in (0, 1))
     reading = read_all({"a.jsonl": jsonl(first), "b.jsonl": jsonl(second)})
-    assert len(finds(reading)) == 2
+    assert len(relevant_texts(reading)) == 2
     assert ProblemCode.CHANGED_QUESTION_IDS in {one.code for one in reading.problems}
 
 
@@ -144,7 +138,7 @@ CORPORA: dict[str, Files] = {
 def test_a_wider_corpus_is_joined_with_the_passages_of_rows(name: str) -> None:
     reading = read_all({"train.json": squad(0), "dev.json": squad(1), **CORPORA[name]})
     assert sorted(reading.question_set.passages.texts) == sorted(TITLES)
-    assert finds(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+    assert relevant_texts(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
     assert list(parts(reading).values()) == ["train", "validation"]
 
 
@@ -191,7 +185,7 @@ NAMING: dict[str, Files] = {
 @pytest.mark.parametrize("name", NAMING)
 def test_questions_name_their_documents(name: str) -> None:
     reading = read_all(NAMING[name])
-    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
     assert len(reading.question_set.passages) == len(TITLES)
     assert set(reading.question_set.passages.titles) == set(TITLES.values())
     assert (gaps(reading), reading.judgement_count) == ({}, 3)
@@ -200,7 +194,7 @@ def test_questions_name_their_documents(name: str) -> None:
 def test_several_documents_of_one_question_are_all_relevant() -> None:
     for given in ("11, 13", "11;13", '["11", "13"]', "11|13"):
         files = {"qa.csv": as_csv(naming("doc_ids", [given, 12, 13])), "docs.csv": as_csv(DOCUMENTS)}
-        assert finds(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
+        assert relevant_texts(read_all(files))["갈매기는 어디에서 사나?"] == [GULL, MOON], given
 
 
 def test_rows_of_one_question_name_a_document_each_with_a_grade() -> None:
@@ -265,7 +259,7 @@ def test_the_judged_one_of_two_id_columns_is_the_id(judged: str) -> None:
     queries = jsonl([{"_id": "q", "text": "누가 항구에 사나?"}])
     qrels = f"query-id\tcorpus-id\tscore\nq\t{judged[0]}0\t1\n".encode()
     reading = read_all({"corpus.jsonl": jsonl(corpus), "queries.jsonl": queries, "qrels.tsv": qrels})
-    assert finds(reading) == {"누가 항구에 사나?": [GULL]}
+    assert relevant_texts(reading) == {"누가 항구에 사나?": [GULL]}
 
 
 def test_qrels_of_several_parts_are_the_split() -> None:
@@ -286,7 +280,7 @@ def test_ids_that_were_turned_into_numbers_match(written: str) -> None:
     queries = jsonl([{"_id": n, "text": text} for n, text in enumerate(ASKED, 1)])
     qrels = f"query_id,corpus_id,score\n{written},{written},1.0\n".encode()
     reading = read_all({"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels.csv": qrels})
-    assert finds(reading)["갈매기는 어디에서 사나?"] == [GULL]
+    assert relevant_texts(reading)["갈매기는 어디에서 사나?"] == [GULL]
     assert "unknown_passages" not in gaps(reading)
 
 
@@ -311,14 +305,14 @@ JUDGED = "".join(f"{n} Q0 D-{n} 1\n" for n in (1, 2, 3))
 )
 def test_judged_ids_come_before_tags_and_names(documents: str, topics: str) -> None:
     reading = read_all({documents: TAGGED.encode(), topics: TOPICS.encode(), "qrels.txt": JUDGED.encode()})
-    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
 
 
 def test_judged_ids_come_before_names_of_tables() -> None:
     documents = jsonl([{"id": f"D-{n}", "text": text} for n, text in enumerate(TITLES, 1)])
     questions = jsonl([{"id": str(n), "text": question} for n, question in enumerate(ASKED, 1)])
     reading = read_all({"questions.jsonl": documents, "docs.jsonl": questions, "qrels.txt": JUDGED.encode()})
-    assert finds(reading) == {question: [context] for question, context in ASKED.items()}
+    assert relevant_texts(reading) == {question: [context] for question, context in ASKED.items()}
 
 
 @pytest.mark.parametrize(
@@ -342,7 +336,7 @@ def test_an_odd_file_is_named_with_its_reason_and_the_others_are_read(
         others
     ]
     reading = read_all(files | odd)
-    assert finds(reading) == finds(read_all(files))
+    assert relevant_texts(reading) == relevant_texts(read_all(files))
     (name,) = odd
     told = [gap for gap in reading.gaps if gap.code is code]
     assert [gap.details["file"] for gap in told] == [name]
@@ -368,7 +362,7 @@ def test_folders_of_parts_are_no_collections_of_their_own() -> None:
         files[f"{part}/documents.csv"] = as_csv(DOCUMENTS[number : number + 1])
     reading = read(zipped(files), "set.zip")
     assert parts(reading) == dict(zip(ASKED, ("train", "validation"), strict=False))
-    assert finds(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
+    assert relevant_texts(reading) == {question: [context] for question, context in list(ASKED.items())[:2]}
 
 
 def test_every_column_is_used_or_reported() -> None:

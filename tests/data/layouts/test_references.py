@@ -18,7 +18,7 @@ from mrc_workbench.data.layouts.references import (
     published_parts,
 )
 from mrc_workbench.data.questions.read import Reading, read
-from tests.data.layouts.written import jsonl, zipped
+from tests.data.layouts.written import jsonl, relevant_texts, zipped
 
 IDS = {
     "2023/휴가 규정.txt": 0,
@@ -180,11 +180,6 @@ def _read(files: dict[str, bytes]) -> Reading:
     return read(zipped(files), "files.zip")
 
 
-def _found(reading: Reading) -> dict[str, list[str]]:
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
-
-
 EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=True)}
 
 
@@ -201,7 +196,7 @@ def test_a_column_of_passages_has_the_names(column: str, names: Any, asked: str,
     documents = [{"text": TEXTS[row], column: names[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], asked: named[row]} for row in ROWS]
     reading = _read({"documents.jsonl": jsonl(documents), "questions.jsonl": jsonl(questions)})
-    assert _found(reading) == EXPECTED
+    assert relevant_texts(reading) == EXPECTED
     assert {column, asked} <= {*reading.used_columns}
 
 
@@ -220,14 +215,14 @@ def test_every_chunk_of_a_named_file_is_relevant() -> None:
 def test_rows_name_documents_beside_them(column: str, names: Any) -> None:
     questions = [{"question": QUESTIONS[row], column: names[row]} for row in ROWS]
     files = {"docs/두루미.txt": TEXTS[0].encode(), "docs/수달.txt": TEXTS[1].encode(), "qa.jsonl": jsonl(questions)}
-    assert _found(_read(files)) == EXPECTED
+    assert relevant_texts(_read(files)) == EXPECTED
 
 
 def test_titles_name_passages_of_a_later_file() -> None:
     wiki = [{"title": f"제목 {row}", "text": TEXTS[row]} for row in ROWS]
     questions = [{"question": QUESTIONS[row], "article": f"제목 {row}"} for row in ROWS]
     reading = _read({"a.jsonl": jsonl(questions), "wiki.jsonl": jsonl(wiki)})
-    assert (_found(reading), len(reading.question_set.passages)) == (EXPECTED, 2)
+    assert (relevant_texts(reading), len(reading.question_set.passages)) == (EXPECTED, 2)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +252,7 @@ def test_a_part_with_a_single_row_is_read() -> None:
         f"{part}.jsonl": jsonl([{"query": QUESTIONS[row], "pos": [TEXTS[row]], "neg": []}])
         for row, part in enumerate(("train", "test"))
     }
-    assert _found(_read(files)) == EXPECTED
+    assert relevant_texts(_read(files)) == EXPECTED
 
 
 def test_reports_questions_whose_lists_are_empty() -> None:

@@ -9,17 +9,8 @@ import pytest
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.questions.read import Reading, read
-from mrc_workbench.data.records import QuestionSet
 from tests.data.layouts.public_layouts import LAYOUTS, QUESTIONS, ROWS, TEXTS, TITLES
-
-
-def _read(rows: Any, columns: Columns | None = None) -> Reading:
-    return read(json.dumps(rows, ensure_ascii=False).encode(), "lists.json", columns)
-
-
-def _judged(reading: Reading) -> list[dict[str, int]]:
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return [{text_of[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions]
+from tests.data.layouts.written import judged_texts, read_json, relevant_texts
 
 
 def _rows(row: Any) -> list[dict[str, Any]]:
@@ -33,7 +24,7 @@ ALL_RELEVANT = [{TEXTS[row]: 1} for row in ROWS]
 @pytest.mark.parametrize("mark", ["is_selected", "is_supporting", "is_relevant", "label"])
 def test_marks_give_relevance_whatever_the_list_is_called(name: str, mark: str) -> None:
     rows = _rows(lambda row: {name: [{"text": TEXTS[one], mark: int(one == row)} for one in ROWS]})
-    assert _judged(_read(rows)) == [
+    assert list(judged_texts(read_json(rows)).values()) == [
         {TEXTS[one]: int(one == row) for one in sorted(ROWS, key=row.__ne__)} for row in ROWS
     ]
 
@@ -41,14 +32,14 @@ def test_marks_give_relevance_whatever_the_list_is_called(name: str, mark: str) 
 @pytest.mark.parametrize("name", ["evidence", "snippets", "answer_paragraphs", "gold_passages", "근거"])
 def test_lists_named_as_evidence_are_relevant(name: str) -> None:
     rows = _rows(lambda row: {name: [{"title": TITLES[row], "evidence_text": TEXTS[row]}], "doc_name": "과일.pdf"})
-    reading = _read(rows)
-    assert _judged(reading) == ALL_RELEVANT
+    reading = read_json(rows)
+    assert list(judged_texts(reading).values()) == ALL_RELEVANT
     assert [passage.title for passage in reading.question_set.passages] == list(TITLES)
 
 
 def test_quotations_beside_a_passage_are_no_passages() -> None:
-    reading = _read(_rows(lambda row: {"context": TEXTS[row], "evidence": [TEXTS[row][:4], TEXTS[row][4:]]}))
-    assert _judged(reading) == ALL_RELEVANT
+    reading = read_json(_rows(lambda row: {"context": TEXTS[row], "evidence": [TEXTS[row][:4], TEXTS[row][4:]]}))
+    assert list(judged_texts(reading).values()) == ALL_RELEVANT
     assert reading.unused_columns == ("evidence",)
 
 
@@ -56,9 +47,11 @@ def test_quotations_beside_a_passage_are_no_passages() -> None:
 def test_several_passages_without_a_mark_are_asked_for(name: str) -> None:
     rows = _rows(lambda _: {name: list(TEXTS)})
     with pytest.raises(DataError, match=f"--columns context={name}") as error:
-        _read(rows)
+        read_json(rows)
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
-    assert [len(judged) for judged in _judged(_read(rows, Columns(question="question", context=name)))] == [3, 3, 3]
+    assert [
+        len(judged) for judged in judged_texts(read_json(rows, Columns(question="question", context=name))).values()
+    ] == [3, 3, 3]
 
 
 def test_pairs_without_supporting_facts_are_asked_for() -> None:
@@ -66,12 +59,12 @@ def test_pairs_without_supporting_facts_are_asked_for() -> None:
         {key: row[key] for key in ("_id", "question", "context")} for row in json.loads(LAYOUTS["HotpotQA"].content)
     ]
     with pytest.raises(DataError) as error:
-        _read(rows)
+        read_json(rows)
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
 
 
 def test_one_passage_a_row_needs_no_mark() -> None:
-    assert _judged(_read(_rows(lambda row: {"passages": [TEXTS[row]]}))) == ALL_RELEVANT
+    assert list(judged_texts(read_json(_rows(lambda row: {"passages": [TEXTS[row]]}))).values()) == ALL_RELEVANT
 
 
 def test_supporting_facts_are_reported_as_used() -> None:
@@ -87,7 +80,7 @@ def test_two_lists_of_one_role_are_joined() -> None:
             "search_results": {"title": ["검색"], "search_context": [f"{TEXTS[row]} 더 있다."]},
         }
     )
-    assert [len(judged) for judged in _judged(_read(rows))] == [2, 2, 2]
+    assert [len(judged) for judged in judged_texts(read_json(rows)).values()] == [2, 2, 2]
 
 
 def test_addresses_are_no_passages() -> None:
@@ -97,13 +90,13 @@ def test_addresses_are_no_passages() -> None:
 
 def test_the_body_that_asks_is_the_question_also_without_the_name_of_the_list() -> None:
     rows = json.loads(LAYOUTS["BioASQ"].content)["questions"]
-    assert _judged(_read(rows)) == ALL_RELEVANT
+    assert list(judged_texts(read_json(rows)).values()) == ALL_RELEVANT
 
 
 def test_snippets_that_name_files_ask_for_the_files() -> None:
     snippets = [{"file_path": "contracts/apple.txt", "span": [0, 9], "answer": "가을"}]
     with pytest.raises(DataError, match="snippets names files") as error:
-        _read({"tests": _rows(lambda _: {"snippets": snippets})})
+        read_json({"tests": _rows(lambda _: {"snippets": snippets})})
     assert error.value.problem.code is ProblemCode.DOCUMENTS_BY_NAME
 
 
@@ -116,8 +109,8 @@ def test_ids_that_number_the_entries_of_each_list_do_not_join_their_texts() -> N
             ]
         }
     )
-    reading = _read(rows)
-    assert _judged(reading) == [{TEXTS[row]: 1, TEXTS[(row + 1) % 3]: 0} for row in ROWS]
+    reading = read_json(rows)
+    assert list(judged_texts(reading).values()) == [{TEXTS[row]: 1, TEXTS[(row + 1) % 3]: 0} for row in ROWS]
     assert ProblemCode.CHANGED_IDS in [problem.code for problem in reading.problems]
 
 
@@ -129,11 +122,6 @@ BOTH = (0, 1)
 def _read_objects(rows: Sequence[Any]) -> Reading:
     lines = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     return read(lines.encode(), "rows.jsonl")
-
-
-def _relevant_texts(found: QuestionSet) -> dict[str, list[str]]:
-    text_of = {passage.id: passage.text for passage in found.passages}
-    return {question.text: [text_of[id_] for id_ in question.relevant] for question in found.questions}
 
 
 EXPECTED = {question: [text] for question, text in zip(QUERIES, DOCS, strict=True)}
@@ -149,7 +137,7 @@ EXPECTED = {question: [text] for question, text in zip(QUERIES, DOCS, strict=Tru
     ],
 )
 def test_reads_the_keys_of_objects_as_columns(rows: Sequence[Any]) -> None:
-    assert _relevant_texts(_read_objects(rows).question_set) == EXPECTED
+    assert relevant_texts(_read_objects(rows)) == EXPECTED
 
 
 def test_names_the_flag_for_answers_in_objects() -> None:

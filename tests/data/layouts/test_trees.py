@@ -8,19 +8,11 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.problems import DataError, ProblemCode
-from mrc_workbench.data.questions.read import Reading, read
+from mrc_workbench.data.questions.read import read
 from tests.data.layouts.public_layouts import ANSWERS, LAYOUTS, QUESTIONS, ROWS, STARTS, TEXTS, TITLES
+from tests.data.layouts.written import read_json, relevant_texts
 
 QA: list[dict[str, Any]] = [{"question": QUESTIONS[row], "answer": ANSWERS[row]} for row in ROWS]
-
-
-def _read(value: Any) -> Reading:
-    return read(json.dumps(value, ensure_ascii=False).encode(), "nested.json")
-
-
-def _found(reading: Reading) -> dict[str, list[str]]:
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return {one.text: [text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions}
 
 
 EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=True)}
@@ -41,8 +33,8 @@ EXPECTED = {question: [text] for question, text in zip(QUESTIONS, TEXTS, strict=
     ],
 )
 def test_questions_at_any_level(value: Any) -> None:
-    reading = _read(value)
-    assert _found(reading) == EXPECTED
+    reading = read_json(value)
+    assert relevant_texts(reading) == EXPECTED
     assert [question.answers for question in reading.question_set.questions] == [(answer,) for answer in ANSWERS]
     assert (reading.columns, reading.problems) == (None, ())
 
@@ -76,21 +68,21 @@ def test_questions_of_a_conversation_have_the_id_of_their_story() -> None:
 
 def test_paragraphs_share_the_title_of_their_article() -> None:
     paragraphs = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
-    found = _read({"data": [{"doc_id": "1", "doc_title": "과일", "paragraphs": paragraphs}]}).question_set
+    found = read_json({"data": [{"doc_id": "1", "doc_title": "과일", "paragraphs": paragraphs}]}).question_set
     assert [passage.title for passage in found.passages] == ["과일"] * 3
     assert len({passage.id for passage in found.passages}) == 3
 
 
 @pytest.mark.parametrize("paragraphs", [[{"text": text} for text in TEXTS], list(TEXTS)])
 def test_articles_without_questions_are_passages(paragraphs: list[Any]) -> None:
-    found = _read([{"title": "과일", "paragraphs": paragraphs}]).question_set
+    found = read_json([{"title": "과일", "paragraphs": paragraphs}]).question_set
     assert [(passage.text, passage.title) for passage in found.passages] == [(text, "과일") for text in TEXTS]
     assert found.questions == ()
 
 
 def test_a_passage_without_questions_among_others_stays() -> None:
     rows = [{"context": TEXTS[0], "qas": [QA[0]]}, {"context": TEXTS[1], "qas": []}, {"context": TEXTS[2]}]
-    found = _read(rows).question_set
+    found = read_json(rows).question_set
     assert (len(found.passages), len(found.questions)) == (3, 1)
 
 
@@ -101,7 +93,7 @@ def test_every_key_is_used_or_reported() -> None:
         "notes": [{"by": "가"}],
         "qas": [{**QA[0], "kind": "wh", "hints": [1]}],
     }
-    reading = _read({"version": 1, "data": [row]})
+    reading = read_json({"version": 1, "data": [row]})
     assert reading.used_columns == (
         "data", "data[].context", "data[].qas", "data[].qas[].question", "data[].qas[].answer",
     )  # fmt: skip
@@ -111,7 +103,7 @@ def test_every_key_is_used_or_reported() -> None:
 
 def test_a_key_that_only_a_later_row_has_is_reported() -> None:
     rows = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
-    reading = _read([*rows, {"context": "귤은 제주에서 난다.", "qas": [], "more": [{"question_of": "x"}]}])
+    reading = read_json([*rows, {"context": "귤은 제주에서 난다.", "qas": [], "more": [{"question_of": "x"}]}])
     assert reading.unused_columns == ("more",)
 
 
@@ -125,15 +117,15 @@ def test_the_published_part_of_an_article_is_that_of_its_questions() -> None:
     data = [
         {"split": part, "context": TEXTS[row], "qas": [QA[row]]} for row, part in enumerate(("train", "dev", "test"))
     ]
-    reading = _read(data)
+    reading = read_json(data)
     assert [question.part for question in reading.question_set.questions] == ["train", "validation", "test"]
     assert reading.published_split
 
 
-def test_broken_parts_are_reported_and_the_others_read() -> None:
+def test_broken_parts_are_reported_and_the_othersread_json() -> None:
     rows: list[Any] = [{"context": TEXTS[row], "qas": [QA[row]]} for row in ROWS]
-    reading = _read([rows[0], "글", {"context": TEXTS[1], "qas": "글"}, {"nothing": 1}, rows[2]])
-    assert list(_found(reading)) == [QUESTIONS[0], QUESTIONS[2]]
+    reading = read_json([rows[0], "글", {"context": TEXTS[1], "qas": "글"}, {"nothing": 1}, rows[2]])
+    assert list(relevant_texts(reading)) == [QUESTIONS[0], QUESTIONS[2]]
     codes = [(problem.code, problem.details["place"]) for problem in reading.problems]
     assert codes == [(ProblemCode.BROKEN_PART, f"data[{row}]") for row in (1, 2, 3)]
 
@@ -141,7 +133,7 @@ def test_broken_parts_are_reported_and_the_others_read() -> None:
 @pytest.mark.parametrize("value", [{"paragraphs": None}, [{"paragraphs": 7}], {"data": [{"paragraphs": [[]]}]}])
 def test_paragraphs_that_are_none_are_refused(value: Any) -> None:
     with pytest.raises(DataError):
-        _read(value)
+        read_json(value)
 
 
 def test_deep_nesting_ends_in_a_refusal() -> None:
@@ -149,20 +141,20 @@ def test_deep_nesting_ends_in_a_refusal() -> None:
     for _ in range(60):
         value = {"data": [value]}
     with pytest.raises(DataError):
-        _read(value)
+        read_json(value)
 
 
 @pytest.mark.parametrize("start", ["answer_start", "정답시작"])
 def test_reads_the_start_beside_an_answer(start: str) -> None:
     qas = [{"question": "두루미는 어디로 날아오나?", "answer": "철원", start: 9}]
     paragraph = {"context": "두루미는 겨울에 철원 들판으로 날아온다.", "qas": qas}
-    found = _read({"data": [{"paragraphs": [paragraph]}]}).question_set.questions
+    found = read_json({"data": [{"paragraphs": [paragraph]}]}).question_set.questions
     assert [(question.answers, question.starts) for question in found] == [(("철원",), (9,))]
 
 
 def test_reads_questions_of_chunks() -> None:
     chunks = [{"chunk_id": "c1", "chunk_text": "Otters catch fish.", "questions": ["What do otters catch?", "Who?"]}]
-    found = _read(chunks).question_set.questions
+    found = read_json(chunks).question_set.questions
     assert [question.relevant for question in found] == [("c1",), ("c1",)]
 
 
@@ -200,20 +192,11 @@ def question(row: int) -> dict[str, Any]:
     return {"id": f"q{row}", "question": QUESTIONS[row], "answer": ANSWERS[row]}
 
 
-def read_value(value: Any) -> Reading:
-    return read(json.dumps(value, ensure_ascii=False).encode(), "nested.json")
-
-
-def relevant(reading: Reading) -> list[list[str]]:
-    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
-    return [[text_of[id_] for id_ in one.relevant] for one in reading.question_set.questions]
-
-
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", OWN_PASSAGES)
 def test_questions_at_any_level_bring_their_passages(level: str, kind: str) -> None:
-    reading = read_value(LEVELS[level]([question(row) | OWN_PASSAGES[kind][row] for row in ROWS]))
-    assert relevant(reading) == [[text] for text in TEXTS]
+    reading = read_json(LEVELS[level]([question(row) | OWN_PASSAGES[kind][row] for row in ROWS]))
+    assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
     found = reading.question_set.questions
     assert [(one.id, one.answers) for one in found] == [(f"q{row}", (ANSWERS[row],)) for row in ROWS]
     assert reading.problems == ()
@@ -237,14 +220,14 @@ BESIDE: dict[str, Any] = {
 @pytest.mark.parametrize("is_deep", [False, True])
 def test_lists_of_passages_beside_questions_are_theirs(kind: str, *, is_deep: bool) -> None:
     entries = [BESIDE[kind](row) for row in ROWS]
-    reading = read_value({"data": [{"topic": "과일", "parts": entries}]} if is_deep else {"data": entries})
-    assert relevant(reading) == [[text] for text in TEXTS]
+    reading = read_json({"data": [{"topic": "과일", "parts": entries}]} if is_deep else {"data": entries})
+    assert list(relevant_texts(reading).values()) == [[text] for text in TEXTS]
 
 
 def test_passages_that_nothing_marks_are_asked_for() -> None:
     value = {"data": [{"passages": [{"text": text} for text in TEXTS], "qas": [question(row) for row in ROWS]}]}
     with pytest.raises(DataError) as error:
-        read_value(value)
+        read_json(value)
     assert error.value.problem.code is ProblemCode.UNMARKED_PASSAGES
     assert "--columns context=passages" in str(error.value)
 
@@ -252,14 +235,14 @@ def test_passages_that_nothing_marks_are_asked_for() -> None:
 def test_what_was_retrieved_is_no_passage() -> None:
     items = [question(row) | {"retrieved_contexts": [TEXTS[row]]} for row in ROWS]
     with pytest.raises(DataError) as error:
-        read_value(LEVELS["three levels"](items))
+        read_json(LEVELS["three levels"](items))
     assert error.value.problem.code is ProblemCode.EVALUATION_OUTPUT
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_questions_and_answers_without_passages_are_named_as_such(level: str) -> None:
     with pytest.raises(DataError) as error:
-        read_value(LEVELS[level]([question(row) for row in ROWS]))
+        read_json(LEVELS[level]([question(row) for row in ROWS]))
     assert error.value.problem.code in (ProblemCode.ANSWERS_ALONE, ProblemCode.MISSING_COLUMN)
     assert "--columns context=answer" in str(error.value)
 
@@ -269,7 +252,7 @@ def test_every_key_around_the_questions_is_reported() -> None:
     parts = [
         {"name": "가", "split": part, "qas": [item]} for part, item in zip(("train", "dev", "test"), items, strict=True)
     ]
-    reading = read_value({"version": 2, "data": [{"editor": "이", "sections": parts}]})
+    reading = read_json({"version": 2, "data": [{"editor": "이", "sections": parts}]})
     assert reading.used_columns == ("split", "id", "question", "answer", "contexts")
     assert reading.unused_columns == ("version", "data[].editor", "data[].sections[].name")
     assert [one.part for one in reading.question_set.questions] == ["train", "validation", "test"]
@@ -291,6 +274,6 @@ def test_rows_read_the_same_from_every_format() -> None:
 
 def test_what_is_no_question_is_a_problem_of_its_row() -> None:
     items = [question(row) | OWN_PASSAGES["texts"][row] for row in ROWS]
-    reading = read_value({"data": [{"qas": [*items, "글"]}]})
+    reading = read_json({"data": [{"qas": [*items, "글"]}]})
     assert len(reading.question_set.questions) == 3
     assert [problem.code for problem in reading.problems] == [ProblemCode.NOT_AN_OBJECT]

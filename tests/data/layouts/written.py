@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from mrc_workbench.data.apart import File
+from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.questions.read import Reading, read_files
+from mrc_workbench.data.questions.read import Reading, read, read_files
 
 Files = dict[str, bytes]
 
@@ -60,6 +61,24 @@ def files_in(contents: Files) -> list[File]:
 
 def read_all(contents: Files) -> Reading:
     return read_files(files_in(contents))
+
+
+def read_json(value: Any, columns: Columns | None = None) -> Reading:
+    return read(json.dumps(value, ensure_ascii=False).encode(), "set.json", columns)
+
+
+def judged_texts(reading: Reading) -> dict[str, dict[str, int]]:
+    """Question -> text of each judged passage -> grade."""
+    text_of = {passage.id: passage.text for passage in reading.question_set.passages}
+    return {
+        one.text: {text_of[id_]: grade for id_, grade in one.grade_of.items()} for one in reading.question_set.questions
+    }
+
+
+def relevant_texts(reading: Reading) -> dict[str, list[str]]:
+    return {
+        question: [text for text, grade in held.items() if grade] for question, held in judged_texts(reading).items()
+    }
 
 
 def write_all(folder: Path, contents: Files) -> None:
