@@ -38,15 +38,11 @@ JudgedPassage = tuple[str, str, str, int | None]  # id, title, text and grade; a
 
 
 class QuestionSetBuilder(DatasetBuilder):
-    """Builds a question set from sources: passages first, then questions and judgements.
-
-    `passage_rows` counts rows with a passage before equal ones are merged, `judgement_count` judgements of known
-    passages.
-    """
+    """Builds a question set from sources: passages first, then questions and judgements."""
 
     def __init__(self, *, names_files: bool) -> None:
         super().__init__()
-        self.passage_rows = 0
+        self.passage_rows = 0  # before equal passages are merged
         self.passages = GatheredPassages()
         self._names_files = names_files
         self._source = 0
@@ -55,17 +51,13 @@ class QuestionSetBuilder(DatasetBuilder):
         self._asks = False  # whether any row was to hold a question
         self._position_of: dict[str, int] = {}  # of each passage id, also of merged copies
         self.names = PassageNames(self._position_of, self.passages.titles)
-        self._questions = GatheredQuestions(self._position_of, self.names)
+        self.questions = GatheredQuestions(self._position_of, self.names)
         self._unknown_questions = Tally()
         self._changed_question_ids = Tally()
         self._answered = Tally()  # questions whose answers a file of their own holds
         self._labels = Labels()
         self._blank_questions: list[Problem] = []
         self._blank_question_count = 0
-
-    @property
-    def judgement_count(self) -> int:
-        return self._questions.judgement_count
 
     def add(self, source: Source) -> tuple[int, int]:
         """Read the rows of a source; returns how many there are, and how many of them were left out."""
@@ -83,7 +75,7 @@ class QuestionSetBuilder(DatasetBuilder):
         self._plan = RowPlan.of(source)
         self.rejection.report(unread_labels(source.columns, source.names, source.sample))
         if source.role is Role.JUDGEMENTS and source.columns.id:
-            self._questions.use_positions(source.first("id", _MOST_JUDGED))
+            self.questions.use_positions(source.first("id", _MOST_JUDGED))
         self._labels.unsure_column = source.unsure_label or self._labels.unsure_column
         self.rejection.begin(source.recognised, source.name if self._names_files else None)
         self.read_rows(source.table().rows, source.columns, add_row, has_marks=self._plan.has_marks)
@@ -92,11 +84,11 @@ class QuestionSetBuilder(DatasetBuilder):
     def has_good_rows(self) -> bool:
         """Whether the source that is read has a good row: a passage and, unless it holds passages, a question."""
         holds_passages = self._plan.source.role in (Role.PASSAGES, Role.ROWS)
-        return bool(len(self.passages)) and (holds_passages or bool(self._questions))
+        return bool(len(self.passages)) and (holds_passages or bool(self.questions))
 
     def question_set(self, name: str) -> QuestionSet:
         """Build the set; missing ids are generated. Raises `DataError` if no passage or no question is left."""
-        if not len(self.passages) or (self._asks and not self._questions):
+        if not len(self.passages) or (self._asks and not self.questions):
             for problem in self._blank_questions:
                 self.rejection.add(RawRow(problem.row or 0, {}), problem, any_good=True)
             self.rejection.problems.kept.sort(key=lambda problem: problem.row or 0)
@@ -104,14 +96,14 @@ class QuestionSetBuilder(DatasetBuilder):
         self._labels.require_relevance()
         passages = self.passages.passages()
         ids = self.passages.final_ids
-        given_ids = [question.id for question in self._questions]
+        given_ids = [question.id for question in self.questions]
         question_ids = list(filled_ids("q", given_ids))
         if any(given_ids):
             made = [id_ for id_, given in zip(question_ids, given_ids, strict=True) if not given]
             self.rejection.report(id_problems(ProblemCode.MADE_QUESTION_IDS, made[self._changed_question_ids.rows :]))
-        questions = tuple(self._questions.finish(question_ids, ids))
+        questions = tuple(self.questions.finish(question_ids, ids))
         notices = [*self.passages.notices(), *self._labels.problems()]
-        notices += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self._questions.by_position])
+        notices += id_problems(ProblemCode.QUESTIONS_BY_POSITION, [*self.questions.by_position])
         notices += self._changed_question_ids.problems(ProblemCode.CHANGED_QUESTION_IDS)
         notices += self._answered.problems(ProblemCode.ANSWERS_READ)
         if self._blank_question_count:
@@ -123,10 +115,10 @@ class QuestionSetBuilder(DatasetBuilder):
     def gaps(self) -> tuple[Problem, ...]:
         """Return what concerns the dataset as a whole; complete once `question_set` has been called."""
         return (
-            *self._questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
+            *self.questions.unknown_passages.problems(ProblemCode.UNKNOWN_PASSAGES),
             *self._unknown_questions.problems(ProblemCode.UNKNOWN_QUESTIONS),
-            *id_problems(ProblemCode.UNMET_GROUPS, self._questions.unmet),
-            *id_problems(ProblemCode.UNJUDGED_QUESTIONS, self._questions.unjudged),
+            *id_problems(ProblemCode.UNMET_GROUPS, self.questions.unmet),
+            *id_problems(ProblemCode.UNJUDGED_QUESTIONS, self.questions.unjudged),
         )
 
     def _add_passage(self, reader: RowReader) -> Problem | None:
@@ -179,24 +171,24 @@ class QuestionSetBuilder(DatasetBuilder):
             id_ = ""
         position = self.passages.find(context) if context else -1
         beside = None if plan.merges_questions else position
-        question = self._questions.find(id_, text, beside)
+        question = self.questions.find(id_, text, beside)
         if question is not None and question.text != text:
             if question.source == self._source:
                 return Problem.of(ProblemCode.DUPLICATE_ID, row.number, id=shown(id_, 80), first=question.row)
             self._changed_question_ids.add(id_)  # another file numbers its questions in the same way
-            id_, question = "", self._questions.find("", text, beside)
+            id_, question = "", self.questions.find("", text, beside)
         answers = self._answers(reader)
         grade = grade_in(reader, "label") if plan.source.columns.label and context else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None:
             question = GatheredQuestion(row.number, self._source, id_, text, reader.text("kind"))
-            self._questions.add(question, beside)
+            self.questions.add(question, beside)
         self._note_part(question, reader)
         question.needs_judgement |= bool(plan.lists)
         for listed_id, title, passage, listed_grade in judged:
             # lists may number their own entries: the text is what was judged
-            self._questions.judge(question, self._store(listed_id, passage, title), listed_grade)
+            self.questions.judge(question, self._store(listed_id, passage, title), listed_grade)
         problem = self._judge_context(question, context, grade, reader) if context else None
         if answers:
             question.add_answers(answers, position)
@@ -247,11 +239,11 @@ class QuestionSetBuilder(DatasetBuilder):
             return Problem.of(code, number, column=reader.column(role)) if reader.row.asks else None
         if asks:
             self._blank_question_count += 1
-            if len(self._blank_questions) < _EXAMPLES or not self._questions:
+            if len(self._blank_questions) < _EXAMPLES or not self.questions:
                 details = {"column": reader.column("question")}
                 self._blank_questions.append(Problem.of(ProblemCode.EMPTY_QUESTION, number, **details))
             is_hopeless = self._blank_question_count == MOST_BAD_ROWS and len(self.passages) < MOST_BAD_ROWS // 100
-            if is_hopeless and not self._questions:  # very many rows without a question, with copies of few passages
+            if is_hopeless and not self.questions:  # very many rows without a question, with copies of few passages
                 first = self._blank_questions[0]
                 self.rejection.add(RawRow(first.row or 0, {}), first, any_good=True)
                 raise self.rejection.no_good(ProblemCode.NO_GOOD_START, self._blank_question_count)
@@ -289,7 +281,7 @@ class QuestionSetBuilder(DatasetBuilder):
             question.rejected += (position,)
         else:
             question.grades[position] = grade
-            self._questions.judgement_count += 1
+            self.questions.judgement_count += 1
             self._labels.note(reader.column("label"), grade, len(question.grades))
         return None
 
@@ -301,7 +293,7 @@ class QuestionSetBuilder(DatasetBuilder):
         text = reader.text("question", ProblemCode.EMPTY_QUESTION)
         if reader.is_refused() or not text:
             return reader.problem
-        question = self._questions.find(id_, text)
+        question = self.questions.find(id_, text)
         if question is not None and question.text != text:
             return Problem.of(ProblemCode.DUPLICATE_ID, number, id=shown(id_, 80), first=question.row)
         if question is not None and not columns.positives and not source.references:
@@ -313,14 +305,14 @@ class QuestionSetBuilder(DatasetBuilder):
         if question is None:
             kind = reader.text("kind")
             question = GatheredQuestion(number, self._source, id_, text, kind, needs_judgement=True)
-            self._questions.add(question)
+            self.questions.add(question)
         self._note_part(question, reader)
         if columns.answers:
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
         if source.metadata:
             question.metadata = question_metadata_in(reader.row.cells.get(source.metadata)) or question.metadata
-        self._questions.add_groups(question, groups)
+        self.questions.add_groups(question, groups)
         for listed_id, title, passage, listed_grade in judged:
             # ids name the passages of the corpus, unlike those of lists in rows
             position = self._position_of.get(listed_id)
@@ -328,15 +320,15 @@ class QuestionSetBuilder(DatasetBuilder):
                 position = self._store(listed_id, passage, title)
             elif reader.dropped is None:
                 reader.dropped = Problem.of(ProblemCode.OTHER_TEXT, number, id=shown(listed_id, 80))
-            self._questions.judge(question, position, listed_grade)
+            self.questions.judge(question, position, listed_grade)
         grade = grade_in(reader, "label") if source.references and columns.label else RELEVANT_GRADE
         if not reader.is_refused():
-            self._questions.judge_references(question, reader, source.references, grade)
+            self.questions.judge_references(question, reader, source.references, grade)
         return reader.problem
 
     def _add_answers(self, reader: RowReader) -> Problem | None:
         id_ = reader.text("id", ProblemCode.EMPTY_ID)
-        question = self._questions.named(id_)
+        question = self.questions.named(id_)
         if question is None:
             self._unknown_questions.add(id_)
             return reader.problem
@@ -348,17 +340,17 @@ class QuestionSetBuilder(DatasetBuilder):
         columns = self._plan.source.columns
         if columns.id:
             id_ = reader.text("id", ProblemCode.EMPTY_ID)
-            question = self._questions.named(id_)
+            question = self.questions.named(id_)
         else:
             id_ = reader.text("question", ProblemCode.EMPTY_QUESTION)
-            question = self._questions.find("", id_)
+            question = self.questions.find("", id_)
         passages = ids_in(reader, "passage_id")
         grade = grade_in(reader, "label") if columns.label else RELEVANT_GRADE
         if reader.is_refused():
             return reader.problem
         if question is None and columns.question and not columns.id:
             question = GatheredQuestion(reader.row.number, self._source, "", id_, needs_judgement=True)
-            self._questions.add(question)  # ratings bring their questions
+            self.questions.add(question)  # ratings bring their questions
         if question is None:
             for _ in passages:
                 self._unknown_questions.add(id_)
@@ -366,7 +358,7 @@ class QuestionSetBuilder(DatasetBuilder):
         self._note_part(question, reader)
         twice: Problem | None = None
         for passage in passages:
-            known = self._questions.judge_named(question, passage, grade)
+            known = self.questions.judge_named(question, passage, grade)
             if known is not None:
                 details = {"question": shown(id_, 80), "passage": shown(passage, 80)}
                 twice = Problem.of(ProblemCode.JUDGED_TWICE, reader.row.number, **details, grade=known)

@@ -218,17 +218,14 @@ class GatheredQuestions:
     ) -> None:
         """Judge the passages that a row names; a name of several passages is a group: one of them is enough."""
         groups = list[list[_Judged]]()
-        count = len(question.grades)
         for column, kind, grade in references:
             for name, positions in named_passages(reader.row.cells.get(column), kind, self._names):
                 if not positions:
                     self.unknown_passages.add(reader.fit(name))
                 for position in positions:
-                    known = question.grades.get(position, NOT_RELEVANT)
-                    question.grades[position] = max(known, grade * grade_in_row)
+                    self.judge(question, position, grade * grade_in_row)
                 if grade:
                     groups.append(list(positions))
-        self.judgement_count += len(question.grades) - count
         if any(len(group) > 1 for group in groups):
             question.groups += tuple(groups)
 

@@ -163,7 +163,7 @@ def _read(files: Sequence[File], chosen: Chosen) -> Reading:
         paragraph_count=builder.passage_rows if rows is not None else builder.passage_rows or len(builder.passages),
         layout=found.layout,
         files=() if rows is not None else tuple(read),
-        judgement_count=builder.judgement_count if rows is None or rows.columns.label else 0,
+        judgement_count=builder.questions.judgement_count if rows is None or rows.columns.label else 0,
         gaps=(*builder.gaps(), *unread, *found.aside),
         published_split=any(question.part for question in question_set.questions),
         **report._asdict(),
