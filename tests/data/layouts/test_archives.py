@@ -230,10 +230,6 @@ def test_a_document_alone_is_a_corpus_of_its_sections(name: str) -> None:
     assert reading.question_set.name == base.partition(".")[0]
 
 
-def test_text_alone_is_one_passage_a_paragraph() -> None:
-    assert len(read(FILES["자료/새.txt"], "새.txt").question_set.passages) == 2
-
-
 def test_documents_beside_questions_are_their_passages() -> None:
     questions = jsonl([{"_id": "q1", "text": "곰은 어디에 사나?"}, {"_id": "q2", "text": "두루미는 어디로 오나?"}])
     judged = b"query-id\tcorpus-id\tscore\nq1\t\xeb\x88\x84\xeb\xa6\xac.html\t1\nq2\t\xec\x83\x88.txt\t1\n"
@@ -360,6 +356,7 @@ def test_files_of_operating_systems_are_passed_over() -> None:
     files = {**FILES, "자료/~$규정.docx": b"\x05owner", "__MACOSX/자료/._새.txt": b"\0", "자료/Thumbs.db": b"\xd0\xcf"}
     reading = read(zipped(files), "자료.zip")
     assert (sorted(titles(reading)), reading.gaps) == (IDS, ())
+    assert len(read(FILES["자료/새.txt"], "새.txt").question_set.passages) == 2, "text alone: one passage a paragraph"
 
 
 def test_a_judgement_of_a_file_is_one_of_any_of_its_sections() -> None:

@@ -47,12 +47,6 @@ def test_labels_are_grades_in_every_format(names: tuple[str, ...], form: str) ->
     assert codes(reading) == [ProblemCode.LABELS_AS_RELEVANCE]
 
 
-@pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False)])
-def test_labels_may_be_words(yes: object, no: object) -> None:
-    rows: list[Row] = [{"query": "a?", "passage": text, "label": label} for text, label in (("x", yes), ("y", no))]
-    assert judged_texts(read_json(rows)) == {"a?": {"x": 1, "y": 0}}
-
-
 def test_a_label_that_is_no_grade_leaves_its_row_out() -> None:
     rows: list[Row] = [{"query": "a?", "passage": text, "is_relevant": label} for text, label in (("x", 1), ("y", "?"))]
     reading = read_json(rows)
@@ -90,21 +84,24 @@ def test_negatives_in_numbered_columns_are_all_read() -> None:
     assert reading.used_columns == ("anchor", "positive", "negative_1", "negative_2")
 
 
-def test_rows_of_one_anchor_are_one_question_and_relevant_once_stays_relevant() -> None:
-    reading = read(b"anchor,positive,negative\na?,x,y\na?,y,z\n", "set.csv")
-    assert judged_texts(reading) == {"a?": {"x": 1, "y": 1, "z": 0}}
-
-
-def test_a_passage_beside_a_list_of_negatives() -> None:
-    rows: list[Row] = [{"question": "a?", "context": "x", "hard_negatives": ["y", "z"], "answer": "x"}]
-    reading = read_json(rows)
-    assert judged_texts(reading) == {"a?": {"x": 1, "y": 0, "z": 0}}
-    assert reading.question_set.questions[0].answers == ("x",)
-
-
-def test_each_text_of_a_list_of_contexts_is_relevant() -> None:
-    rows: list[Row] = [{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}]
-    assert judged_texts(read_json(rows)) == {"a?": {"x y": 1, "z w": 1}}
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        *(
+            (
+                [{"query": "a?", "passage": "x", "label": yes}, {"query": "a?", "passage": "y", "label": no}],
+                {"x": 1, "y": 0},
+            )
+            for yes, no in (("true", "false"), ("Yes", "No"), ("relevant", "not relevant"), (True, False))
+        ),
+        # rows of one anchor are one question, and a passage that is relevant once stays relevant
+        ([{"anchor": "a?", "positive": p, "negative": n} for p, n in ("xy", "yz")], {"x": 1, "y": 1, "z": 0}),
+        ([{"question": "a?", "context": "x", "hard_negatives": ["y", "z"]}], {"x": 1, "y": 0, "z": 0}),
+        ([{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}], {"x y": 1, "z w": 1}),
+    ],
+)
+def test_rows_give_the_grades_of_their_passages(rows: list[Row], expected: dict[str, int]) -> None:
+    assert judged_texts(read_json(rows)) == {"a?": expected}
 
 
 def test_a_passage_that_begins_like_a_list_is_a_passage() -> None:
@@ -174,32 +171,9 @@ def test_the_published_part_of_a_question() -> None:
 
 
 def test_ids_and_texts_of_questions_and_passages_in_one_row() -> None:
-    rows: list[Row] = [
-        {
-            "question_id": "q1",
-            "question": "a?",
-            "sentence_id": "d1-0",
-            "sentence": "x",
-            "document_title": "T",
-            "label": 0,
-        },
-        {
-            "question_id": "q1",
-            "question": "a?",
-            "sentence_id": "d1-1",
-            "sentence": "y",
-            "document_title": "T",
-            "label": 1,
-        },
-        {
-            "question_id": "q2",
-            "question": "b?",
-            "sentence_id": "d2-0",
-            "sentence": "z",
-            "document_title": "U",
-            "label": 1,
-        },
-    ]
+    names = ("question_id", "question", "sentence_id", "sentence", "document_title", "label")
+    values = (("q1", "a?", "d1-0", "x", "T", 0), ("q1", "a?", "d1-1", "y", "T", 1), ("q2", "b?", "d2-0", "z", "U", 1))
+    rows = [dict(zip(names, row, strict=True)) for row in values]
     question_set = read_json(rows).question_set
     assert [(one.id, one.text, one.title) for one in question_set.passages] == [
         ("d1-0", "x", "T"), ("d1-1", "y", "T"), ("d2-0", "z", "U"),
