@@ -14,14 +14,7 @@ from mrc_workbench.data.formats.tables import (
     other_ids_in,
     shown,
 )
-from mrc_workbench.data.layouts.cells import (
-    NOT_RELEVANT,
-    grade_in,
-    groups_in,
-    ids_in,
-    listed_passages,
-    question_metadata_in,
-)
+from mrc_workbench.data.layouts.cells import NOT_RELEVANT, grade_in, groups_in, ids_in, listed_passages, own_metadata_in
 from mrc_workbench.data.layouts.questions import GatheredQuestion, GatheredQuestions, Labels, RowPlan, unread_labels
 from mrc_workbench.data.layouts.references import PassageNames, Role, part_named
 from mrc_workbench.data.layouts.sources import Shape, Source
@@ -311,7 +304,7 @@ class QuestionSetBuilder(DatasetBuilder):
             for answer in reader.answers():
                 question.answers.setdefault(answer, NOWHERE)
         if source.metadata:
-            question.metadata = question_metadata_in(reader.row.cells.get(source.metadata)) or question.metadata
+            question.metadata = own_metadata_in(reader.row.cells.get(source.metadata)) or question.metadata
         self.questions.add_groups(question, groups)
         for listed_id, title, passage, listed_grade in judged:
             # ids name the passages of the corpus, unlike those of lists in rows

@@ -257,7 +257,7 @@ class QuestionMetadata:
 _METADATA = TypeAdapter(QuestionMetadata)
 
 
-def question_metadata_in(cell: object) -> QuestionMetadata | None:
+def own_metadata_in(cell: object) -> QuestionMetadata | None:
     """Return the metadata of a cell, None if another program wrote it."""
     value = metadata_in(cell)
     if value is None or not any(name in value for name in QuestionMetadata.__dataclass_fields__):

@@ -36,17 +36,8 @@ from mrc_workbench.data.formats.text import (
 from mrc_workbench.data.formats.text_tables import parse_json
 from mrc_workbench.data.formats.workbooks import is_workbook
 from mrc_workbench.data.layouts.cells import objects_in_list
-from mrc_workbench.data.layouts.references import (
-    PLAIN_WORDS,
-    ROLE_WORDS,
-    Role,
-    part_of_path,
-    published_parts,
-    words_of,
-)
-from mrc_workbench.data.layouts.sources import (
-    Source,
-)
+from mrc_workbench.data.layouts.references import PLAIN_WORDS, ROLE_WORDS, Role, part_of_path, published_parts, words_of
+from mrc_workbench.data.layouts.sources import Source
 from mrc_workbench.data.passages import id_problems
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 

@@ -14,15 +14,7 @@ from mrc_workbench.data.formats.columns import NAMES, is_known, plain_name
 from mrc_workbench.data.formats.opening import Format, RecognisedFile
 from mrc_workbench.data.formats.tables import RawRow, Table, shown
 from mrc_workbench.data.formats.text_tables import item_opener, json_lines, parse_json
-from mrc_workbench.data.layouts.cells import (
-    ID_NAMES,
-    TEXT_NAMES,
-    Opener,
-    joined_text,
-    name_of,
-    passages_in,
-    plain_value,
-)
+from mrc_workbench.data.layouts.cells import ID_NAMES, TEXT_NAMES, Opener, joined_text, name_of, passages_in
 from mrc_workbench.data.layouts.exports import changed_opener, numbered
 from mrc_workbench.data.layouts.references import part_of_word
 from mrc_workbench.data.layouts.tables import answers_of, passage_roles, question_roles, question_text
@@ -255,8 +247,7 @@ def _judgements(pairs: Pairs) -> Iterator[Sequence[Any]]:
             for passage_id, grade in named.items():
                 yield question_id, passage_id, grade
         else:
-            items = plain_value(named)
-            for item in items if isinstance(items, list) else [items]:
+            for item in named if isinstance(named, list) else [named]:
                 cells = {plain_name(name): cell for name, cell in item.items()} if isinstance(item, dict) else {}
                 id_ = next((cells[name] for name in ID_NAMES if name in cells), None)
                 yield question_id, id_ if isinstance(item, dict) else item, None

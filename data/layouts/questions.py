@@ -20,11 +20,7 @@ from mrc_workbench.data.layouts.references import (
     is_file_name,
     named_passages,
 )
-from mrc_workbench.data.layouts.roles import (
-    Sample,
-    column_flag,
-    sibling_columns,
-)
+from mrc_workbench.data.layouts.roles import Sample, column_flag, sibling_columns
 from mrc_workbench.data.layouts.sources import Source
 from mrc_workbench.data.passages import Tally
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode

@@ -20,23 +20,9 @@ from mrc_workbench.data.layouts import objects
 from mrc_workbench.data.layouts.cells import list_items
 from mrc_workbench.data.layouts.exports import is_named_prediction
 from mrc_workbench.data.layouts.members import dataset_name, require_one_collection, set_aside, with_parts
-from mrc_workbench.data.layouts.references import (
-    JUDGEMENT_WORDS,
-    PassageNames,
-    Role,
-    file_key,
-    role_by_name,
-    words_of,
-)
+from mrc_workbench.data.layouts.references import JUDGEMENT_WORDS, PassageNames, Role, file_key, role_by_name, words_of
 from mrc_workbench.data.layouts.roles import Chosen, assign_columns, candidate_columns, holds_texts, missing_passages
-from mrc_workbench.data.layouts.sighting import (
-    Sighted,
-    holds_dataset,
-    row_source,
-    sighted_file,
-    with_document_ids,
-    with_sheets,
-)
+from mrc_workbench.data.layouts.sighting import Sighted, holds_dataset, row_source, sight, with_file_ids, with_sheets
 from mrc_workbench.data.layouts.sources import (
     Shape,
     Source,
@@ -129,14 +115,14 @@ def _selected(files: Sequence[File], name: str, chosen: Chosen) -> SelectedSourc
     for file in files:
         try:
             with told_of(file.name, files):
-                seen += with_sheets(sighted_file(file, chosen, is_alone=len(files) == 1), chosen)
+                seen += with_sheets(sight(file, chosen, is_alone=len(files) == 1), chosen)
         except DataError as error:
             refused.append(error)
     if not seen:
         raise _all_refused(refused)
     require_columns(chosen, [column for known in seen for column in known.names])
     try:
-        return _together(with_document_ids(seen), [error.problem for error in refused], name, chosen)
+        return _together(with_file_ids(seen), [error.problem for error in refused], name, chosen)
     except DataError as error:
         if refused and error.problem.code in _LACKING:
             raise _all_refused(refused) from error  # what is lacking may be in there

@@ -81,7 +81,7 @@ class Sighted:
         return any(source.shape is Shape.DOCUMENT for source in self.sources)
 
 
-def sighted_file(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:
+def sight(file: File, chosen: Chosen, *, is_alone: bool) -> Sighted:
     """Return what a file holds, also a document; `chosen` names columns by role. Raises `DataError` if it is broken.
 
     Plain text is a document if it is one of several files; alone, it is a list of passages or sentences.
@@ -142,7 +142,7 @@ def document_source(file: File, format_: Format) -> Sighted:
     return Sighted(file, [source], recognised)
 
 
-def with_document_ids(files: Sequence[Sighted]) -> list[Sighted]:
+def with_file_ids(files: Sequence[Sighted]) -> list[Sighted]:
     """Return the files with documents as sources whose passages are named within their common folder."""
     folders = [f"/{seen.file.name}".rpartition("/")[0] or "/" for seen in files if seen.is_document]
     folder = os.path.commonpath(folders).strip("/") if folders else ""

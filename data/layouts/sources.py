@@ -381,7 +381,7 @@ def column_report(source: Source) -> ColumnReport:
     )
 
 
-def joined_report(reports: Mapping[str, ColumnReport]) -> ColumnReport:
+def join_reports(reports: Mapping[str, ColumnReport]) -> ColumnReport:
     """Join the reports of files. A column that one file uses and another does not is reported with its file."""
     used = dict.fromkeys(name for report in reports.values() for name in report.used_columns)
     metadata = _named(((file, name) for file, report in reports.items() for name in report.metadata_columns), {*used})

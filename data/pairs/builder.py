@@ -103,7 +103,7 @@ class Values:
         return float(low), float(max(high, low + 1))
 
 
-def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> PairKind:
+def guess_kind(sentences: int, score: Values | None, label: Values | None) -> PairKind:
     """Guess the kind of rows with so many sentences by what stands beside two of them."""
     if sentences != 2:
         return PairKind.SENTENCES if sentences < 2 else PairKind.TRIPLETS
@@ -114,7 +114,7 @@ def guessed_kind(sentences: int, score: Values | None, label: Values | None) -> 
     return PairKind.PARALLEL if score is None else PairKind.SCORED
 
 
-class PairSetBuilder(DatasetBuilder):
+class PairBuilder(DatasetBuilder):
     """Builds a set of pairs, block by block; `rejection` and `row_count` are those of the last file."""
 
     def __init__(self, kind: PairKind, scale: Scale) -> None:

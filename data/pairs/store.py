@@ -33,15 +33,7 @@ from mrc_workbench.data.layouts.roles import Chosen, Sample, filled_columns, hol
 from mrc_workbench.data.layouts.sighting import rows_opener
 from mrc_workbench.data.layouts.tables import changed_opener
 from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write_pairs
-from mrc_workbench.data.pairs.builder import (
-    LARGEST,
-    PairSetBuilder,
-    Scale,
-    Values,
-    guessed_kind,
-    part_in_name,
-    without_part,
-)
+from mrc_workbench.data.pairs.builder import LARGEST, PairBuilder, Scale, Values, guess_kind, part_in_name, without_part
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain
@@ -110,7 +102,7 @@ def read_pairs(files: Sequence[tuple[bytes | Content, str]], options: PairOption
         for file in given:
             with told_of(file.name, given):
                 opened.append(_opened(file, options.columns))
-        builder = PairSetBuilder(*_meaning(opened, options))
+        builder = PairBuilder(*_meaning(opened, options))
         read: list[PairFileReading] = []
         for source, part in zip(opened, parts, strict=True):
             with told_of(source.name, opened):
@@ -236,7 +228,7 @@ def _meaning(files: Sequence[_OpenedFile], options: PairOptions) -> tuple[PairKi
     kind, scale = options.kind, options.scale
     if kind is None or (kind is PairKind.SCORED and scale is None):
         score, label = _values(files, "score"), _values(files, "label")
-        kind = kind or guessed_kind(min(len(file.columns.sentences) for file in files), score, label)
+        kind = kind or guess_kind(min(len(file.columns.sentences) for file in files), score, label)
         scale = scale or (score or label or Values()).scale()
     low, high = scale if scale is not None and kind is PairKind.SCORED else (0.0, 0.0)
     return kind, (float(low), float(high))
@@ -254,9 +246,7 @@ def _values(files: Sequence[_OpenedFile], role: str) -> Values | None:
     return values if columns else None
 
 
-def _read(
-    file: _OpenedFile, builder: PairSetBuilder, part: Part | None, problems: Iterable[Problem]
-) -> PairFileReading:
+def _read(file: _OpenedFile, builder: PairBuilder, part: Part | None, problems: Iterable[Problem]) -> PairFileReading:
     columns = file.fitted_columns(builder.kind)
     table = file.table()
     builder.add(table.rows, columns, part, problems)

@@ -30,14 +30,7 @@ from mrc_workbench.data.layouts.reading import Layout, SelectedSources, select_r
 from mrc_workbench.data.layouts.references import Role
 from mrc_workbench.data.layouts.roles import Chosen, candidate_columns, holds_texts, missing_passages
 from mrc_workbench.data.layouts.sighting import Sighted, has_sheets, row_source
-from mrc_workbench.data.layouts.sources import (
-    ColumnReport,
-    Shape,
-    Source,
-    column_report,
-    joined_report,
-    with_references,
-)
+from mrc_workbench.data.layouts.sources import ColumnReport, Shape, Source, column_report, join_reports, with_references
 from mrc_workbench.data.problems import DataError, Problem
 from mrc_workbench.data.records import Question, QuestionSet, open_question_set, write_question_set
 from mrc_workbench.data.texts import Script, script_of
@@ -196,7 +189,7 @@ def _read_sources(
         files.append(CollectionFile(source.name, *kind, rows, left_out, source.first_rows))
     if unread and not len(builder.passages):
         raise DataError(unread[0], [*unread, *found.aside])
-    return files, joined_report(reports), unread
+    return files, join_reports(reports), unread
 
 
 def _leave(folder: Path, reading: Reading) -> dict[str, Any]:

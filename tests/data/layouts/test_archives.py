@@ -208,8 +208,8 @@ def test_an_archive_of_documents_is_a_corpus() -> None:
     reading = read(zipped(FILES), "자료.zip")
     assert sorted(titles(reading)) == IDS
     assert titles(reading).items() >= TITLES.items()
-    assert reading.layout is Layout.DOCUMENTS
-    assert (reading.gaps, reading.problems, reading.question_set.questions) == ((), (), ())
+    assert (reading.layout, reading.gaps, reading.problems) == (Layout.DOCUMENTS, (), ())
+    assert reading.question_set.questions == ()
     assert {file.format for file in reading.files} == {
         Format.TEXT, Format.MARKDOWN, Format.HTML, Format.PDF, Format.WORD,
     }  # fmt: skip
@@ -300,8 +300,7 @@ def test_equal_texts_of_two_documents_are_merged_and_reported() -> None:
 
 
 def test_text_with_one_line_is_a_document_among_others() -> None:
-    reading = read_all({"a.txt": b"one word", "b.txt": b"first line\nsecond line"})
-    assert titles(reading) == {"a.txt": "a", "b.txt": "b"}
+    assert titles(read_all({"a.txt": b"one word", "b.txt": b"first\nsecond"})) == {"a.txt": "a", "b.txt": "b"}
 
 
 def test_documents_do_not_hide_lists_of_ids() -> None:

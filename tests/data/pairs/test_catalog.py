@@ -16,16 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mrc_workbench.data.pairs import (
-    FILE,
-    Label,
-    PairKind,
-    PairSet,
-    audit_pairs,
-    open_pairs,
-    split_pairs,
-    write_pairs,
-)
+from mrc_workbench.data.pairs import FILE, Label, PairKind, PairSet, audit_pairs, open_pairs, split_pairs, write_pairs
 from mrc_workbench.data.pairs.store import (
     PAIR_CATALOG,
     PairEntry,

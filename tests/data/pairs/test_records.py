@@ -8,16 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mrc_workbench.data.layouts.references import part_named
-from mrc_workbench.data.pairs import (
-    Label,
-    PairKind,
-    PairSet,
-    audit_pairs,
-    numbers_of,
-    sentence_set,
-    split_pairs,
-)
-from mrc_workbench.data.pairs.builder import Values, guessed_kind, label_of, part_in_name, score_of, without_part
+from mrc_workbench.data.pairs import Label, PairKind, PairSet, audit_pairs, numbers_of, sentence_set, split_pairs
+from mrc_workbench.data.pairs.builder import Values, guess_kind, label_of, part_in_name, score_of, without_part
 from mrc_workbench.data.pairs.store import PairOptions, read_pairs
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
@@ -134,7 +126,7 @@ SCORES, WORDS = values("0", "2.5", "5"), values("좋음", "나쁨")
     ],
 )
 def test_kinds(sentences: int, score: Values | None, label: Values | None, kind: PairKind) -> None:
-    assert guessed_kind(sentences, score, label) is kind
+    assert guess_kind(sentences, score, label) is kind
 
 
 def scored(*scores: float, scale: tuple[float, float] = (0.0, 5.0)) -> PairSet:
