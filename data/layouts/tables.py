@@ -264,14 +264,12 @@ def _changed(table: Table, names: Iterable[str], cells: Change) -> Table:
     return replace(table, names=tuple(names), rows=rows)
 
 
-def _with_lists(names: Sequence[str], row: Mapping[str, Any]) -> Cells:
+def _with_lists(names: Sequence[str], row: Node) -> Cells:
     passages = [passage for name in names for passage in passages_in(row.get(name))]
     return {**row, names[0]: [_as_object(passage) for passage in passages]}
 
 
-def _with_marks(
-    name: str, field: str, column: str, named_in: Callable[[Any], set[str]], row: Mapping[str, Any]
-) -> Cells:
+def _with_marks(name: str, field: str, column: str, named_in: Callable[[Any], set[str]], row: Node) -> Cells:
     """Mark the passages whose `field` is among the values of another column; without values no passage has a mark."""
     named = named_in(row.get(column))
     passages = passages_in(row.get(name))
@@ -306,7 +304,7 @@ def _provenance(output: Any) -> list[list[ListedPassage]]:
     return [passages_in(item[_PROVENANCE]) for item in items if item.get(_PROVENANCE)]
 
 
-def _with_output(name: str, row: Mapping[str, Any]) -> Cells:
+def _with_output(name: str, row: Node) -> Cells:
     """Put the answers and the passages of KILT's outputs into columns of their own."""
     items = objects_in_list(plain_value(row.get(name)))
     passages = [_as_object(passage) for found in _provenance(items) for passage in found]

@@ -153,16 +153,13 @@ class _Walk:
         below = [item for child in inner.values() for item in _sampled(child)]
         if any(isinstance(item, dict) and context_key(item) is not None for item in below):
             context = None  # the passages are further down
-        broken = [
-            name for name in _keys_named(_QUESTION_LISTS, tuple(node)) if name not in lists and node[name] is not None
-        ]
+        names = tuple(node)
+        broken = [name for name in _keys_named(_QUESTION_LISTS, names) if name not in lists and node[name] is not None]
         if context is None and not lists and not inner:
             yield _broken(place, node, _ARTICLE)
             return
         if not lists and not inner and not broken:
-            broken = [
-                name for name in _keys_named(_ANSWER_LISTS, tuple(node)) if isinstance(node[name], list) and node[name]
-            ]
+            broken = [name for name in _keys_named(_ANSWER_LISTS, names) if isinstance(node[name], list) and node[name]]
         shared = self._shared(node, path, inherited, context, (*lists, *inner, *joined_answers(node, lists)))
         if context is not None or lists:
             yield RawRow(0, shared, asks=False)

@@ -74,7 +74,7 @@ class JudgedAnswer:
 
 
 @dataclass(frozen=True)
-class _Judgements:
+class _Content:
     questions: tuple[Judged, ...] = ()
     answers: tuple[JudgedAnswer, ...] = ()
 
@@ -135,9 +135,7 @@ class _Files(Generic[C]):
             write_json(path, TypeAdapter(self.content).dump_python(change(known), exclude=unwritten))
 
 
-_JUDGEMENTS = _Files(
-    "judgements", _Judgements, {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)}
-)
+_JUDGEMENTS = _Files("judgements", _Content, {"questions": TypeAdapter(Judged), "answers": TypeAdapter(JudgedAnswer)})
 _REMARKS = _Files("remarks", Remarks, {"negatives": _PAIR, "notes": _PAIR})
 
 
@@ -192,7 +190,7 @@ def judge(corpus: str, question: str, passage: str, verdict: Verdict | None) -> 
     """Judge a passage (an id) of a question, or, by None, take it back; a question without any is forgotten."""
     text = _cut(question)
 
-    def judged(file: _Judgements) -> _Judgements:
+    def judged(file: _Content) -> _Content:
         known = {composed(one.question): one for one in file.questions}
         of = replace(known.get(composed(text), Judged(text, ())), question=text)
         known[composed(text)] = of.judging(passage, verdict)
@@ -205,7 +203,7 @@ def judge_answer(corpus: str, question: str, answer: str, right: bool | None) ->
     """Judge an answer to a question right or wrong, or, by None, take the judgement back."""
     new = () if right is None else (JudgedAnswer(_cut(question), _cut(answer), right),)
 
-    def judged(file: _Judgements) -> _Judgements:
+    def judged(file: _Content) -> _Content:
         others = tuple(one for one in file.answers if not _same(one, question, answer))
         return replace(file, answers=others + new)
 
@@ -216,9 +214,9 @@ def forget(corpus: str, question: str) -> None:
     """Take everything back that was judged of a question."""
     forgotten = composed(question)
 
-    def without(file: _Judgements) -> _Judgements:
+    def without(file: _Content) -> _Content:
         questions = tuple(one for one in file.questions if composed(one.question) != forgotten)
-        return _Judgements(questions, tuple(one for one in file.answers if composed(one.question) != forgotten))
+        return _Content(questions, tuple(one for one in file.answers if composed(one.question) != forgotten))
 
     _JUDGEMENTS.change(corpus, without)
 
@@ -284,8 +282,7 @@ def write_note(fingerprint: str, question: str, text: str) -> None:
     """Replace the note of a question (an id); an empty one takes it away."""
     new = ((question, text.strip()[:LONGEST_NOTE]),) if text.strip() else ()
     _REMARKS.change(
-        fingerprint,
-        lambda known: replace(known, notes=(*(note for note in known.notes if note[0] != question), *new)),
+        fingerprint, lambda known: replace(known, notes=(*(note for note in known.notes if note[0] != question), *new))
     )
 
 

@@ -323,25 +323,13 @@ def finance_bench(row: int) -> dict[str, Any]:
 
 
 def trivia_qa(row: int) -> dict[str, Any]:
-    pages = {
-        "doc_source": ["TagMe"],
-        "filename": [f"{row}.txt"],
-        "title": [TITLES[row]],
-        "wiki_context": [TEXTS[row]],
-    }
+    pages = {"doc_source": ["TagMe"], "filename": [f"{row}.txt"], "title": [TITLES[row]], "wiki_context": [TEXTS[row]]}
     return {
         "question": QUESTIONS[row],
         "question_id": f"tc_{row}",
         "question_source": "http://www.example.com/",
         "entity_pages": pages,
-        "search_results": {
-            "description": [],
-            "filename": [],
-            "rank": [],
-            "title": [],
-            "url": [],
-            "search_context": [],
-        },
+        "search_results": {"description": [], "filename": [], "rank": [], "title": [], "url": [], "search_context": []},
         "answer": {"aliases": [ANSWERS[row]], "value": ANSWERS[row], "type": "WikipediaEntity"},
     }
 
