@@ -22,7 +22,7 @@ from mrc_workbench.data.text.analysis import Tokens
 
 if TYPE_CHECKING:
     from mrc_workbench.retrieval.lexical import Segment
-    from mrc_workbench.retrieval.lexical.postings.index import Postings
+    from mrc_workbench.retrieval.lexical.index import Postings
     from mrc_workbench.retrieval.rankings import Rankings
 
 K1, B = 1.2, 0.75  # what Tantivy scores by, whatever is asked for
@@ -110,7 +110,7 @@ class Ours:
 
 def _mapped(folder: Path, n_passages: int, clones: Clones | None = None) -> "Postings":
     """Open the index of a folder; it is made of the clones where they are given."""
-    from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
+    from mrc_workbench.retrieval.lexical.index import mapped_postings
 
     os.environ["MRC_WORKSPACE"] = str(folder)  # where indexes are kept
     return mapped_postings(_KEY, n_passages, lambda: _segments(clones))

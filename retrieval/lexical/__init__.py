@@ -9,7 +9,7 @@ lengths are of the field, and the text weighs 1. So it is saturated once, howeve
 of BM25, of the passages that hold it in either field. Robertson, Zaragoza & Taylor 2004, "Simple BM25 extension to
 multiple weighted fields"; Zaragoza et al. 2004, "Microsoft Cambridge at TREC 13", for the lengths.
 
-Few tokens are counted by numpy, many by compiled code in `postings.index`, to the same last bit: compiling the loops
+Few tokens are counted by numpy, many by compiled code in `lexical.index`, to the same last bit: compiling the loops
 takes longer than counting a small corpus, and a new user waits for it first.
 """
 
@@ -231,7 +231,7 @@ def _weighed(
 def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
     """Return how many passages hold each term, `(n_terms,)` int64."""
     if len(ids) > FEW:
-        from mrc_workbench.retrieval.lexical.postings import index
+        from mrc_workbench.retrieval.lexical import index
 
         return index.holders(ids, offsets, n_terms)
     pairs = np.unique(_pairs(ids, offsets))
@@ -246,7 +246,7 @@ def counted(
     The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
     """
     if len(ids) > FEW:
-        from mrc_workbench.retrieval.lexical.postings import index
+        from mrc_workbench.retrieval.lexical import index
 
         return index.counted(ids, offsets, np.concatenate([[0], np.cumsum(lengths)]), heads, gains)
     passages = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))

@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.lexical import (
 from mrc_workbench.retrieval.rankings import Rankings, joined, places_in, top_k
 
 if TYPE_CHECKING:
-    from mrc_workbench.retrieval.lexical.postings.index import Postings  # imports a compiler
+    from mrc_workbench.retrieval.lexical.index import Postings  # imports a compiler
 
 _BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
 
@@ -67,7 +67,7 @@ def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int)
 
 
 class InPostings(Index):
-    """The engine: see `retrieval.lexical.postings`."""
+    """The engine: see `retrieval.lexical.index`."""
 
     def __init__(self, postings: "Postings") -> None:
         super().__init__(postings.n_passages)
@@ -86,7 +86,7 @@ def _terms(questions: Tokens) -> np.ndarray:
 
 
 class InOneSegment(Index):
-    """The engine's own scores of a few passages, to the last bit, with nothing to compile: see `postings.index`."""
+    """The engine's own scores of a few passages, to the last bit, with nothing to compile: see `lexical.index`."""
 
     def __init__(self, segment: Segment, n_passages: int) -> None:
         super().__init__(n_passages)
@@ -180,7 +180,7 @@ def _index(
         return Index(n_passages)
     if n_passages <= PART and statistics.n_tokens <= FEW:
         return InOneSegment(next(segments()), n_passages)
-    from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings  # imports a compiler
+    from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings  # imports a compiler
 
     def told() -> Iterator[Segment]:
         for number, segment in enumerate(segments(), start=1):
@@ -202,7 +202,7 @@ class LearnedSparse:
     """
 
     def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:
-        from mrc_workbench.retrieval.lexical.postings.index import Postings, segments_of  # imports a compiler
+        from mrc_workbench.retrieval.lexical.index import Postings, segments_of  # imports a compiler
 
         self.name = name
         self._encoder = encoder

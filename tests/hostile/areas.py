@@ -23,11 +23,11 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.lexical.bm25 import BM25
-from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings
+from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import QUESTIONS, small_set, texts_of
 from tests.hostile.damages import damaged
-from tests.retrieval.lexical.postings.made import asked, segments_with
+from tests.retrieval.lexical.postings import asked, segments_with
 
 Verdict = tuple[str, list[str]]
 _SCORES = (

@@ -18,10 +18,9 @@ from mrc_workbench.data.text.analysis import Tokens, analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import lexical as weights
-from mrc_workbench.retrieval.lexical import engines
+from mrc_workbench.retrieval.lexical import engines, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.engines import Engine
-from mrc_workbench.retrieval.lexical.postings import index
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages

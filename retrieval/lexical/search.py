@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.retrieval.lexical import Array
-from mrc_workbench.retrieval.lexical.postings.lists import WORD, Asked, Lists, ask, compiled, ones, room_for
+from mrc_workbench.retrieval.lexical.lists import WORD, Asked, Lists, ask, compiled, ones, room_for
 
 _SHARE = 0.3  # of the score to reach, which the lists that are not added up may make up: measured, see benchmarks
 _PASSAGES = 1 << 14  # searched at a time while there is no score to reach

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT, workspace
-from mrc_workbench.retrieval.lexical import Segment
-from mrc_workbench.retrieval.lexical.postings import index
-from mrc_workbench.retrieval.lexical.postings.index import Postings, mapped_postings
-from tests.retrieval.lexical.postings.made import asked, postings_with, segments_with
+from mrc_workbench.retrieval.lexical import Segment, index
+from mrc_workbench.retrieval.lexical.index import Postings, mapped_postings
+from tests.retrieval.lexical.postings import asked, postings_with, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8
 SIZE = 10
@@ -100,9 +99,9 @@ def test_a_build_that_failed_leaves_nothing() -> None:
 
 _KILLED = """
 import sys, time
-from tests.retrieval.lexical.postings.made import segments_with
-from tests.retrieval.lexical.postings.test_mapped import DOCUMENTS, SIZE
-from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
+from tests.retrieval.lexical.postings import segments_with
+from tests.retrieval.lexical.test_mapped import DOCUMENTS, SIZE
+from mrc_workbench.retrieval.lexical.index import mapped_postings
 
 def slow():
     segments = segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
@@ -181,8 +180,8 @@ def test_the_indexes_not_used_for_longest_are_removed(monkeypatch: pytest.Monkey
 _CUT_WHILE_SEARCHING = """
 import os, sys, threading
 import numpy as np
-from tests.retrieval.lexical.postings.made import asked, segments_with
-from mrc_workbench.retrieval.lexical.postings.index import mapped_postings
+from tests.retrieval.lexical.postings import asked, segments_with
+from mrc_workbench.retrieval.lexical.index import mapped_postings
 from pathlib import Path
 
 drawn = np.random.default_rng(0)

@@ -28,8 +28,8 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.cache import is_sound, kept_folder, key_of
 from mrc_workbench.data.workspace import is_of_the_disk, read_json
 from mrc_workbench.retrieval.lexical import Array, Segment, Write, first_places, in_files, in_memory, in_one
-from mrc_workbench.retrieval.lexical.postings.lists import DTYPES, LIST, WORD, Lists, compiled, ones
-from mrc_workbench.retrieval.lexical.postings.search import all_scores, search
+from mrc_workbench.retrieval.lexical.lists import DTYPES, LIST, WORD, Lists, compiled, ones
+from mrc_workbench.retrieval.lexical.search import all_scores, search
 from mrc_workbench.retrieval.rankings import Rankings
 
 logger = logging.getLogger(__name__)

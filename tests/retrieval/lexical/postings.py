@@ -7,7 +7,7 @@ import numpy as np
 
 from mrc_workbench.data.text.analysis import Tokens
 from mrc_workbench.retrieval.lexical import Segment, TermStatistics, bm25_segments, counts_of, hashes_of
-from mrc_workbench.retrieval.lexical.postings.index import Postings
+from mrc_workbench.retrieval.lexical.index import Postings
 
 Documents = Sequence[Sequence[int]]
 WORDS = [str(term) for term in range(7)]
