@@ -1,18 +1,190 @@
 """A chat endpoint that speaks OpenAI's protocol: a server of your own (vLLM, Ollama, llama.cpp) or a service.
 
-Its address and key come from the environment or from one session; they are never written or logged.
+Its address and key come from the environment or from one session; they are never written or logged. Many questions are
+asked several at a time. Answers are stored in files of JSON lines, appended as they come: no question is sent twice,
+however the work ends.
 """
 
+import json
 import logging
 import os
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, TypeVar
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.models.llm_answers import EndpointError, Failures, broken_off
+
+A = TypeVar("A")
+K = TypeVar("K")
+_FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
+_SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
+
+
+class EndpointError(Failure):
+    """No answer came, nor would one to the next question where it `ends`; `code` is a key of `chat.` in the locales."""
+
+    def __init__(self, code: str, message: str, *, ends: bool = True, **details: str | int) -> None:
+        super().__init__(code, message, **details)
+        self.ends = ends
+
+
+def broken_off() -> EndpointError:
+    """Return the error of an incomplete answer."""
+    return EndpointError("broken_off", "the answer broke off before its end", ends=False)
+
+
+def hung_up() -> EndpointError:
+    """Return the error of a stopped call."""
+    return EndpointError("hung_up", "the call was stopped")
+
+
+def ask_each(
+    requests: Iterable[K], ask: Callable[[K], A], concurrency: int, may_begin: Callable[[K], bool] = lambda _: True
+) -> Generator[tuple[K, A | EndpointError] | None]:
+    """Ask about each request in a thread, so many at a time, and yield the results; None before each wait.
+
+    None comes twice a second at least. A request that `may_begin` refuses waits until others have ended; without
+    others, this ends. Closed early, it begins no further one. Raises what `ask` raises, and an `EndpointError` that the
+    other requests would meet, too, once it was yielded.
+    """
+    pool, waiting, left = ThreadPoolExecutor(concurrency), dict[Future[A], K](), [*requests][::-1]
+    in_a_row, ended = 0, None
+    try:
+        while (left or waiting) and not ended:
+            yield None
+            while left and len(waiting) < concurrency and may_begin(left[-1]):
+                request = left.pop()
+                waiting[pool.submit(ask, request)] = request
+            if not waiting:
+                return
+            for future in wait(waiting, _SECONDS_BETWEEN_WORDS, FIRST_COMPLETED).done:
+                request = waiting.pop(future)
+                try:
+                    answer, in_a_row = future.result(), 0
+                except EndpointError as error:
+                    in_a_row += 1
+                    ended = error if error.ends or in_a_row == _FAILED_IN_A_ROW else ended
+                    yield request, error
+                else:
+                    yield request, answer
+        if ended:
+            raise ended
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class KeptAnswers(Generic[A]):
+    """Answers by their key, a line of a file each, in which the key is named `asked`; any thread may add some.
+
+    `read` returns the answer of a line; a line that it cannot read (`KeyError`, `TypeError`, `ValueError`) is skipped.
+    """
+
+    def __init__(self, path: Path, asked: str, read: Callable[[dict[str, Any]], A]) -> None:
+        self._path, self._asked = path, asked
+        self._writing = threading.Lock()
+        self._answers: dict[str, A] = {}
+        for entry in lines_of(path):
+            with suppress(KeyError, TypeError, ValueError):
+                self._answers[str(entry[asked])] = read(entry)
+
+    def get(self, key: str) -> A | None:
+        return self._answers.get(key)
+
+    def add(self, key: str, answer: A, entry: Mapping[str, Any]) -> None:
+        """Keep an answer, as `read` finds it in the entry. Raises `OSError`: a full disk."""
+        with self._writing:
+            append_line(self._path, {self._asked: key, **entry})
+            self._answers[key] = answer
+
+
+def append_line(path: Path, entry: dict[str, Any]) -> None:
+    """Add an object to a file, made where there is none; for one thread at a time. Raises `OSError`: a full disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n{json.dumps(entry, ensure_ascii=False)}")  # led by the break: a torn line spoils no other
+
+
+def lines_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file; what cannot be read, as a line torn by a kill, is passed over."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return
+    for line in filter(None, lines):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+_ENDS = {  # the library's errors after which asking on is of no use
+    "AuthenticationError": "key",
+    "PermissionDeniedError": "key",
+    "NotFoundError": "model_unknown",
+    "RateLimitError": "rate",
+    "APIConnectionError": "unreachable",
+}
+_WORDS = {
+    "key": "the endpoint refuses the key; OPENAI_API_KEY may hold another",
+    "model_unknown": "the endpoint knows no model {model}, or its address lacks a part such as /v1",
+    "rate": "the endpoint takes no more requests for now: go on later",
+    "redirected": "what answers there sends to another address: give that one instead",
+    "unreachable": "the endpoint cannot be reached: check its address",
+}
+_LONGEST = 200  # characters of what a server said
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What the library's errors mean where a model is asked; `secrets` that a server repeats are told to nobody."""
+
+    model: str
+    seconds: float
+    secrets: Sequence[str] = field(repr=False)
+
+    def of_request(self, error: Exception) -> EndpointError:
+        """Return why no answer began, after all retries."""
+        import openai
+
+        if code := _ENDS.get(type(error).__name__):
+            return EndpointError(code, _WORDS[code].format(model=self.model), model=self.model)
+        if isinstance(error, openai.APITimeoutError):
+            seconds = f"{self.seconds:g}"
+            return EndpointError("timeout", f"no answer in {seconds} seconds", ends=False, seconds=seconds)
+        if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
+            return EndpointError("redirected", _WORDS["redirected"])
+        if isinstance(error, openai.APIStatusError):
+            return self._refused(error, str(error.status_code))
+        return EndpointError("no_chat", "what answers there speaks another protocol than a chat endpoint")
+
+    def of_stream(self, error: Exception | None, *, events: bool, begun: bool) -> EndpointError:
+        """Return why an answer did not come to its end: `events` were promised, and a first piece of it had come."""
+        import openai
+
+        if not events or (isinstance(error, openai.APITimeoutError) and not begun):
+            return self.of_request(error or ValueError())
+        lost = isinstance(error, openai.APIConnectionError)
+        if isinstance(error, openai.APIError) and not lost and not begun:  # the server tells of it within the stream
+            return self._refused(error, error.code or "200")
+        return broken_off()
+
+    def _refused(self, error: Exception, status: str) -> EndpointError:
+        """With the first words of what the server said, without what is nobody's business."""
+        reason = " ".join(str(error).split())
+        for secret in filter(None, self.secrets):
+            reason = reason.replace(secret, "…")
+        reason = reason[:_LONGEST]
+        return EndpointError("refused", f"status {status}: {reason}", ends=False, status=status, reason=reason)
+
 
 ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
 TIMEOUT_SECONDS = 60.0

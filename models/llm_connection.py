@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from mrc_workbench.models.llm_answers import EndpointError, hung_up
+from mrc_workbench.models.llm import EndpointError, hung_up
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
 MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.labs.reading.rules import Rules
-from mrc_workbench.models.language.masking import MaskingOptions, WholeWords
-from mrc_workbench.models.language.perplexity import Size
+from mrc_workbench.models.language.masking import MaskingOptions, Size
 from mrc_workbench.models.language.tokenizer_training import TokenizerKind
+from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.models.packaged import PREFIX
 from mrc_workbench.models.reader import SpanOptions
 from mrc_workbench.models.sources import (

@@ -21,7 +21,7 @@ from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
 from mrc_workbench.labs.embeddings.judgement import correlate, cosines
 from mrc_workbench.models.encoders import BiEncoder
-from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, PERPLEXITY
+from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.ablation import AblationExperiment

@@ -15,8 +15,7 @@ from mrc_workbench.data.generate import PromptLanguage, QuestionsError, prompts,
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_room
-from mrc_workbench.models.llm import Chat, Endpoint, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, lines_of
+from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, KeptAnswers, lines_of, without_thoughts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
 _LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: stored, and shown if it cannot be used

@@ -27,8 +27,17 @@ from mrc_workbench.labs.reading.generator import (
 )
 from mrc_workbench.labs.reading.rules import ReadingError, Rules
 from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
-from mrc_workbench.models.llm import Answer, Chat, Endpoint, Usage, returned, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, ask_each
+from mrc_workbench.models.llm import (
+    Answer,
+    Chat,
+    Endpoint,
+    EndpointError,
+    KeptAnswers,
+    Usage,
+    ask_each,
+    returned,
+    without_thoughts,
+)
 from mrc_workbench.retrieval.comparison.compare import Comparison
 
 

@@ -1,33 +1,28 @@
-"""Text as a model that learns to guess hidden tokens reads it: what is hidden, a file of tokens, and rows cut from it.
+"""Masked language modelling: which tokens are hidden, rows cut from a file of tokens, and how well tokens are guessed.
 
-Text of any size is cut once into tokens that lie in a file, never in memory as a whole. Which tokens are hidden
-is as in Devlin et al. 2019, 3.1.
+Tokens are hidden as in Devlin et al. 2019, 3.1. The perplexity of a masked language model is exp of the mean of -ln P
+over the hidden tokens, each given all that is shown (table 6 there). It depends on the tokenizer and on the share
+hidden: only models that guess the same tokens of the same rows can be compared by it.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
-import xxhash
 
-from mrc_workbench.data.text.analyzers import kiwi_tokens
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.data.workspace import read_json, write_json
-from mrc_workbench.models.language.tokenizer_training import BOUNDARY, Split, composed_letters, marked
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import Precision, in_precision
+from mrc_workbench.models.language.tokenizers import Specials, TokenFile
+
+if TYPE_CHECKING:
+    from mrc_workbench.models.reader_networks import MaskedNetwork
+
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it
-
-
-class WholeWords(StrEnum):
-    """What is hidden at once, so that no rest of a word gives it away (Cui et al. 2021)."""
-
-    OFF = "off"  # each token by itself
-    SPACES = "spaces"  # words between spaces, an eojeol of Korean
-    MORPHEMES = "morphemes"  # as Kiwi parts them
 
 
 @dataclass(frozen=True)
@@ -65,131 +60,9 @@ class Masker:
         return shown, labels
 
 
-def word_starts(texts: Sequence[str], letters: Sequence[np.ndarray], whole_words: WholeWords) -> list[np.ndarray]:
-    """Say of every token of each text whether a word begins with it, `(n_tokens,)` bool.
-
-    `letters` holds the first and the last letter and one of every token, `(n_tokens, 2)`. Words that share a token, or
-    a letter, as morphemes may, are one. Where `whole_words` is off, words are those between spaces.
-    """
-    if whole_words is WholeWords.MORPHEMES:
-        begins = _morpheme_starts(texts)
-    else:
-        begins = [np.zeros(len(text), dtype=bool) for text in texts]
-    numbered = [_numbered(text, starts) for text, starts in zip(texts, begins, strict=True)]
-    return [_starts(numbers, spans) for numbers, spans in zip(numbered, letters, strict=True)]
-
-
 def words_of(starts: np.ndarray) -> np.ndarray:
     """Number the words of rows of tokens from 0, `(n, width)`, by where they start: `(n, width)` bool."""
     return np.asarray(np.maximum(np.cumsum(starts, axis=1) - 1, 0))
-
-
-def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
-    """The letters that morphemes begin with, bool: as they are marked, or as Kiwi finds them where nothing is."""
-    told = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
-    found = []
-    for text in texts:
-        starts, end = np.array([letter == BOUNDARY for letter in text], dtype=bool), 0
-        for token in () if BOUNDARY in text else next(told):
-            starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
-            end = max(end, token.start + token.len)
-        found.append(starts)
-    return found
-
-
-def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
-    """The number of the word of each letter: one begins at `starts` or after a blank, which belongs to what follows."""
-    blank = np.fromiter(map(str.isspace, text), dtype=bool, count=len(text))
-    starts = starts | (~blank & np.concatenate([[True], blank[:-1]])[: len(text)])
-    return np.asarray(np.cumsum(starts) + blank)
-
-
-def _starts(numbers: np.ndarray, letters: np.ndarray) -> np.ndarray:
-    if not len(letters):
-        return np.zeros(0, dtype=bool)
-    first, last = letters[:, 0], np.maximum(letters[:, 1] - 1, letters[:, 0])
-    reached = np.concatenate([[-1], np.maximum.accumulate(numbers[last])[:-1]])
-    return np.asarray(numbers[first] > reached)
-
-
-_CHARACTERS_AT_ONCE = 1 << 18  # of documents tokenized together
-
-
-class Specials(NamedTuple):
-    """Ids that a tokenizer puts around texts."""
-
-    pad: int
-    begin: int  # [CLS]
-    end: int  # [SEP]
-
-
-@dataclass(frozen=True)
-class TokenFile:
-    """Tokens of documents, each followed by [SEP], one after the other.
-
-    `bounds` says where documents begin and where the last one ends, `(n_documents + 1,)`; `same`, `(n_documents,)`, is
-    equal for those of the same text; `counts` how often every token of the vocabulary occurs, [SEP] left out.
-    """
-
-    tokens: np.ndarray = field(repr=False)
-    starts: np.ndarray = field(repr=False)  # like `tokens`, bool: whether a word begins
-    bounds: np.ndarray = field(repr=False)
-    same: np.ndarray = field(repr=False)
-    counts: np.ndarray = field(repr=False)
-
-    @classmethod
-    def open(cls, folder: Path) -> "TokenFile":
-        """Mapped into memory, from a folder that `write_tokens` wrote."""
-        dtype = np.dtype(read_json(folder / "about.json")["dtype"])
-        mapped = (_mapped(folder / "tokens.bin", dtype), _mapped(folder / "starts.bin", np.dtype(bool)))
-        return cls(*mapped, *(np.load(folder / f"{name}.npy") for name in ("bounds", "same", "counts")))
-
-
-def write_tokens(
-    folder: Path, documents: Iterable[str], tokenizer: Any, specials: Specials, whole_words: WholeWords
-) -> None:
-    """Write the tokens of documents into a folder, some documents at a time.
-
-    `tokenizer` is a fast one of transformers; morphemes are marked for one that was trained so
-    (`models.language.tokenizer_training`).
-    """
-    morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == Split.MORPHEMES
-    size = len(tokenizer)
-    dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
-    folder.mkdir(parents=True, exist_ok=True)
-    counts, lengths, same = np.zeros(size, dtype=np.int64), array("q"), array("Q")  # of numbers, not of objects
-    with (folder / "tokens.bin").open("wb") as tokens, (folder / "starts.bin").open("wb") as starts:
-        for some in _some(documents):
-            texts = marked(some) if morphemes else [composed_letters(text) for text in some]
-            told = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
-            letters = [np.array(one.offsets, dtype=np.int64).reshape(-1, 2) for one in told]
-            for text, one, begins in zip(texts, told, word_starts(texts, letters, whole_words), strict=True):
-                ids = np.array(one.ids, dtype=np.int64)
-                counts += np.bincount(ids, minlength=size)
-                tokens.write(np.append(ids, specials.end).astype(dtype).tobytes())
-                starts.write(np.append(begins, True).tobytes())
-                lengths.append(len(ids) + 1)
-                same.append(xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
-    np.save(folder / "bounds.npy", np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]))
-    np.save(folder / "same.npy", np.array(same, dtype=np.uint64))
-    np.save(folder / "counts.npy", counts)
-    write_json(folder / "about.json", {"dtype": dtype.name})
-
-
-def _some(documents: Iterable[str]) -> Iterator[list[str]]:
-    texts, characters = list[str](), 0
-    for document in documents:
-        texts.append(document)
-        characters += len(document)
-        if characters > _CHARACTERS_AT_ONCE:
-            yield texts
-            texts, characters = [], 0
-    if texts:
-        yield texts
-
-
-def _mapped(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype=dtype))
 
 
 NEXT, RANDOM = 0, 1  # what a second segment is, as BERT numbers it
@@ -339,3 +212,157 @@ def _rows(file: TokenFile, bodies: Sequence[Sequence[slice]], specials: Specials
             segments[row, place : end + 1] = number
             place = end + 1
     return Rows(tokens, segments, words_of(starts), lengths, None)
+
+
+class Size(StrEnum):
+    """BERT by its size: base and large of Devlin et al. 2019, the smaller ones of Turc et al. 2019."""
+
+    TINY = "tiny"
+    MINI = "mini"
+    SMALL = "small"
+    MEDIUM = "medium"
+    BASE = "base"
+    LARGE = "large"
+
+
+class Shape(NamedTuple):
+    """Layers, and the dimensions of their vectors."""
+
+    layers: int
+    hidden: int
+
+
+SHAPES = {
+    Size.TINY: Shape(2, 128),
+    Size.MINI: Shape(4, 256),
+    Size.SMALL: Shape(4, 512),
+    Size.MEDIUM: Shape(8, 512),
+    Size.BASE: Shape(12, 768),
+    Size.LARGE: Shape(24, 1024),
+}
+
+
+def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[str, Any]:
+    """Return what transformers' `BertConfig` is made of, for so many pieces and texts of `length` tokens at most."""
+    shape = SHAPES[size]
+    return {
+        "vocab_size": vocabulary,
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.hidden // 64,  # dimensions of a head, in all sizes
+        "intermediate_size": 4 * shape.hidden,
+        "max_position_embeddings": max(512, length),
+        "pad_token_id": pad,
+    }
+
+
+PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
+GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"
+_COLUMNS = ("losses", "hidden", "right", "follow_right")
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What was said of hidden tokens, row by row: sums of -ln P (natural), how many were hidden, how many right."""
+
+    losses: np.ndarray  # (n,) float64
+    hidden: np.ndarray  # (n,) int64
+    right: np.ndarray  # (n,) int64
+    follow_right: np.ndarray  # (n,) bool, of pairs, whether it was told if they belong together; (0,) without pairs
+
+    def means(self) -> dict[str, float]:
+        """Perplexity, from 1, lower is better; the rest is better higher: mean of ln P, and shares that were right."""
+        loss = float(self.losses.sum() / max(1, self.hidden.sum()))
+        found = {
+            PERPLEXITY: float(np.exp(loss)),
+            LOG_LIKELIHOOD: -loss,
+            GUESSED: float(self.right.sum() / max(1, self.hidden.sum())),
+        }
+        return found | ({FOLLOWED: float(self.follow_right.mean())} if len(self.follow_right) else {})
+
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """95% intervals: of the bootstrap over rows, and Wilson's of pairs, as each of these is right or wrong."""
+        losses, right, hidden = (self._resampled(values) for values in (self.losses, self.right, self.hidden))
+        loss = _ends(losses / np.maximum(1, hidden))
+        found = {
+            PERPLEXITY: (float(np.exp(loss[0])), float(np.exp(loss[1]))),
+            LOG_LIKELIHOOD: (-loss[1], -loss[0]),
+            GUESSED: _ends(right / np.maximum(1, hidden)),
+        }
+        return found | ({FOLLOWED: share_interval(self.follow_right)} if len(self.follow_right) else {})
+
+    def gain(self, before: "Guesses") -> tuple[float, tuple[float, float]]:
+        """How much larger the share guessed right is than before, and its 95% interval, of the same rows drawn."""
+        difference, hidden = self._resampled(self.right - before.right), self._resampled(self.hidden)
+        return self.means()[GUESSED] - before.means()[GUESSED], _ends(difference / np.maximum(1, hidden))
+
+    def kept(self) -> dict[str, list[Any]]:
+        return {name: getattr(self, name).tolist() for name in _COLUMNS}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        types = (np.float64, np.int64, np.int64, np.bool_)
+        return cls(*(np.array(kept[name], dtype=of) for name, of in zip(_COLUMNS, types, strict=True)))
+
+    def _resampled(self, values: np.ndarray) -> np.ndarray:
+        """Sums over as many rows drawn with replacement, `(2000,)`: the same rows every time."""
+        rng, n = np.random.default_rng(0), len(values)
+        return np.array([values[rng.integers(n, size=n)].sum() for _ in range(2000)])
+
+
+def share_interval(right: np.ndarray) -> tuple[float, float]:
+    """Wilson's 95% interval (1927) of the share of what is right, `(n,)` bool."""
+    from scipy.stats import binomtest
+
+    found = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
+
+
+def guesses(network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], precision: Precision) -> Guesses:
+    """Let a model guess the hidden tokens of batches, as `MaskedNetwork.judged` reads them; it stays as it is.
+
+    Raises `ModelError` `not_finite` where it has no numbers for them.
+    """
+    import torch
+
+    was_training = network.training
+    network.eval()
+    found: dict[str, list[np.ndarray]] = {}
+    with torch.inference_mode(), in_precision(network[0], precision):
+        for batch in batches:
+            judged = network.judged({name: value.to(network.device) for name, value in batch.items()})
+            for name, value in judged.items():
+                found.setdefault(name, []).append(value.cpu().numpy())
+    network.train(was_training)
+    columns = {name: np.concatenate(values) for name, values in found.items()}
+    if not np.isfinite(columns["token_losses"]).all():
+        raise ModelError("not_finite", "the model answers with what is no number: its weights are damaged", model="")
+    return Guesses(
+        columns["token_losses"].astype(np.float64),
+        columns["hidden"].astype(np.int64),
+        columns["right"].astype(np.int64),
+        columns.get("follow_right", np.zeros(0, dtype=bool)),
+    )
+
+
+def unigram_guesses(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> Guesses:
+    """What frequency alone says of the same tokens, `labels` of rows: P = (count + 1) / (sum of counts + pieces).
+
+    `counts` `(vocabulary,)` are those of the text learned from, with one added to each (Laplace); pieces that are
+    `special`, of the same shape, are never hidden and so never guessed. The likeliest piece is always the most frequent
+    one, and nothing is said of pairs.
+    """
+    counts = np.where(special, 0, counts)
+    losses = -np.log((counts + 1) / (counts.sum() + (~special).sum()))
+    asked = [row[row != IGNORED] for row in labels]
+    return Guesses(
+        np.array([losses[row].sum() for row in asked]),
+        np.array([len(row) for row in asked], dtype=np.int64),
+        np.array([(row == counts.argmax()).sum() for row in asked], dtype=np.int64),
+        np.zeros(0, dtype=bool),
+    )
+
+
+def _ends(drawn: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return float(low), float(high)

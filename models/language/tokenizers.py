@@ -1,20 +1,28 @@
-"""A tokenizer as it is used, trained here or a model's, given the text that it expects; and the merges of a BPE."""
+"""A tokenizer as it is used, trained here or a model's; the merges of a BPE; and files of tokens to learn from.
+
+Text of any size is cut once into tokens that lie in a file, never in memory as a whole.
+"""
 
 import json
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache, cached_property
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import xxhash
 
+from mrc_workbench.data.text.analyzers import kiwi_tokens
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.data.workspace import read_json
+from mrc_workbench.data.workspace import read_json, write_json
 from mrc_workbench.models.files import hub_revision, hub_token
 from mrc_workbench.models.language.tokenizer_training import (
     BLANKS,
+    BOUNDARY,
     TRAINED,
     UNKNOWN,
     Split,
@@ -249,3 +257,133 @@ def _joined(part: list[str], pair: tuple[str, str]) -> list[str]:
         else:
             found.append(piece)
     return found
+
+
+class WholeWords(StrEnum):
+    """What is hidden at once, so that no rest of a word gives it away (Cui et al. 2021)."""
+
+    OFF = "off"  # each token by itself
+    SPACES = "spaces"  # words between spaces, an eojeol of Korean
+    MORPHEMES = "morphemes"  # as Kiwi parts them
+
+
+def word_starts(texts: Sequence[str], letters: Sequence[np.ndarray], whole_words: WholeWords) -> list[np.ndarray]:
+    """Say of every token of each text whether a word begins with it, `(n_tokens,)` bool.
+
+    `letters` holds the first and the last letter and one of every token, `(n_tokens, 2)`. Words that share a token, or
+    a letter, as morphemes may, are one. Where `whole_words` is off, words are those between spaces.
+    """
+    if whole_words is WholeWords.MORPHEMES:
+        begins = _morpheme_starts(texts)
+    else:
+        begins = [np.zeros(len(text), dtype=bool) for text in texts]
+    numbered = [_numbered(text, starts) for text, starts in zip(texts, begins, strict=True)]
+    return [_starts(numbers, spans) for numbers, spans in zip(numbered, letters, strict=True)]
+
+
+def _morpheme_starts(texts: Sequence[str]) -> list[np.ndarray]:
+    """The letters that morphemes begin with, bool: as they are marked, or as Kiwi finds them where nothing is."""
+    told = iter(kiwi_tokens([text for text in texts if BOUNDARY not in text]))
+    found = []
+    for text in texts:
+        starts, end = np.array([letter == BOUNDARY for letter in text], dtype=bool), 0
+        for token in () if BOUNDARY in text else next(told):
+            starts[token.start : token.start + 1] |= token.start >= end  # 했 is 하 and 었: they share a letter
+            end = max(end, token.start + token.len)
+        found.append(starts)
+    return found
+
+
+def _numbered(text: str, starts: np.ndarray) -> np.ndarray:
+    """The number of the word of each letter: one begins at `starts` or after a blank, which belongs to what follows."""
+    blank = np.fromiter(map(str.isspace, text), dtype=bool, count=len(text))
+    starts = starts | (~blank & np.concatenate([[True], blank[:-1]])[: len(text)])
+    return np.asarray(np.cumsum(starts) + blank)
+
+
+def _starts(numbers: np.ndarray, letters: np.ndarray) -> np.ndarray:
+    if not len(letters):
+        return np.zeros(0, dtype=bool)
+    first, last = letters[:, 0], np.maximum(letters[:, 1] - 1, letters[:, 0])
+    reached = np.concatenate([[-1], np.maximum.accumulate(numbers[last])[:-1]])
+    return np.asarray(numbers[first] > reached)
+
+
+_CHARACTERS_AT_ONCE = 1 << 18  # of documents tokenized together
+
+
+class Specials(NamedTuple):
+    """Ids that a tokenizer puts around texts."""
+
+    pad: int
+    begin: int  # [CLS]
+    end: int  # [SEP]
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """Tokens of documents, each followed by [SEP], one after the other.
+
+    `bounds` says where documents begin and where the last one ends, `(n_documents + 1,)`; `same`, `(n_documents,)`, is
+    equal for those of the same text; `counts` how often every token of the vocabulary occurs, [SEP] left out.
+    """
+
+    tokens: np.ndarray = field(repr=False)
+    starts: np.ndarray = field(repr=False)  # like `tokens`, bool: whether a word begins
+    bounds: np.ndarray = field(repr=False)
+    same: np.ndarray = field(repr=False)
+    counts: np.ndarray = field(repr=False)
+
+    @classmethod
+    def open(cls, folder: Path) -> "TokenFile":
+        """Mapped into memory, from a folder that `write_tokens` wrote."""
+        dtype = np.dtype(read_json(folder / "about.json")["dtype"])
+        mapped = (_mapped(folder / "tokens.bin", dtype), _mapped(folder / "starts.bin", np.dtype(bool)))
+        return cls(*mapped, *(np.load(folder / f"{name}.npy") for name in ("bounds", "same", "counts")))
+
+
+def write_tokens(
+    folder: Path, documents: Iterable[str], tokenizer: Any, specials: Specials, whole_words: WholeWords
+) -> None:
+    """Write the tokens of documents into a folder, some documents at a time.
+
+    `tokenizer` is a fast one of transformers; morphemes are marked for one that was trained so
+    (`models.language.tokenizer_training`).
+    """
+    morphemes = getattr(tokenizer, "init_kwargs", {}).get("trained", {}).get("split") == Split.MORPHEMES
+    size = len(tokenizer)
+    dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.uint32)
+    folder.mkdir(parents=True, exist_ok=True)
+    counts, lengths, same = np.zeros(size, dtype=np.int64), array("q"), array("Q")  # of numbers, not of objects
+    with (folder / "tokens.bin").open("wb") as tokens, (folder / "starts.bin").open("wb") as starts:
+        for some in _some(documents):
+            texts = marked(some) if morphemes else [composed_letters(text) for text in some]
+            told = tokenizer(texts, add_special_tokens=False, truncation=False, verbose=False).encodings
+            letters = [np.array(one.offsets, dtype=np.int64).reshape(-1, 2) for one in told]
+            for text, one, begins in zip(texts, told, word_starts(texts, letters, whole_words), strict=True):
+                ids = np.array(one.ids, dtype=np.int64)
+                counts += np.bincount(ids, minlength=size)
+                tokens.write(np.append(ids, specials.end).astype(dtype).tobytes())
+                starts.write(np.append(begins, True).tobytes())
+                lengths.append(len(ids) + 1)
+                same.append(xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+    np.save(folder / "bounds.npy", np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]))
+    np.save(folder / "same.npy", np.array(same, dtype=np.uint64))
+    np.save(folder / "counts.npy", counts)
+    write_json(folder / "about.json", {"dtype": dtype.name})
+
+
+def _some(documents: Iterable[str]) -> Iterator[list[str]]:
+    texts, characters = list[str](), 0
+    for document in documents:
+        texts.append(document)
+        characters += len(document)
+        if characters > _CHARACTERS_AT_ONCE:
+            yield texts
+            texts, characters = [], 0
+    if texts:
+        yield texts
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> np.ndarray:
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype=dtype))

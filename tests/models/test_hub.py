@@ -12,8 +12,7 @@ import pytest
 from mrc_workbench.data.workspace import acting_as, shared_workspace, user_of, workspace
 from mrc_workbench.models import files
 from mrc_workbench.models.files import ModelError, forget_tokens, hub_revision
-from mrc_workbench.models.llm import Endpoint
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Endpoint, EndpointError
 from mrc_workbench.models.sources import STARTER, find_model
 from tests.hub import (
     BI_ENCODER,

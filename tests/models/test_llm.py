@@ -12,8 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.models.llm import Answer, Chat, Endpoint, returned, sound, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError, append_line, lines_of
+from mrc_workbench.models.llm import (
+    Answer,
+    Chat,
+    Endpoint,
+    EndpointError,
+    append_line,
+    lines_of,
+    returned,
+    sound,
+    without_thoughts,
+)
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.models.llm import Chat, Endpoint, returned
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, returned
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
 MEGABYTE = 2**20

@@ -10,7 +10,7 @@ from typing import Any
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.models.language.perplexity import (
+from mrc_workbench.models.language.masking import (
     FOLLOWED,
     GUESSED,
     LOG_LIKELIHOOD,

@@ -18,16 +18,7 @@ from mrc_workbench.data.cache import is_sound, key_of, sealing
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 from mrc_workbench.data.workspace import read_json, workspace, write_json
-from mrc_workbench.models.language.masking import (
-    Blocks,
-    Masker,
-    PackedBlocks,
-    SegmentPairs,
-    Specials,
-    TokenFile,
-    WholeWords,
-    write_tokens,
-)
+from mrc_workbench.models.language.masking import Blocks, Masker, PackedBlocks, SegmentPairs
 from mrc_workbench.models.language.tokenizer_training import (
     MOST_CHARACTERS,
     Material,
@@ -37,6 +28,7 @@ from mrc_workbench.models.language.tokenizer_training import (
     gathered,
     train_on,
 )
+from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, write_tokens
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Columns
 from mrc_workbench.training.options import TrainingError

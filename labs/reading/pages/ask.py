@@ -63,8 +63,7 @@ from mrc_workbench.labs.reading.pages.passages import (
 )
 from mrc_workbench.labs.reading.rules import ReadingError, Rules
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.llm import Chat, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Chat, EndpointError, without_thoughts
 from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.resources.retrieval import truth_in

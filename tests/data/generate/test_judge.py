@@ -22,8 +22,7 @@ from mrc_workbench.data.generate.judge import (
 )
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of
 from mrc_workbench.data.records import Passage
-from mrc_workbench.models.llm import Endpoint
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Endpoint, EndpointError
 from tests.chat_server import KEY, MODEL, ChatServer, chat_server
 from tests.doubles import PASSAGES, small_set
 

@@ -20,8 +20,7 @@ from mrc_workbench.data.generate import (
 from mrc_workbench.data.records import Maker, Passage, QuestionSet
 from mrc_workbench.data.store import keep, load
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.llm import Endpoint
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Endpoint, EndpointError
 from tests.chat_server import AT_ONCE, KEY, MODEL, ChatServer, Reply, chat_server, completion
 
 CITIES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", "세종", "수원", "포항")

@@ -9,7 +9,7 @@ import pytest
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.models.language.masking import Specials
+from mrc_workbench.models.language.tokenizers import Specials
 
 PAD, UNKNOWN, BEGIN, END, MASK = range(5)
 SPECIALS = Specials(PAD, BEGIN, END)

@@ -18,13 +18,9 @@ from mrc_workbench.models.language.masking import (
     MaskingOptions,
     PackedBlocks,
     SegmentPairs,
-    Specials,
-    TokenFile,
-    WholeWords,
-    word_starts,
     words_of,
-    write_tokens,
 )
+from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, word_starts, write_tokens
 from tests.labs.language.doubles import (
     BEGIN,
     END,

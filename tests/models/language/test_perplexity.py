@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from mrc_workbench.models.language.masking import IGNORED
-from mrc_workbench.models.language.perplexity import (
+from mrc_workbench.models.language.masking import (
+    IGNORED,
     SHAPES,
     Guesses,
     Size,

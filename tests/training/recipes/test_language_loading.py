@@ -16,8 +16,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.language.masking import write_tokens
 from mrc_workbench.models.language.tokenizer_training import Sample, gathered, train_on
+from mrc_workbench.models.language.tokenizers import write_tokens
 from mrc_workbench.training.recipes.language_material import LanguageMaterial
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import find_corpus
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.language.masking import IGNORED, WholeWords
-from mrc_workbench.models.language.perplexity import PERPLEXITY
+from mrc_workbench.models.language.masking import IGNORED, PERPLEXITY
+from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.language import LANGUAGES, UNIGRAM
 from mrc_workbench.training.recipes.language_material import LanguageMaterial, part_of

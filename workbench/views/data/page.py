@@ -27,8 +27,7 @@ from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.llm import MODEL, Endpoint, may_be_given
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, may_be_given
 from mrc_workbench.workbench.views.data import audit as data_audit
 from mrc_workbench.workbench.views.data import pairs as data_pairs
 from mrc_workbench.workbench.views.data import preview, ways

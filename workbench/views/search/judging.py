@@ -37,7 +37,7 @@ from mrc_workbench.data.questions.judgements import (
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.analysis.evidence import Pooled, pool
 from mrc_workbench.retrieval.comparison.store import kept_comparison, kept_comparisons
 from mrc_workbench.workbench.views.names import answers_line, set_name

@@ -14,9 +14,9 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.formats.opening import set_name as named_by_file
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.models.language.masking import WholeWords
-from mrc_workbench.models.language.perplexity import Size
+from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.language.tokenizer_training import TokenizerKind
+from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError, read_as
 from mrc_workbench.training.ablation import AblationExperiment

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import keep as keep_text
-from mrc_workbench.models.language.perplexity import Size
+from mrc_workbench.models.language.masking import Size
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Run

@@ -15,7 +15,7 @@ from mrc_workbench.data.store import keep, stored
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.labs.reading.rules import ReadingError
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, damaged_comparisons
