@@ -1,21 +1,38 @@
-"""The way to a chat endpoint: what goes there, and how much of what comes back, for how long."""
+"""Chats with a model at an endpoint, and the connection: what is sent, and how much of an answer is read for how long.
 
+This module imports openai: import it inside functions only.
+"""
+
+import logging
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx2
+import openai
 
-from mrc_workbench.models.llm import EndpointError, hung_up
+from mrc_workbench.models.llm import (
+    TIMEOUT_SECONDS,
+    Answer,
+    Endpoint,
+    EndpointError,
+    Failures,
+    Usage,
+    broken_off,
+    hung_up,
+    sound,
+)
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
 MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
 MOST_SECONDS = 600.0  # from the question to the end of the answer, whatever comes in between
 RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost connection
 _PASSING = (408, 409, 429, *range(500, 600))
+_SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 120.0  # seconds; nobody waits longer for a server that asks for it
 
 
@@ -178,3 +195,78 @@ def _pause(taken: int, headers: Mapping[str, str]) -> float:
             if (wanted := float(headers.get(name, "")) / second) >= 0:
                 return wanted
     return 0.5 * float(2**taken)
+
+
+class Chat:
+    """Asks a model at an endpoint. Threads may share it.
+
+    Silence of `timeout_seconds` (60 if 0) ends a call, and so do the limits above.
+    """
+
+    def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
+        for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses
+            logging.getLogger(name).setLevel(logging.WARNING)
+        seconds = timeout_seconds or TIMEOUT_SECONDS
+        self._endpoint, self._model, self._temperature = endpoint, model, temperature
+        self._failures = Failures(model, seconds, (endpoint.key, endpoint.address))
+        key = endpoint.key or "none"  # a server of one's own needs none, but the library does
+        self._connection = Connection(None if endpoint.is_operators else key)
+        self._client = openai.OpenAI(
+            base_url=endpoint.address,
+            api_key=key,
+            timeout=httpx2.Timeout(seconds, connect=min(seconds, _SECONDS_TO_CONNECT)),
+            max_retries=0,  # the connection asks again: a wait of the library's could not be stopped
+            http_client=openai.DefaultHttpxClient(transport=self._connection, follow_redirects=False),
+        )
+
+    def stop(self) -> None:
+        """End all calls at once, from any thread, and let none begin: `EndpointError` (`hung_up`) is raised there."""
+        self._connection.stop()
+
+    def answer(self, instruction: str, text: str) -> str:
+        told = self._asked(instruction, text)
+        try:
+            return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
+        except (AttributeError, IndexError, TypeError) as error:
+            raise self._failures.of_request(error) from error
+
+    def stream(self, instruction: str, text: str) -> Generator[str, None, Answer]:
+        """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
+
+        Close it to stop: the server then sees the connection end. Raises `EndpointError`. What may pass is asked again
+        while no answer has begun; one that breaks off is `broken_off`, and what came of it is no answer.
+        """
+        began = time.perf_counter()
+        pieces: list[str] = []
+        first, usage, whole = 0.0, None, False
+        with self._asked(instruction, text, stream=True, stream_options={"include_usage": True}) as stream:
+            events = "event-stream" in stream.response.headers.get("content-type", "")
+            try:
+                for chunk in stream:
+                    usage = getattr(chunk, "usage", None) or usage
+                    for choice in getattr(chunk, "choices", None) or ():
+                        whole = whole or bool(choice.finish_reason)
+                        if piece := choice.delta.content:
+                            first = first or time.perf_counter() - began
+                            pieces.append(str(piece))
+                            yield sound(pieces[-1])
+            except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
+                raise self._failures.of_stream(error, events=events, begun=bool(first)) from None
+            if not whole:  # an answer ends with a reason for its end, and a connection that ends does not say why
+                raise self._failures.of_stream(None, events=events, begun=bool(first))
+            seconds = time.perf_counter() - began
+        counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+        prompt, completion = (count if type(count) is int and count >= 0 else None for count in counts)
+        answer = self._endpoint.without_key(sound("".join(pieces)))
+        return Answer(answer, Usage(prompt, completion, first or seconds, seconds))
+
+    def _asked(self, instruction: str, text: str, **how: Any) -> Any:
+        messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
+        try:
+            return self._client.chat.completions.create(
+                model=self._model, messages=messages, temperature=self._temperature, **how
+            )
+        except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
+            raise broken_off() from None
+        except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
+            raise self._failures.of_request(error) from None  # what was raised may hold the address or the key

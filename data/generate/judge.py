@@ -15,7 +15,7 @@ from mrc_workbench.data.generate import PromptLanguage, QuestionsError, prompts,
 from mrc_workbench.data.questions.judgements import Judged, Verdict, path_of, verdicts_of
 from mrc_workbench.data.records import Passage, composed
 from mrc_workbench.data.workspace import require_room
-from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, KeptAnswers, lines_of, without_thoughts
+from mrc_workbench.models.llm import Endpoint, EndpointError, KeptAnswers, lines_of, without_thoughts
 
 _LONGEST_PASSAGE = 8000  # characters that are sent
 _LONGEST_SAID, _SHOWN = 2000, 200  # characters of an answer: stored, and shown if it cannot be used
@@ -76,6 +76,8 @@ def judge_with_model(
     known = len(wanted) - len(new)
     if new:
         require_room()
+    from mrc_workbench.models.llm_connection import Chat  # imports the library
+
     chat = Chat(endpoint, options.model, temperature=0)
 
     def ask(one: ToJudge) -> str:

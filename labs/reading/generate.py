@@ -9,7 +9,7 @@ from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from mrc_workbench.labs.reading.rules import ReadingError, Rules
 from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
 from mrc_workbench.models.llm import (
     Answer,
-    Chat,
     Endpoint,
     EndpointError,
     KeptAnswers,
@@ -39,6 +38,9 @@ from mrc_workbench.models.llm import (
     without_thoughts,
 )
 from mrc_workbench.retrieval.comparison.compare import Comparison
+
+if TYPE_CHECKING:
+    from mrc_workbench.models.llm_connection import Chat  # imports the library
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def nothing_said() -> ReadingError:
 
 def _ask(
     new: Mapping[str, Messages],
-    chat: Chat,
+    chat: "Chat",
     concurrency: int,
     *,
     kept: GeneratedAnswers,
@@ -224,7 +226,7 @@ def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | Non
     return generator.answer(known, messages.sent) if known else None
 
 
-def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+def answer(generator: Generator, chat: "Chat", request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
     """Yield the answer of the generator's model to a request piece by piece, return it, and keep it once it is whole.
 
     Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import regex
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
@@ -17,8 +17,11 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, normalized
-from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Endpoint, Usage, without_thoughts
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+
+if TYPE_CHECKING:
+    from mrc_workbench.models.llm_connection import Chat  # imports the library
 
 
 def contains(text: str, answer: str, rules: Rules) -> bool:
@@ -261,7 +264,9 @@ class Generator:
         require_range("most_characters", self.most_characters, 1, 100_000)
         require_range("timeout_seconds", self.timeout_seconds, 0.01, 3600)
 
-    def chat(self, endpoint: Endpoint) -> Chat:
+    def chat(self, endpoint: Endpoint) -> "Chat":
+        from mrc_workbench.models.llm_connection import Chat
+
         return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)
 
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[Request]:

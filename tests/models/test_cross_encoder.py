@@ -8,11 +8,12 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer, PairTokens, longest_first
+from mrc_workbench.models.cross_encoder import CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.windows import PairTokens, longest_first
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import damaged, telling
 

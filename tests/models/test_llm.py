@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from mrc_workbench.models.llm import (
     Answer,
-    Chat,
     Endpoint,
     EndpointError,
     append_line,
@@ -23,6 +22,7 @@ from mrc_workbench.models.llm import (
     sound,
     without_thoughts,
 )
+from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, event, events
 
 

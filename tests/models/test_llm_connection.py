@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from mrc_workbench.models.llm import Chat, Endpoint, EndpointError, returned
+from mrc_workbench.models.llm import Endpoint, EndpointError, returned
+from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, completion, event
 
 MEGABYTE = 2**20
@@ -169,7 +170,8 @@ def test_a_gigabyte_takes_little_memory(kind: str, measured: list[dict[str, Any]
 MEASURED = r"""
 import json, os, re, sys
 from pathlib import Path
-from mrc_workbench.models.llm import Chat, Endpoint, returned
+from mrc_workbench.models.llm import Endpoint, returned
+from mrc_workbench.models.llm_connection import Chat
 from mrc_workbench.models.llm import EndpointError
 
 def peak():

@@ -10,6 +10,7 @@ from functools import partial
 from html import escape
 from queue import Empty, Queue
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
@@ -63,7 +64,7 @@ from mrc_workbench.labs.reading.pages.passages import (
 )
 from mrc_workbench.labs.reading.rules import ReadingError, Rules
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.llm import Chat, EndpointError, without_thoughts
+from mrc_workbench.models.llm import EndpointError, without_thoughts
 from mrc_workbench.retrieval.rankings import Findings
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.resources.retrieval import truth_in
@@ -73,6 +74,9 @@ from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
 from mrc_workbench.workbench.views.ui.passages import draw_style
 from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, language, plain, search_failure_text, word
+
+if TYPE_CHECKING:
+    from mrc_workbench.models.llm_connection import Chat  # imports the library
 
 _STOPPED = "answers_stopped"
 _SECONDS_BETWEEN_WORDS = 0.15
@@ -298,7 +302,7 @@ def _link_html(number: int, anchor: str, count: int) -> str:
     return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
 
 
-def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+def _followed(place: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
     """Draw the end of the answer as it comes. Whoever presses a button, or goes away, ends the call here."""
     news = Queue[_News]()
     Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
