@@ -15,17 +15,7 @@ from typing import Any
 import httpx2
 import openai
 
-from mrc_workbench.models.llm import (
-    TIMEOUT_SECONDS,
-    Answer,
-    Endpoint,
-    EndpointError,
-    Failures,
-    Usage,
-    broken_off,
-    hung_up,
-    sound,
-)
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Endpoint, EndpointError, Usage, sound
 
 MOST_BYTES = 16 * 2**20  # of an answer, unpacked; a model that thinks aloud for an hour says less
 MOST_LINES = 100_000  # or pieces: what comes in ever smaller ones keeps the program busy, and fills no memory
@@ -34,6 +24,23 @@ RETRIES = 4  # for what passes: too many requests, a server's own fault, a lost 
 _PASSING = (408, 409, 429, *range(500, 600))
 _SECONDS_TO_CONNECT = 10.0
 _LONGEST_PAUSE = 120.0  # seconds; nobody waits longer for a server that asks for it
+_ENDS = {  # the library's errors after which no other request would be answered: code and message
+    "AuthenticationError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
+    "PermissionDeniedError": ("key", "the endpoint refuses the key; OPENAI_API_KEY may hold another"),
+    "NotFoundError": ("model_unknown", "the endpoint knows no model {model}, or its address lacks a part such as /v1"),
+    "RateLimitError": ("rate", "the endpoint takes no more requests for now: go on later"),
+    "APIConnectionError": ("unreachable", "the endpoint cannot be reached: check its address"),
+}
+_LONGEST_REASON = 200  # characters of a server's message
+
+
+def hung_up() -> EndpointError:
+    """Return the error of a stopped call."""
+    return EndpointError("hung_up", "the call was stopped")
+
+
+def _broken_off() -> EndpointError:
+    return EndpointError("broken_off", "the answer broke off before its end", ends=False)
 
 
 class Connection(httpx2.BaseTransport):
@@ -208,7 +215,7 @@ class Chat:
             logging.getLogger(name).setLevel(logging.WARNING)
         seconds = timeout_seconds or TIMEOUT_SECONDS
         self._endpoint, self._model, self._temperature = endpoint, model, temperature
-        self._failures = Failures(model, seconds, (endpoint.key, endpoint.address))
+        self._seconds = seconds
         key = endpoint.key or "none"  # a server of one's own needs none, but the library does
         self._connection = Connection(None if endpoint.is_operators else key)
         self._client = openai.OpenAI(
@@ -228,7 +235,7 @@ class Chat:
         try:
             return self._endpoint.without_key(sound(str(told.choices[0].message.content or "")))
         except (AttributeError, IndexError, TypeError) as error:
-            raise self._failures.of_request(error) from error
+            raise self._request_error(error) from error
 
     def stream(self, instruction: str, text: str) -> Generator[str, None, Answer]:
         """Yield what the model answers, piece by piece as it comes, and return the whole with what it took.
@@ -251,9 +258,9 @@ class Chat:
                             pieces.append(str(piece))
                             yield sound(pieces[-1])
             except (openai.OpenAIError, ValueError, AttributeError, TypeError, RecursionError) as error:
-                raise self._failures.of_stream(error, events=events, begun=bool(first)) from None
+                raise self._stream_error(error, events=events, begun=bool(first)) from None
             if not whole:  # an answer ends with a reason for its end, and a connection that ends does not say why
-                raise self._failures.of_stream(None, events=events, begun=bool(first))
+                raise self._stream_error(None, events=events, begun=bool(first))
             seconds = time.perf_counter() - began
         counts = (getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
         prompt, completion = (count if type(count) is int and count >= 0 else None for count in counts)
@@ -267,6 +274,38 @@ class Chat:
                 model=self._model, messages=messages, temperature=self._temperature, **how
             )
         except httpx2.HTTPError:  # the library lets it pass where the words of a refusal break off
-            raise broken_off() from None
+            raise _broken_off() from None
         except (openai.OpenAIError, ValueError, RecursionError) as error:  # where it calls itself JSON, and is not
-            raise self._failures.of_request(error) from None  # what was raised may hold the address or the key
+            raise self._request_error(error) from None  # what was raised may hold the address or the key
+
+    def _request_error(self, error: Exception) -> EndpointError:
+        """Return why no answer began, after all retries."""
+        if known := _ENDS.get(type(error).__name__):
+            code, message = known
+            return EndpointError(code, message.format(model=self._model), model=self._model)
+        if isinstance(error, openai.APITimeoutError):
+            seconds = f"{self._seconds:g}"
+            return EndpointError("timeout", f"no answer in {seconds} seconds", ends=False, seconds=seconds)
+        if isinstance(error, openai.APIStatusError) and error.response.is_redirect:
+            message = "what answers there sends to another address: give that one instead"
+            return EndpointError("redirected", message)
+        if isinstance(error, openai.APIStatusError):
+            return self._refused(error, str(error.status_code))
+        return EndpointError("no_chat", "what answers there speaks another protocol than a chat endpoint")
+
+    def _stream_error(self, error: Exception | None, *, events: bool, begun: bool) -> EndpointError:
+        """Return why an answer broke off: `events` were promised, and its first piece had come."""
+        if not events or (isinstance(error, openai.APITimeoutError) and not begun):
+            return self._request_error(error or ValueError())
+        is_lost = isinstance(error, openai.APIConnectionError)
+        if isinstance(error, openai.APIError) and not is_lost and not begun:  # the server reports it within the stream
+            return self._refused(error, error.code or "200")
+        return _broken_off()
+
+    def _refused(self, error: Exception, status: str) -> EndpointError:
+        """Return the error with the beginning of the server's message, without the key and the address."""
+        reason = " ".join(str(error).split())
+        for secret in filter(None, (self._endpoint.key, self._endpoint.address)):
+            reason = reason.replace(secret, "…")
+        reason = reason[:_LONGEST_REASON]
+        return EndpointError("refused", f"status {status}: {reason}", ends=False, status=status, reason=reason)

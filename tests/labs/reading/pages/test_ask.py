@@ -15,7 +15,8 @@ from mrc_workbench.labs.reading.generator import GeneratedAnswer
 from mrc_workbench.labs.reading.pages.ask import _followed, answer_html
 from mrc_workbench.labs.reading.pages.evaluation import probability
 from mrc_workbench.labs.reading.pages.passages import answer_of, read_column, reason, spanned
-from mrc_workbench.models.llm import EndpointError, Usage, hung_up
+from mrc_workbench.models.llm import EndpointError, Usage
+from mrc_workbench.models.llm_connection import hung_up
 from mrc_workbench.workbench.views.ui.words import plain
 from tests.labs.reading.doubles import SET
 
