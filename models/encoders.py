@@ -1,10 +1,11 @@
-"""The bi-encoder (texts into vectors) and the sparse encoder (texts into weights of terms; SPLADE: Formal et al. 2021).
+"""Encoders of texts, and the scorer of pairs: models of sentence-transformers, as fast as the machine computes.
 
-Each text is encoded once on this machine, as fast as the machine computes.
+The bi-encoder turns texts into vectors, the sparse encoder into weights of terms (SPLADE: Formal et al. 2021); each
+text is encoded once on this machine. The cross-encoder scores a question and a passage together.
 """
 
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import cached_property
@@ -19,16 +20,23 @@ from mrc_workbench.data.cache import cached_arrays, is_keeping, key_of, load_arr
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.inference import Precision, fast_passes, share_weights, takes_rows
-from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder, prompts_of
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, prompts_of
 from mrc_workbench.models.sources import ModelSource, is_starter
-from mrc_workbench.models.vectors import BLOCK, Meter, StoredVectors, VectorBlocks, reading_costs
-from mrc_workbench.models.windows import CutModel, Cutter, WindowOptions, Windows
+from mrc_workbench.models.vectors import BLOCK, RecentVectors, StoredVectors, VectorBlocks, reading_costs
+from mrc_workbench.models.windows import (
+    CutModel,
+    Cutter,
+    Pair,
+    PairTokens,
+    Window,
+    WindowOptions,
+    Windows,
+)
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer, SparseEncoder
+    from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
 _VERSION = 4  # raise when what is kept of encoded texts changes
-_PASSAGES_SHARE = 0.8  # of the progress of encoding, where nobody says: passages are longer than questions
 
 
 class BiEncoder(CutModel):
@@ -43,26 +51,9 @@ class BiEncoder(CutModel):
         share_weights(model, self._content)
         return model
 
-    def __init__(
-        self,
-        source: ModelSource,
-        corpus: Sequence[str],
-        *,
-        precision: Precision = Precision.AUTO,
-        batch_size: int = 64,
-        on_progress: Callable[[float], None] | None = None,
-        passages_share: float = _PASSAGES_SHARE,
-        at_hand: "SentenceTransformer | None" = None,
-    ) -> None:
-        """A model `at_hand`, such as one in training, is not loaded, and its vectors are not stored."""
-        super().__init__(source, corpus, precision)
-        self._is_at_hand = at_hand is not None
-        if at_hand is not None:
-            self.model = at_hand
-        self._passages_share = passages_share  # of the progress of encoding passages and questions
-        self._batch_size = batch_size  # of models that choose no batches themselves: starters
-        self.meter, self._on_progress = Meter(), on_progress
-        self._recent = RecentVectors()
+    @cached_property
+    def _recent(self) -> RecentVectors:
+        return RecentVectors()
 
     def load(self) -> None:
         """Load the model, and for a starter its analyzer, so that no encoding time includes loading it."""
@@ -190,29 +181,6 @@ def kept_at(key: str) -> Path:
     return workspace() / "cache" / "vectors" / f"{key}.npy"
 
 
-class RecentVectors:
-    """The vectors of the last `most` texts, for one model and one prompt, and for one thread at a time."""
-
-    def __init__(self, most: int = 4096) -> None:
-        self._most = most
-        self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-    def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-        """Return the vectors of texts, `(n_texts, dimensions)`; only texts without a stored vector are encoded."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        encoded = dict(zip(new, encode(new), strict=True)) if new else {}
-        vectors = [encoded[text] if text in encoded else self._vectors[text] for text in texts]
-        for text, vector in zip(texts, vectors, strict=True):
-            self._vectors[text] = vector
-            self._vectors.move_to_end(text)
-        while len(self._vectors) > self._most:
-            self._vectors.popitem(last=False)
-        return np.stack(vectors)
-
-
 _SPARSE_VERSION = 1  # raise when what is stored of sparse texts changes
 _LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
 _NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
@@ -231,24 +199,11 @@ class SparseTextEncoder(CutModel):
     def model(self) -> "SparseEncoder":
         return load_sparse_encoder(self._source)
 
-    def __init__(
-        self,
-        source: ModelSource,
-        corpus: Sequence[str],
-        *,
-        precision: Precision = Precision.AUTO,
-        batch_size: int = 64,
-        on_progress: Callable[[float], None] | None = None,
-    ) -> None:
-        super().__init__(source, corpus, precision)
-        self._batch_size = batch_size  # of an inference-free question side
-        self.meter, self._on_progress = Meter(), on_progress
-
     def encode_questions(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("question", texts, (_PASSAGES_SHARE, 1.0))
+        return self._weights("question", texts, (self._passages_share, 1.0))
 
     def encode_passages(self, texts: Sequence[str]) -> csr_array:
-        return self._weights("passage", texts, (0.0, _PASSAGES_SHARE))
+        return self._weights("passage", texts, (0.0, self._passages_share))
 
     def cut_off(self, texts: Sequence[str]) -> int:
         """Of how many passages only the beginning is read."""
@@ -349,3 +304,98 @@ class SparseTextEncoder(CutModel):
 
         key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)
+
+
+_PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
+
+
+class CrossEncoderScorer(CutModel):
+    """A sentence-transformers cross-encoder, loaded when the first pair is scored; see its loader of `new_head`.
+
+    Matrix products may be in bfloat16; the last layer never is, as scores of 8 bits would tie with their neighbours.
+    """
+
+    @cached_property
+    def model(self) -> "CrossEncoder":
+        return load_cross_encoder(self._source, self._corpus, self._labels, new_head=self._new_head)
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        labels: int = 1,
+        new_head: bool = False,
+    ) -> None:
+        super().__init__(source, corpus, precision=precision, batch_size=batch_size)
+        self._labels, self._new_head = labels, new_head
+        self._cutters: dict[WindowOptions, Cutter] = {}
+
+    def foresee(self, questions: Sequence[str]) -> None:
+        """Hear what will be asked: a starter takes the tokens that BM25 has kept, and analyzes nothing again."""
+        if vocabulary := getattr(self.model[0], "vocabulary", None):
+            vocabulary.remember(self._corpus)
+            vocabulary.remember(questions)
+
+    def score(self, pairs: Sequence[Pair]) -> np.ndarray:
+        """Score pairs, `(n_pairs,)`, or of several labels each `(n_pairs, labels)`: logits, which do not melt into 1.0.
+
+        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
+        """
+        import torch
+
+        settings: dict[str, Any] = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
+        if self._tokens is None:
+            scores = self.model.predict(list(pairs), batch_size=self._batch_size, **settings)
+            return self._finite(np.asarray(scores, dtype=np.float32))
+        found = [np.zeros((0, self._labels) if self._labels > 1 else 0, dtype=np.float32)]
+        with self._tokens.joining(), fast_passes(self.model, "scores", self._precision):
+            for start in range(0, len(pairs), _PAIRS_AT_ONCE):
+                part = list(pairs[start : start + _PAIRS_AT_ONCE])
+                found.append(self.model.predict(part, batch_size=len(part), **settings))
+        return self._finite(np.concatenate(found).astype(np.float32, copy=False))
+
+    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray:
+        """Score pairs; of a passage that does not fit beside its question, the best of its windows.
+
+        `heads` are the lengths of the passages' titles. What fits has the score that `score` gives it.
+        """
+        if not len(pairs):
+            return self.score(pairs)
+        read, starts = list[Pair](), list[int]()
+        for (question, text), head in zip(pairs, heads, strict=True):
+            starts.append(len(read))
+            windows = self.windows_of(question, text, head, options)
+            read += [(question, window.text(text)) for window in windows] or [(question, text)]
+        return np.asarray(np.maximum.reduceat(self.score(read), starts))
+
+    def windows_of(self, question: str, text: str, head: int, options: WindowOptions) -> list[Window]:
+        """Windows of a passage that does not fit beside the question; none where it fits, or a model reads all."""
+        cutter = self._cutter(options)
+        return cutter.beside(question, text, head) if cutter else []
+
+    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
+        """Of how many passages only the beginning is read, beside some question that they are candidates of.
+
+        `candidates` `(n_questions, depth)` are rows of `texts`, below 0 where there is none.
+        """
+        if is_starter(self._source):
+            return 0
+        asked, held = map(self.lengths_of, (questions, texts))
+        rooms = np.maximum(asked.pair_room - asked.tokens, asked.pair_room // 2)
+        too_long = (candidates >= 0) & (held.tokens[candidates] > rooms[:, None])
+        return len(np.unique(candidates[too_long]))
+
+    def _cutter(self, options: WindowOptions) -> Cutter | None:
+        if self._tokens is None or not self.model.tokenizer.is_fast:
+            return None
+        if options not in self._cutters:
+            self._cutters[options] = Cutter(self.model.tokenizer, options)
+        return self._cutters[options]
+
+    @cached_property
+    def _tokens(self) -> "PairTokens | None":
+        """Tokens of texts read before; None for a starter and other models that are read in their own way."""
+        return PairTokens(self.model) if takes_rows(self.model) else None

@@ -278,3 +278,33 @@ def content_fingerprint(folder: Path) -> str:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+class Meter:
+    """Seconds of a model whose results are kept: what went by in this process, and what it takes without the cache."""
+
+    def __init__(self) -> None:
+        self.load = 0.0  # seconds that loading the model took when it was last needed
+        self._passed = self._work = self._elsewhere = 0.0
+
+    def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
+        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done.
+
+        Set `elsewhere` if the results ship with the sample: their seconds were measured on another machine.
+        """
+        self.load = max(self.load, load)
+        self._passed += passed
+        self._work += work
+        self._elsewhere += work if elsewhere else 0.0
+
+    def lap(self) -> tuple[float, float]:
+        """Return the seconds passed and those of the work since the last lap."""
+        lap = self._passed, self._work
+        self._passed = self._work = 0.0
+        return lap
+
+    def take_elsewhere(self) -> float:
+        """Return the seconds of work measured on another machine since the last call."""
+        seconds = self._elsewhere
+        self._elsewhere = 0.0
+        return seconds

@@ -20,7 +20,7 @@ from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.models.inference import LOWER, Precision, TokenLayers, in_precision, share_weights
 from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.vectors import BLOCK, Meter, TokenVectors, reading_costs
+from mrc_workbench.models.vectors import BLOCK, TokenVectors, reading_costs
 from mrc_workbench.models.windows import CutModel, Cutter, Window, WindowOptions
 
 if TYPE_CHECKING:
@@ -110,20 +110,14 @@ class TokenEncoder(CutModel):
         passages_share: float = 0.8,
         at_hand: "MultiVectorEncoder | None" = None,
     ) -> None:
-        """A model `at_hand`, such as one in training, is not loaded, and its vectors are not stored.
-
-        Without `weights`, those of weighted `layers` are computed from `corpus`; never store texts encoded with others.
-        """
-        super().__init__(source, corpus, precision)
-        self._is_at_hand, self._given_weights = at_hand is not None, weights
-        if at_hand is not None:
-            self.model = at_hand
+        """Compute the weights of weighted `layers` from `corpus` if none are given; never store texts with others."""
+        progress: dict[str, Any] = {"on_progress": on_progress, "passages_share": passages_share}
+        super().__init__(source, corpus, precision=precision, at_hand=at_hand, **progress)
+        self._given_weights = weights
         self._dimensions, self._windows, self._layers = dimensions, windows, layers
         others = also if not dimensions else ()
         # the layers of a forward pass, its own first
         self._passes = tuple(dict.fromkeys(one.of_passages for one in (layers, *others)))
-        self._passages_share = passages_share
-        self.meter, self._on_progress = Meter(), on_progress
         self.projection: np.ndarray | None = None
 
     @cached_property

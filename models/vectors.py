@@ -11,12 +11,13 @@ import logging
 import os
 import shutil
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -24,6 +25,11 @@ from scipy.sparse import csr_array
 from mrc_workbench.data.cache import is_sound, load_arrays, save_arrays, sealing
 from mrc_workbench.data.workspace import number_in, read_json, replacing, write_text
 from mrc_workbench.models.windows import WindowOptions, Windows
+
+if TYPE_CHECKING:
+    pass
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
@@ -147,36 +153,6 @@ class PairScorer(Computing, Protocol):
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
         """Scores `(n_pairs,)` float32."""
-
-
-class Meter:
-    """Seconds of a model whose results are kept: what went by in this process, and what it takes without the cache."""
-
-    def __init__(self) -> None:
-        self.load = 0.0  # seconds that loading the model took when it was last needed
-        self._passed = self._work = self._elsewhere = 0.0
-
-    def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
-        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done.
-
-        Set `elsewhere` if the results ship with the sample: their seconds were measured on another machine.
-        """
-        self.load = max(self.load, load)
-        self._passed += passed
-        self._work += work
-        self._elsewhere += work if elsewhere else 0.0
-
-    def lap(self) -> tuple[float, float]:
-        """Return the seconds passed and those of the work since the last lap."""
-        lap = self._passed, self._work
-        self._passed = self._work = 0.0
-        return lap
-
-    def take_elsewhere(self) -> float:
-        """Return the seconds of work measured on another machine since the last call."""
-        seconds = self._elsewhere
-        self._elsewhere = 0.0
-        return seconds
 
 
 _OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
@@ -379,3 +355,26 @@ def _seconds_of(path: Path) -> Path:
 
 def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:08}.npz"
+
+
+class RecentVectors:
+    """The vectors of the last `most` texts, for one model and one prompt, and for one thread at a time."""
+
+    def __init__(self, most: int = 4096) -> None:
+        self._most = most
+        self._vectors: OrderedDict[str, np.ndarray] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
+        """Return the vectors of texts, `(n_texts, dimensions)`; only texts without a stored vector are encoded."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        encoded = dict(zip(new, encode(new), strict=True)) if new else {}
+        vectors = [encoded[text] if text in encoded else self._vectors[text] for text in texts]
+        for text, vector in zip(texts, vectors, strict=True):
+            self._vectors[text] = vector
+            self._vectors.move_to_end(text)
+        while len(self._vectors) > self._most:
+            self._vectors.popitem(last=False)
+        return np.stack(vectors)

@@ -1,11 +1,11 @@
-"""How long texts are for a model, windows of tokens for those it does not read whole; how a tokenizer joins two texts.
+"""Lengths of texts in tokens, windows of texts that a model does not read whole, and pairs of texts joined as tokens.
 
-A passage that is cut into windows is as relevant as its best one (Callan 1994, "Passage-level evidence in document
-retrieval"; Dai & Callan 2019 call it MaxP). Windows overlap by half by default: what one cuts off stands in the middle
-of the next. The title stands before each.
+A passage that is cut into windows is as relevant as its best one (MaxP: Callan 1994; Dai & Callan 2019). Windows
+overlap by half by default: what one cuts off stands in the middle of the next. The title stands before each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,8 +14,10 @@ import numpy as np
 
 from mrc_workbench.data.cache import cached_arrays, key_of
 from mrc_workbench.data.texts import fingerprint_of, in_blocks
-from mrc_workbench.models.sources import SourcedModel
+from mrc_workbench.models.inference import Precision, replaced
+from mrc_workbench.models.sources import Meter, ModelSource, SourcedModel
 
+Pair = tuple[str, str]
 _LENGTHS_VERSION = 1  # raise when texts come to have other lengths
 _BLOCK = 1024  # texts tokenized at a time
 _LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
@@ -99,8 +101,7 @@ class Windows:
 class Cutter:
     """Cuts texts for a model with this tokenizer, a fast one, and this `prompt` before every text.
 
-    Of a text whose first `head` letters are the title, a window holds the title too, unless that takes more than half
-    of what the model reads: then it is a part of the text.
+    A window begins with the title, the first `head` letters, unless that takes more than half of what the model reads.
     """
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
@@ -201,7 +202,29 @@ class Lengths(NamedTuple):
 
 
 class CutModel(SourcedModel):
-    """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown."""
+    """A model that reads only the beginning of long texts; `_cutter` cuts texts for it, None if that is unknown.
+
+    A model `at_hand`, such as one in training, is not loaded, and its results are not stored. `batch_size` is for
+    models that cannot choose batches by length. `passages_share` is how much of the progress of encoding is passages.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        corpus: Sequence[str],
+        *,
+        precision: Precision = Precision.AUTO,
+        batch_size: int = 64,
+        on_progress: Callable[[float], None] | None = None,
+        passages_share: float = 0.8,
+        at_hand: Any = None,
+    ) -> None:
+        super().__init__(source, corpus, precision)
+        self._is_at_hand = at_hand is not None
+        if self._is_at_hand:
+            self.model = at_hand
+        self._batch_size, self._passages_share = batch_size, passages_share
+        self.meter, self._on_progress = Meter(), on_progress
 
     def _cutter(self, options: WindowOptions) -> Cutter | None:
         raise NotImplementedError
@@ -223,18 +246,6 @@ class CutModel(SourcedModel):
         key = key_of(_LENGTHS_VERSION, type(self).__name__, self.fingerprint, fingerprint_of(texts))
         stored = cached_arrays("lengths", key, count, keep=len(texts) > 1)
         return Lengths(stored["tokens"], *stored["rooms"].tolist())
-
-
-def score_windows(
-    score: Callable[[Sequence[tuple[str, str]]], np.ndarray],
-    pairs: Sequence[tuple[str, str]],
-    cuts: Sequence[Sequence[Window]],
-) -> np.ndarray:
-    """Score pairs, `(n_pairs,)`: each by the best of its windows, or as it is where there are none."""
-    read = [[window.text(text) for window in windows] or [text] for (_, text), windows in zip(pairs, cuts, strict=True)]
-    scores = score([(question, part) for (question, _), parts in zip(pairs, read, strict=True) for part in parts])
-    starts = np.cumsum([0, *map(len, read)])[:-1]
-    return np.asarray(np.maximum.reduceat(scores, starts)) if len(pairs) else scores
 
 
 def _bounds(words: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
@@ -261,7 +272,7 @@ def _word_start(words: Sequence[int | None], after: int, place: int) -> int:
 
 @dataclass(frozen=True)
 class Joint:
-    """What the tokenizer puts around a pair and between its texts; the segments are those of all five pieces."""
+    """Tokens that a tokenizer puts around and between two texts, and the segments of all five pieces."""
 
     first: np.ndarray
     between: np.ndarray
@@ -304,3 +315,75 @@ def joint_of(tokenizer: Any) -> Joint | None:
     spans = [ids[start:end] for start, end in pairwise(bounds)]
     of_pieces = tuple(segments[min(start, len(ids) - 1)] for start in bounds[:-1])
     return Joint(spans[0], spans[2], spans[4], of_pieces)
+
+
+_TOKENS_REMEMBERED = 64_000_000  # tokens, 4 bytes each
+_PROBE = ("a b", "c d e")
+
+
+class PairTokens:
+    """Remembers the tokens of texts and joins them as a tokenizer would, for a cross-encoder that `takes_rows`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model, self._tokenizer = model, model[0].tokenizer
+        self._plain: Callable[..., dict[str, Any]] = model[0].preprocess
+        self._rows: dict[str, np.ndarray] = {}
+        self._held = 0
+        self._joint = joint_of(self._tokenizer)
+        told = self._plain([_PROBE])
+        self._names = [name for name in self._tokenizer.model_input_names if name in told]
+        self.usable = self._joint is not None and self._agrees()
+
+    @contextmanager
+    def joining(self) -> Iterator[None]:
+        """Within the block the model reads pairs this way, where it can be `usable`."""
+        with replaced(self._model[0], "preprocess", self) if self.usable else nullcontext():
+            yield
+
+    def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Features as the model's own `preprocess` gives them."""
+        import torch
+
+        joint = self._joint
+        if prompt or kwargs or joint is None:
+            return self._plain(inputs, prompt=prompt, **kwargs)
+        self._tokenize({text for pair in inputs for text in pair})
+        rows = []
+        room = self._tokenizer.model_max_length - joint.length
+        for asked, read in ((self._rows[question], self._rows[passage]) for question, passage in inputs):
+            first, second = longest_first(len(asked), len(read), room)
+            rows.append(joint.joined(asked[:first], read[:second]))
+        features = padded(rows, self._tokenizer.pad_token_id or 0)
+        return {name: torch.from_numpy(features[name]) for name in self._names} | {"modality": "text"}
+
+    def _tokenize(self, texts: set[str]) -> None:
+        if self._held > _TOKENS_REMEMBERED:
+            self._rows.clear()
+            self._held = 0
+        new = [text for text in texts if text not in self._rows]
+        if new:
+            told = self._tokenizer(new, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+            self._rows |= {text: np.array(ids, dtype=np.int32) for text, ids in zip(new, told, strict=True)}
+            self._held += sum(map(len, told))
+
+    def _agrees(self) -> bool:
+        """Whether pairs, short, empty and truncated on either side, come out as the model itself reads them."""
+        import torch
+
+        long = "a " * min(2 * self._tokenizer.model_max_length, 4096)
+        pairs = [_PROBE, (long, "b"), ("b", long), (long, long), ("", "b")]
+        ours, theirs = self(pairs), self._plain(pairs)
+        return set(ours) == set(theirs) and all(
+            torch.equal(ours[name], theirs[name]) for name in ours if isinstance(ours[name], torch.Tensor)
+        )
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths of two texts cut to fit into `room` tokens: the longer loses first, until both are as long."""
+    if first + second <= room:
+        return first, second
+    shorter = min(first, second)
+    if 2 * shorter > room:  # both are cut; an odd token goes to the longer, or to the second
+        less, more = room // 2, room - room // 2
+        return (more, less) if first > second else (less, more)
+    return (first, room - first) if first <= second else (room - second, second)

@@ -25,8 +25,8 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.texts import fingerprint_of
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.vectors import ForeseeingScorer, LimitedScorer, Meter, PairScorer, WindowScorer
+from mrc_workbench.models.sources import Meter, ModelSource
+from mrc_workbench.models.vectors import ForeseeingScorer, LimitedScorer, PairScorer, WindowScorer
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked, top_k_sparse
 

@@ -25,8 +25,7 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.text.analysis import Tokens, analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.texts import fingerprint_of
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.lexical.bm25 import BM25

@@ -21,8 +21,7 @@ from pydantic import TypeAdapter
 
 from mrc_workbench.labs.embeddings.encoder import EmbeddingError
 from mrc_workbench.labs.embeddings.geometry import neighbours
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 
 SIZES = (30, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)  # the first is always measured

@@ -14,8 +14,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.split.partition import Lessons
 from mrc_workbench.data.text.analyzers import Analyzer, choose
 from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.sources import STARTER, ModelSource, default_model, trained_on
-from mrc_workbench.models.vectors import Meter
+from mrc_workbench.models.sources import STARTER, Meter, ModelSource, default_model, trained_on
 from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked, recommended_weight
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, ReadingSpec, Spec, Weight

@@ -30,13 +30,12 @@ from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import choose
 from mrc_workbench.data.text.dictionary import find as find_dictionary
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.sources import find_model, identity
+from mrc_workbench.models.sources import Meter, find_model, identity
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.vectors import Meter, reading_costs
+from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import ENCODING
 from mrc_workbench.retrieval.rankings import MOST, Rankings, Retriever

@@ -26,8 +26,7 @@ from mrc_workbench.data.text.marking import (
     sentence_spans,
     spans_by_token,
 )
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import SparseTextEncoder
+from mrc_workbench.models.encoders import CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.sources import find_model, is_starter, starter_bi_encoder_folder
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import Encoder, WindowEncoder

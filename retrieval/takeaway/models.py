@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import most_tokens, prompts_of
 from mrc_workbench.models.sources import is_starter

@@ -199,8 +199,7 @@ def models(seed: int) -> Verdict:
 
 
 def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
-    from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-    from mrc_workbench.models.encoders import SparseTextEncoder
+    from mrc_workbench.models.encoders import CrossEncoderScorer, SparseTextEncoder
     from mrc_workbench.models.reader import SpanReader
     from mrc_workbench.models.sources import find_model
     from tests.hub import SENTENCES

@@ -14,7 +14,8 @@ from mrc_workbench.data.text.analysis import tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.encoders import kept_at
-from mrc_workbench.models.vectors import Meter, VectorBlocks
+from mrc_workbench.models.sources import Meter
+from mrc_workbench.models.vectors import VectorBlocks
 from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment

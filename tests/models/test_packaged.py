@@ -17,8 +17,7 @@ from tokenizers import Tokenizer
 from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models import packaged
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import (

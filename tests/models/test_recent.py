@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrc_workbench.models.encoders import RecentVectors
+from mrc_workbench.models.vectors import RecentVectors
 
 
 @given(st.lists(st.lists(st.text("abc", max_size=2), min_size=1, max_size=6), max_size=20), st.integers(1, 5))

@@ -15,8 +15,7 @@ from mrc_workbench.data.text.analysis import analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models import starter
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import STARTER, find_model
 from tests.doubles import PASSAGES, QUESTIONS, texts_of
 

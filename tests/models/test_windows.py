@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder
 from mrc_workbench.models.sources import STARTER, find_model

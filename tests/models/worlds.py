@@ -13,8 +13,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from mrc_workbench.data.workspace import PROJECT, USER
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model

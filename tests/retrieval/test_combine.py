@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.vectors import Meter
+from mrc_workbench.models.sources import Meter
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval import combine
 from mrc_workbench.retrieval.combine import (

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.models.sources import ModelSource
-from mrc_workbench.models.vectors import Meter
+from mrc_workbench.models.sources import Meter, ModelSource
 from mrc_workbench.retrieval import milvus_connection as connection
 from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
 from mrc_workbench.retrieval.comparison import experiment

@@ -15,8 +15,7 @@ from safetensors.numpy import load_file
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, options_of
 from mrc_workbench.models.sources import DEFAULT_READER, find_model

@@ -11,8 +11,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import find
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.combine import Reranked, recommended_weight
 from mrc_workbench.retrieval.dense import Dense

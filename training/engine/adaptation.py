@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.models.token_encoder import directions
 from mrc_workbench.training.base import transformer_layers

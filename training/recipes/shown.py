@@ -20,11 +20,9 @@ import numpy as np
 from mrc_workbench.data.records import Question
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.marking import answer_spans
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
-from mrc_workbench.models.sources import find_model
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
+from mrc_workbench.models.sources import Meter, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.models.vectors import Meter
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.combine import PairScores
 from mrc_workbench.retrieval.dense import max_sim

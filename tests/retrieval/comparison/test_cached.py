@@ -11,7 +11,7 @@ import pytest
 
 from mrc_workbench.data import cache
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.vectors import Meter
+from mrc_workbench.models.sources import Meter
 from mrc_workbench.retrieval.comparison import spec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.rankings import Rankings, Retriever

@@ -11,8 +11,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analysis import Analysis
 from mrc_workbench.data.text.analyzers import Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import DictionaryError, keep, read_dictionary
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions

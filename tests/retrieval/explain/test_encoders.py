@@ -17,8 +17,7 @@ from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.marking import weighted_pieces
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model

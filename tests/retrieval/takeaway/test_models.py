@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from vespa import package as vespa
 
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model

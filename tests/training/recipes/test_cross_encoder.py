@@ -8,7 +8,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import CrossEncoderScorer
 from mrc_workbench.models.loading import load_cross_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.combine import Reranked, recommended_weight

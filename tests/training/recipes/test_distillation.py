@@ -9,7 +9,7 @@ import pytest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
+from mrc_workbench.models.encoders import CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.estimate import estimate

@@ -15,8 +15,7 @@ from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.dense import Dense

@@ -13,8 +13,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.training.engine.trainers import make_trainer

@@ -16,8 +16,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep as keep_questions
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.judgement import spearman
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder

@@ -19,8 +19,7 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.dictionary import Dictionary, StoredDictionary, find, load, stored, written
 from mrc_workbench.data.text.marking import MarkedText, marked
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
