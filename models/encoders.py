@@ -23,15 +23,7 @@ from mrc_workbench.models.inference import Precision, fast_passes, share_weights
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_sparse_encoder, prompts_of
 from mrc_workbench.models.sources import ModelSource, is_starter
 from mrc_workbench.models.vectors import BLOCK, RecentVectors, StoredVectors, VectorBlocks, reading_costs
-from mrc_workbench.models.windows import (
-    CutModel,
-    Cutter,
-    Pair,
-    PairTokens,
-    Window,
-    WindowOptions,
-    Windows,
-)
+from mrc_workbench.models.windows import CutModel, Cutter, Pair, PairTokens, Window, WindowOptions, Windows
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
