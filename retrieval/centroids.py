@@ -25,8 +25,7 @@ import numpy as np
 from mrc_workbench.data.cache import kept_folder, key_of
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.vectors import TokenVectors
-from mrc_workbench.retrieval.lexical import Array, Write, in_files, in_memory
-from mrc_workbench.retrieval.lexical.lists import compiled
+from mrc_workbench.retrieval.lexical import Array, Write, compiled, in_files, in_memory
 from mrc_workbench.retrieval.rankings import Rankings, ranked
 
 CANDIDATES = 512  # passages that are compared token by token, or twice as many as are asked for

@@ -25,7 +25,14 @@ import numpy as np
 
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage
-from mrc_workbench.models.vectors import Encoder, LimitedEncoder, TokenVectorEncoder, TokenVectors, WindowEncoder
+from mrc_workbench.models.vectors import (
+    Encoder,
+    LimitedEncoder,
+    TermEncoder,
+    TokenVectorEncoder,
+    TokenVectors,
+    WindowEncoder,
+)
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, joined, ranked, top_k
 
@@ -316,3 +323,34 @@ class Late:
             below = np.arange(len(rows), np.count_nonzero(indices != NOT_FOUND))
             scores[row, below] = -2.0 - below  # under every cosine
         return ranked(found.indices, scores, k)
+
+
+class LearnedSparse:
+    """Terms weighed by a model, searched exactly in postings like those of BM25 (SPLADE: Formal et al. 2021).
+
+    `score = sum over the terms of weight in the question * weight in the passage`, a dot product over the model's
+    vocabulary, higher is better, ties by row. Terms that stand in neither text may carry weight: the model expands
+    both. A passage that shares no term with the question, or whose score is not above 0, is not found.
+    """
+
+    def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:
+        from mrc_workbench.retrieval.lexical.index import Postings, segments_of  # imports a compiler
+
+        self.name = name
+        self._encoder = encoder
+        self._texts = Passages.of(passages).indexed_texts(title=title)
+        weights = encoder.encode_passages(self._texts)
+        self._n_terms = weights.shape[1]
+        self._postings = Postings.of(segments_of(weights), len(passages))
+        self.memory_bytes = self._postings.memory_bytes
+
+    def cut_off(self) -> int:
+        return self._encoder.cut_off(self._texts) if isinstance(self._encoder, LimitedEncoder) else 0
+
+    def search(self, questions: Sequence[str], k: int) -> Rankings:
+        """Return the best k passages of each question. Raises `ValueError` where their vocabulary is a larger one."""
+        asked = self._encoder.encode_questions(questions)
+        if asked.shape[1] > self._n_terms:
+            raise ValueError("the model's questions have terms that its passages cannot have")
+        terms, weights = asked.indices.astype(np.uint64), asked.data.astype(np.float32, copy=False)
+        return self._postings.search(terms, asked.indptr.astype(np.int64), k, weights)

@@ -26,9 +26,9 @@ from mrc_workbench.retrieval.comparison.spec import (
     Weight,
     omitted,
 )
-from mrc_workbench.retrieval.dense import Dense, IndexKind, Late, LateIndex
+from mrc_workbench.retrieval.dense import Dense, IndexKind, Late, LateIndex, LearnedSparse
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
-from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
 from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from mrc_workbench.retrieval.milvus_connection import place
 from mrc_workbench.retrieval.outside import Order, OutsideError

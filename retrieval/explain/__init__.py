@@ -15,9 +15,8 @@ from mrc_workbench.data.records import Passage
 from mrc_workbench.data.text.analysis import Tokens, analyze, are_kept, tokens_of
 from mrc_workbench.data.text.analyzers import Span
 from mrc_workbench.data.text.marking import IndexedText, Piece, TokenKind, indexed_text, reading, spans_by_token
-from mrc_workbench.retrieval.lexical import field_statistics, idf_of, term_statistics
+from mrc_workbench.retrieval.lexical import Engine, field_statistics, idf_of, term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, options_for, windows_of
-from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 
 

@@ -1,4 +1,4 @@
-"""What BM25 knows of a corpus beside each passage, and what a term weighs in a passage: BM25 and BM25F.
+"""Weights of terms in passages (BM25 and BM25F), the statistics they are made from, and the lists of an index.
 
 Terms are 64-bit hashes: as strings, those of a million passages take gigabytes. Two of ten million terms share a hash
 in one of 400,000 corpora.
@@ -16,8 +16,9 @@ takes longer than counting a small corpus, and a new user waits for it first.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.text.analysis import Analysis, Tokens, token_parts
 from mrc_workbench.data.text.analyzers import VERSION, Analyzer
 from mrc_workbench.data.texts import fingerprint_of
-from mrc_workbench.retrieval.rankings import places_in
+from mrc_workbench.retrieval.rankings import Rankings, joined, places_in, top_k
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[str, Array], None]  # appends a part to the array of a name
@@ -259,3 +260,131 @@ def counted(
 def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     n_passages = len(offsets) - 1
     return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))
+
+
+_BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
+
+
+class Engine(StrEnum):
+    """`POSTINGS` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor): there a
+    term of half of the passages weighs nothing, and a passage that scores 0 or less is not found.
+    """
+
+    POSTINGS = "postings"
+    RANK_BM25 = "rank-bm25"
+
+
+class Index:
+    """What an engine makes of analyzed passages; this one, of passages without a token, finds nothing.
+
+    `memory_bytes` is the size of its arrays, 0 where not known.
+    """
+
+    memory_bytes = 0
+
+    def __init__(self, n_passages: int) -> None:
+        self._n_passages, self._block = n_passages, max(1, min(_BLOCK, _CELLS // max(1, n_passages)))
+
+    def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
+        """Return the best k passages of each analyzed question, with weights of its tokens (`POSTINGS` only)."""
+        return best_of_blocks(self.score_blocks(questions, factors), (len(questions), self._n_passages), k)
+
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        """Score every passage for some questions at a time: `(rows, n_passages)`, -inf where no term is shared."""
+        del factors
+        for start in range(0, len(questions), self._block):
+            yield np.full((min(self._block, len(questions) - start), self._n_passages), -np.inf, dtype=np.float32)
+
+
+def best_of_blocks(blocks: Iterable[np.ndarray], shape: tuple[int, int], k: int) -> Rankings:
+    """Return the best k columns of a score matrix of this shape that comes a few rows at a time, or never."""
+    parts = [top_k(scores, k) for scores in blocks]
+    return joined(parts or [top_k(np.full(shape, -np.inf, dtype=np.float32), k)])
+
+
+def terms_of(questions: Tokens) -> np.ndarray:
+    """Return the terms of questions as the index knows them, one question after the other."""
+    return np.asarray(hashes_of(questions.vocabulary)[questions.ids])
+
+
+class InOneSegment(Index):
+    """The engine's own scores of a few passages, to the last bit, with nothing to compile: see `lexical.index`."""
+
+    def __init__(self, segment: Segment, n_passages: int) -> None:
+        super().__init__(n_passages)
+        order = np.argsort(segment.terms, kind="stable")
+        ends = np.cumsum(segment.lengths, dtype=np.int64)
+        self._terms, self._lists = segment.terms[order], np.stack([ends - segment.lengths, ends], axis=1)[order]
+        self._rows, self._weights = segment.rows, segment.weights
+        largest = np.maximum.reduceat(np.abs(self._weights), ends - segment.lengths) if len(ends) else np.zeros(0)
+        self._largest = largest[order].astype(np.float64)
+        arrays = (self._terms, self._lists, self._largest, self._rows, self._weights)
+        self.memory_bytes = sum(array.nbytes for array in arrays)
+
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        terms, offsets = terms_of(questions), questions.offsets
+        weighed = np.ones(len(terms)) if factors is None else factors.astype(np.float64)
+        for scores, start in zip(super().score_blocks(questions), range(0, len(questions), self._block), strict=True):
+            for row in range(len(scores)):
+                asked = slice(offsets[start + row], offsets[start + row + 1])
+                sums = self._sums(terms[asked], weighed[asked])
+                scores[row] = np.where(sums > 0, sums, -np.inf)
+            yield scores
+
+    def _sums(self, terms: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        """Add up what the terms weigh in each passage, those first that can add most, as the engine does."""
+        places = places_in(self._terms, terms)
+        distinct, which = np.unique(places[places >= 0], return_inverse=True)
+        counts = np.bincount(which, factors[places >= 0], len(distinct))
+        sums = np.zeros(self._n_passages)
+        for one in np.lexsort((distinct, -self._largest[distinct] * np.abs(counts))):
+            here = slice(*self._lists[distinct[one]])
+            sums[self._rows[here]] += counts[one] * self._weights[here].astype(np.float64)
+        return sums
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+WORD = 64  # passages a word of a map
+# where a term's list in a segment is; as one record, so that a term costs one wait for memory
+LIST = np.dtype(
+    [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
+)
+
+
+class Lists(NamedTuple):
+    """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
+
+    Term t, `terms[t]`, has the lists `found[firsts[t]]` to `found[firsts[t + 1]]`, by ascending segment. The passages
+    of a list, counted from the first of its `segment`, are the `length` of `rows` from `begin` on, ascending, and it
+    adds the `weights` of the same places, the largest of which (without its sign) is `largest`.
+
+    A list of many passages has a map beside it, the words from `map` on (-1 where it has none): bit `row % 64` of
+    `bits[map + row // 64]` says whether it holds a passage, and `ranks` of that word how many come before it.
+    """
+
+    terms: Array  # (n_terms,) uint64, ascending
+    firsts: Array  # (n_terms + 1,) int64
+    found: Array  # (n_lists,) of `LIST`
+    rows: Array  # (n_postings,) uint16
+    weights: Array  # (n_postings,) float32
+    bits: Array  # (n_words,) uint64
+    ranks: Array  # (n_words,) uint16
+
+
+DTYPES = {
+    "terms": np.dtype("<u8"),
+    "firsts": np.dtype("<i8"),
+    "found": LIST,
+    "rows": np.dtype("<u2"),
+    "weights": np.dtype("<f4"),
+    "bits": np.dtype("<u8"),
+    "ranks": np.dtype("<u2"),
+}
+
+
+def compiled(function: Function) -> Function:
+    """Compile, once on a machine, into what runs without holding the interpreter's lock."""
+    import numba
+
+    made: Function = numba.njit(nogil=True, cache=True)(function)
+    return made

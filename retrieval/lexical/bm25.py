@@ -22,13 +22,26 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, diags_array
 
+from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.passages import Passage, Passages
-from mrc_workbench.data.text.analysis import Analysis, Tokens, analyze, are_kept, tokens_of
+from mrc_workbench.data.text.analysis import PART, Analysis, Tokens, analyze, are_kept, token_parts, tokens_of
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, Compounds
 from mrc_workbench.data.text.dictionary import Dictionary
 from mrc_workbench.data.text.marking import TokenKind, marked_sentences, reading
-from mrc_workbench.retrieval.lexical import TermStatistics, counts_by_term, term_statistics
-from mrc_workbench.retrieval.lexical.engines import Engine, Index, RankBM25, best_of_blocks, field_index, text_index
+from mrc_workbench.retrieval.lexical import (
+    FEW,
+    Engine,
+    Index,
+    InOneSegment,
+    Segment,
+    TermStatistics,
+    best_of_blocks,
+    bm25_segments,
+    bm25f_segments,
+    counts_by_term,
+    field_statistics,
+    term_statistics,
+)
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, joined
 
 QUESTIONS = 512  # asked again at a time: of their first passages the tokens are held in memory
@@ -120,14 +133,13 @@ class BM25:
         corpus = Passages.of(passages)
         texts = corpus.indexed_texts(title=self.options.title)
         self.analysis = self.options.analysis(texts)
-        title, title_weight, k1, b = self.options.title, self.options.title_weight, self.options.k1, self.options.b
         if self.options.engine is Engine.RANK_BM25:
             tokens = tokens_of(self.analysis, texts, on_progress)
-            self._index: Index = RankBM25(tokens, k1, b) if len(tokens.ids) else Index(len(tokens))
-        elif title_weight:
-            self._index = field_index(corpus, self.analysis, k1, b, title_weight=title_weight, on_progress=on_progress)
+            is_empty = not len(tokens.ids)
+            self._index = Index(len(tokens)) if is_empty else RankBM25(tokens, self.options.k1, self.options.b)
         else:
-            self._index = text_index(corpus, self.analysis, k1, b, title=title, on_progress=on_progress)
+            index_of = _field_index if self.options.title_weight else _text_index
+            self._index = index_of(corpus, self.analysis, self.options, on_progress)
         self.memory_bytes = self._index.memory_bytes
         self._feedback = None
         if again := self.options.feedback:
@@ -300,3 +312,72 @@ def windows(text: str, sentences: int) -> list[str]:
     if len(spans) <= sentences:
         return [text]
     return [text[start:end] for (start, _), (_, end) in zip(spans, spans[sentences - 1 :], strict=False)]
+
+
+class RankBM25(Index):
+    """A reference, whose memory is not known."""
+
+    def __init__(self, tokens: Tokens, k1: float, b: float) -> None:
+        super().__init__(len(tokens))
+        from rank_bm25 import BM25Okapi
+
+        self._index = BM25Okapi(tokens.texts(), k1=k1, b=b)
+
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        del factors
+        for words in questions.texts():
+            scores = self._index.get_scores(words)[None, :]
+            yield np.where(scores > 0, scores, -np.inf)
+
+
+_ANALYSIS = 0.9  # the share of analysis in all the work
+Told = Callable[[float], None]
+
+
+def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:
+    """Return the index of passages as one text each; `on_progress` gets the fraction of the work that is done."""
+    texts, k1, b = passages.indexed_texts(title=options.title), options.k1, options.b
+    analyzed = token_parts(analysis, texts, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
+    held = [next(analyzed)] if len(texts) <= PART else None  # as tokens, all of them
+    statistics = term_statistics(analysis, texts, held or analyzed)
+
+    def segments() -> Iterator[Segment]:
+        return bm25_segments(held or token_parts(analysis, texts), statistics, k1, b)
+
+    return _index(key_of("bm25", *analysis.key, texts.fingerprint, k1, b), segments, statistics, on_progress)
+
+
+def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:
+    """Return the index of passages as a title and a text each; see `_text_index`."""
+    k1, b, title_weight = options.k1, options.b, options.title_weight or 0.0
+    statistics = field_statistics(analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
+
+    def segments() -> Iterator[Segment]:
+        both = zip(token_parts(analysis, passages.titles), token_parts(analysis, passages.texts), strict=True)
+        return bm25f_segments(both, statistics, k1, b, title_weight)
+
+    texts = passages.titles.fingerprint, passages.texts.fingerprint
+    key = key_of("bm25f", *analysis.key, *texts, k1, b, title_weight)
+    return _index(key, segments, statistics.terms, on_progress)
+
+
+def _index(
+    key: str, segments: Callable[[], Iterator[Segment]], statistics: TermStatistics, on_progress: Told | None
+) -> Index:
+    """Return the index that the collection's size asks for; one of more than `PART` passages is kept under the key."""
+    n_passages = statistics.n_passages
+    if not statistics.mean_length:
+        return Index(n_passages)
+    if n_passages <= PART and statistics.n_tokens <= FEW:
+        return InOneSegment(next(segments()), n_passages)
+    from mrc_workbench.retrieval.lexical.index import InPostings, Postings, mapped_postings  # imports a compiler
+
+    def told() -> Iterator[Segment]:
+        for number, segment in enumerate(segments(), start=1):
+            yield segment
+            if on_progress:
+                on_progress(_ANALYSIS + (1 - _ANALYSIS) * min(1.0, number * PART / n_passages))
+
+    if n_passages <= PART:
+        return InPostings(Postings.of(told(), n_passages, PART))
+    return InPostings(mapped_postings(key, n_passages, told, PART))

@@ -26,10 +26,25 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import is_sound, kept_folder, key_of
+from mrc_workbench.data.text.analysis import Tokens
 from mrc_workbench.data.workspace import is_of_the_disk, read_json
-from mrc_workbench.retrieval.lexical import Array, Segment, Write, first_places, in_files, in_memory, in_one
-from mrc_workbench.retrieval.lexical.lists import DTYPES, LIST, WORD, Lists, compiled, ones
-from mrc_workbench.retrieval.lexical.search import all_scores, search
+from mrc_workbench.retrieval.lexical import (
+    DTYPES,
+    LIST,
+    WORD,
+    Array,
+    Index,
+    Lists,
+    Segment,
+    Write,
+    compiled,
+    first_places,
+    in_files,
+    in_memory,
+    in_one,
+    terms_of,
+)
+from mrc_workbench.retrieval.lexical.search import add_list, ask, ones, room_for, search
 from mrc_workbench.retrieval.rankings import Rankings
 
 logger = logging.getLogger(__name__)
@@ -279,3 +294,42 @@ def _maps(begins: Array, rows: Array, n_words: int, least: int) -> tuple[Array, 
             ranks[word] = before
             before += ones(bits[word])
     return maps, bits, ranks
+
+
+@compiled
+def all_scores(
+    lists: Lists, n_passages: int, segment: int, ids: Array, factors: Array, offsets: Array, sums: Array
+) -> Array:
+    """Score all passages for each question, `(n_questions, n_passages)` float32, -inf where no term is held."""
+    scores = np.empty((len(offsets) - 1, n_passages), dtype=np.float32)
+    asked = room_for(offsets, (n_passages + segment - 1) // segment)
+    for question in range(len(offsets) - 1):
+        here = slice(offsets[question], offsets[question + 1])
+        n_terms = ask(lists, ids[here], factors[here], asked)
+        for number in range(len(asked.order)):
+            first = number * segment
+            n_here = min(segment, n_passages - first)
+            sums[:n_here] = 0
+            for term in range(n_terms):
+                one = asked.own[number, term]
+                if one >= 0:
+                    begin = lists.found[one].begin
+                    add_list(lists, asked.counts[term], begin, begin + lists.found[one].length, sums)
+            for row in range(n_here):
+                scores[question, first + row] = sums[row] if sums[row] > 0 else -np.inf
+    return scores
+
+
+class InPostings(Index):
+    """The engine: see `retrieval.lexical.index`."""
+
+    def __init__(self, postings: Postings) -> None:
+        super().__init__(postings.n_passages)
+        self._postings = postings
+        self.memory_bytes = postings.memory_bytes
+
+    def search(self, questions: Tokens, k: int, factors: np.ndarray | None = None) -> Rankings:
+        return self._postings.search(terms_of(questions), questions.offsets, k, factors)
+
+    def score_blocks(self, questions: Tokens, factors: np.ndarray | None = None) -> Iterator[np.ndarray]:
+        return self._postings.scores(terms_of(questions), questions.offsets, self._block, factors)

@@ -32,8 +32,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials, Spec
 from mrc_workbench.retrieval.dense import IndexKind, max_sim
+from mrc_workbench.retrieval.lexical import Engine as BM25Engine
 from mrc_workbench.retrieval.lexical import counts_by_term
-from mrc_workbench.retrieval.lexical.engines import Engine as BM25Engine
 from mrc_workbench.retrieval.milvus import Ranker, Search, term_weights
 from mrc_workbench.retrieval.mix import LearnedMix
 

@@ -18,9 +18,9 @@ from mrc_workbench.retrieval.combine import Fusion, Hybrid, Reranked
 from mrc_workbench.retrieval.comparison import experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, HttpSpec, PluginSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.dense import Dense, IndexKind
+from mrc_workbench.retrieval.dense import Dense, IndexKind, LearnedSparse
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
 from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, TermField, VectorField
 from mrc_workbench.retrieval.milvus_connection import Place, place
 from mrc_workbench.retrieval.rankings import Retriever

@@ -30,8 +30,7 @@ from mrc_workbench.retrieval.combine import Reranked, interpolated, recommend_we
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.dense import Dense, Late, LateIndex
-from mrc_workbench.retrieval.lexical.engines import LearnedSparse
+from mrc_workbench.retrieval.dense import Dense, Late, LateIndex, LearnedSparse
 from mrc_workbench.retrieval.measures import CUT
 from mrc_workbench.retrieval.rankings import Rankings, Retriever, ranked
 from mrc_workbench.retrieval.report.charts import PALETTE

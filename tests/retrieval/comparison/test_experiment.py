@@ -22,8 +22,8 @@ from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, 
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
 from mrc_workbench.retrieval.dense import IndexKind
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.trec import RunError
 from tests.doubles import QUESTIONS, small_set, texts_of
 from tests.retrieval.compared import BIGRAMS, LOST_MODEL, WORDS, experiment_of

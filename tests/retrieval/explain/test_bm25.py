@@ -18,8 +18,8 @@ from mrc_workbench.data.text.marking import TokenKind, weighted_pieces
 from mrc_workbench.retrieval import explain as explain_bm25
 from mrc_workbench.retrieval import lexical as term_statistics
 from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
-from mrc_workbench.retrieval.lexical.engines import Engine
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
 from tests.retrieval.lexical.test_feedback import bm25f

@@ -18,9 +18,8 @@ from mrc_workbench.data.text.analysis import Tokens, analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import lexical as weights
-from mrc_workbench.retrieval.lexical import engines, index
+from mrc_workbench.retrieval.lexical import Engine, bm25, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.lexical.engines import Engine
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.doubles import PASSAGES, texts_of
 from tests.retrieval.compared import passages
@@ -220,7 +219,7 @@ WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9,
 
 @pytest.fixture
 def segments_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (analysis, engines):
+    for module in (analysis, bm25):
         monkeypatch.setattr(module, "PART", 8)
 
 
@@ -256,7 +255,7 @@ def test_segments_make_no_difference(options: BM25Options, request: pytest.Fixtu
 def test_a_second_opening_builds_nothing(options: BM25Options, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = BM25("first", CORPUS, options).search(CORPUS_ASKED, 20)
     monkeypatch.setattr(index, "in_files", lambda *_: pytest.fail("it was built again"))
-    for module in (engines, weights):
+    for module in (bm25, weights):
         monkeypatch.setattr(module, "token_parts", unread(module.token_parts))
     found = BM25("second", CORPUS, options).search(CORPUS_ASKED, 20)
     np.testing.assert_array_equal(found.indices, expected.indices)

@@ -15,9 +15,9 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.text.analysis import Analysis, analyze, tokens_of
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.lexical import field_statistics, one_after_the_other, term_statistics
+from mrc_workbench.retrieval.dense import LearnedSparse
+from mrc_workbench.retrieval.lexical import Engine, field_statistics, one_after_the_other, term_statistics
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, Feedback, FeedbackOptions, Weighed
-from mrc_workbench.retrieval.lexical.engines import Engine, LearnedSparse
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.compared import passages

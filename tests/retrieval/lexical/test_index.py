@@ -12,11 +12,10 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval import lexical as by_numpy
-from mrc_workbench.retrieval.lexical import index
+from mrc_workbench.retrieval.lexical import InOneSegment, index
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
-from mrc_workbench.retrieval.lexical.engines import InOneSegment
 from mrc_workbench.retrieval.lexical.index import Postings, segments_of
-from mrc_workbench.retrieval.lexical.lists import ones
+from mrc_workbench.retrieval.lexical.search import ones
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import texts_of
 from tests.retrieval.lexical.postings import (

@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.analysis.labs import (
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions
 from mrc_workbench.workbench.views.compare import dictionaries
 from mrc_workbench.workbench.views.compare.bench import (
