@@ -282,14 +282,14 @@ def _bfloat16(module: Any) -> Iterator[None]:
 
     import torch
 
-    def is_reduced(value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16
-
     def autocast(forward: Callable[..., Features]) -> Callable[..., Features]:
         def cast(features: Features, **kwargs: Any) -> Features:
             with torch.autocast(features["input_ids"].device.type, torch.bfloat16):
                 features = forward(features, **kwargs)
-            return {name: value.float() if is_reduced(value) else value for name, value in features.items()}
+            return {
+                name: value.float() if getattr(value, "dtype", None) is torch.bfloat16 else value
+                for name, value in features.items()
+            }
 
         return cast
 

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from mrc_workbench.data.cache import is_sound, load_arrays, save_arrays, sealing
 from mrc_workbench.data.workspace import number_in, read_json, replacing, write_text
-from mrc_workbench.models.windows import WindowOptions, Windows
+from mrc_workbench.models.windows import Pair, WindowOptions, Windows
 
 if TYPE_CHECKING:
     pass
@@ -63,11 +63,10 @@ class TokenVectors:
 
 
 class Computing(Protocol):
-    """Computes something of texts."""
+    """Computes something of texts; its fingerprint changes whenever a result would."""
 
     @property
-    def fingerprint(self) -> str:
-        """Changes whenever a result would."""
+    def fingerprint(self) -> str: ...
 
 
 class Encoder(Computing, Protocol):
@@ -113,46 +112,45 @@ class WindowEncoder(Encoder, Protocol):
 
 @runtime_checkable
 class WindowScorer(Protocol):
-    """Scores pairs whose passage it cannot read whole by the best of the passage's windows."""
+    """Scores pairs, `(n_pairs,)` float32, by the best window of a passage that it cannot read whole.
 
-    def score_windows(
-        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
-    ) -> np.ndarray:
-        """Scores `(n_pairs,)` float32; `heads` are the lengths of the passages' titles."""
+    `heads` are the lengths of the passages' titles.
+    """
+
+    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray: ...
 
 
 @runtime_checkable
 class LimitedEncoder(Protocol):
-    """Reads only the beginning of passages that are too long for it."""
+    """Reads only the beginning of long passages; `cut_off` returns how many of the texts are too long."""
 
-    def cut_off(self, texts: Sequence[str]) -> int:
-        """Return how many of these passages are too long."""
+    def cut_off(self, texts: Sequence[str]) -> int: ...
 
 
 @runtime_checkable
 class LimitedScorer(Protocol):
-    """Reads only the beginning of passages that do not fit beside a question."""
+    """Reads only the beginning of passages that do not fit beside a question; `cut_off` returns how many these are.
 
-    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
-        """Of how many passages that is so; `candidates` `(n_questions, depth)` are rows of `texts`, -1 of none."""
+    `candidates` `(n_questions, depth)` are rows of `texts`, -1 where there is none.
+    """
+
+    def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
 
 
 @runtime_checkable
 class ForeseeingScorer(Protocol):
-    """Scores pairs sooner where it knows beforehand which questions are to come."""
+    """Scores pairs sooner, but not differently, if it knows beforehand which questions will be asked."""
 
-    def foresee(self, questions: Sequence[str]) -> None:
-        """Hear what will be asked, of passages of its corpus; scores are the same without."""
+    def foresee(self, questions: Sequence[str]) -> None: ...
 
 
 class PairScorer(Computing, Protocol):
-    """Scores question-passage pairs together; higher is more relevant."""
+    """Scores question-passage pairs together, `(n_pairs,)` float32; higher is more relevant."""
 
     def load(self) -> None:
         """Make ready to score, which counts as building an index; called again it does nothing."""
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
-        """Scores `(n_pairs,)` float32."""
+    def score(self, pairs: Sequence[Pair]) -> np.ndarray: ...
 
 
 _OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own

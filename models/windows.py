@@ -5,7 +5,7 @@ overlap by half by default: what one cuts off stands in the middle of the next. 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -69,9 +69,6 @@ class Windows:
     def none(cls) -> "Windows":
         return cls(np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     @property
     def added(self) -> np.ndarray:
         """Which of them must be read beside the texts as they are, `(n_windows,)` bool."""
@@ -106,10 +103,9 @@ class Cutter:
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
         self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
-        self.room, self.pair_room = (  # tokens of a text, and of a pair, that are read
-            int(tokenizer.model_max_length) - int(tokenizer.num_special_tokens_to_add(pair=pair))
-            for pair in (False, True)
-        )
+        most = int(tokenizer.model_max_length)
+        self.room = most - int(tokenizer.num_special_tokens_to_add(pair=False))  # tokens of a text that are read
+        self.pair_room = most - int(tokenizer.num_special_tokens_to_add(pair=True))
         self._lengths: dict[str, int] = {}  # of questions, in tokens
         self._cut: dict[tuple[str, int, int], list[Window]] = {}
 
@@ -334,11 +330,9 @@ class PairTokens:
         self._names = [name for name in self._tokenizer.model_input_names if name in told]
         self.usable = self._joint is not None and self._agrees()
 
-    @contextmanager
-    def joining(self) -> Iterator[None]:
+    def joining(self) -> AbstractContextManager[None]:
         """Within the block the model reads pairs this way, where it can be `usable`."""
-        with replaced(self._model[0], "preprocess", self) if self.usable else nullcontext():
-            yield
+        return replaced(self._model[0], "preprocess", self) if self.usable else nullcontext()
 
     def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """Features as the model's own `preprocess` gives them."""
@@ -350,7 +344,8 @@ class PairTokens:
         self._tokenize({text for pair in inputs for text in pair})
         rows = []
         room = self._tokenizer.model_max_length - joint.length
-        for asked, read in ((self._rows[question], self._rows[passage]) for question, passage in inputs):
+        for question, passage in inputs:
+            asked, read = self._rows[question], self._rows[passage]
             first, second = longest_first(len(asked), len(read), room)
             rows.append(joint.joined(asked[:first], read[:second]))
         features = padded(rows, self._tokenizer.pad_token_id or 0)

@@ -162,7 +162,7 @@ def test_where_everything_fits_the_vectors_are_the_same_file(folder: Path) -> No
     short = TEXTS[:2]
     encoder = BiEncoder(find_model(str(folder)), [])
     windows = encoder.windows_of(short, HEADS[:2], WindowOptions())
-    assert not len(windows)
+    assert not len(windows.rows)
     vectors, rows = encoder.encode_windows(short, windows)
     assert rows.tolist() == [0, 1]
     assert isinstance(vectors, np.memmap)
