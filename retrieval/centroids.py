@@ -1,9 +1,9 @@
 """Late interaction among many passages: candidates by the centroids of their tokens (PLAID: Santhanam et al. 2022).
 
-Every token of a passage is assigned to one of some thousands of centroids. A question's tokens are compared with the
-centroids alone: the sum of the best cosines among a passage's centroids selects the passages that are compared token by
-token. Unlike PLAID, which looks into the lists of a few centroids first, every passage is scored: 300 tokens have about
-a hundred different centroids, which take a fraction of a microsecond.
+Every token of a passage is assigned to one of some thousands of centroids. The sum of a question's best cosines among a
+passage's centroids selects the passages that are compared token by token. Unlike PLAID, which looks into the lists of a
+few centroids first, every passage is scored: 300 tokens have about a hundred different centroids, which take a fraction
+of a microsecond.
 
 Tokens are stored in half precision, 2d bytes each, or as their centroid and the residual of each dimension in one or
 two bits (ColBERTv2: Santhanam et al. 2022), 2 + d / 8 or 2 + d / 4 bytes. The centroids are a tree of two levels: a
@@ -133,10 +133,7 @@ class TokenIndex:
 
 
 def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: int, bits: int = 0) -> TokenIndex:
-    """Return the index stored under a key of all it is made from, built if there is none that is sound.
-
-    Its files are mapped, which processes share. If the disk cannot be written, it is built in memory.
-    """
+    """Return the index stored under a key of all it is made from, built if missing; in memory on a read-only disk."""
 
     def write(folder: Path) -> None:
         tree, all_blocks = _placed(iter(blocks()), n_passages, bits)
@@ -263,10 +260,7 @@ def _packed_size(dimensions: int, bits: int) -> int:
 
 
 def pack(left: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
-    """Cut what is left of each dimension into so many bits, `(n, bytes)` uint8.
-
-    Byte b has the dimensions b, b + bytes, b + 2 * bytes and so on, the first of them in its lowest bits.
-    """
+    """Cut residuals into so many bits a dimension, `(n, bytes)` uint8; byte b has the dimensions b + i * bytes."""
     size, per = _packed_size(left.shape[1], bits), 8 // bits
     packed = np.zeros((len(left), size), dtype=np.uint8)
     for place in range(per):
@@ -278,10 +272,7 @@ def pack(left: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
 
 @compiled
 def best_sums(table: Array, held: Array, starts: Array, sums: Array) -> None:
-    """Add up, for each passage, the best of each column of the table among the rows that it holds.
-
-    Passage i holds `held[starts[i]:starts[i + 1]]`; of one that holds nothing, nothing is written.
-    """
+    """Add up, for each passage i, the best of each column of the table among its rows `held[starts[i]:starts[i + 1]]`."""
     width = table.shape[1]
     best = np.empty(width, dtype=table.dtype)
     for passage in range(len(sums)):
@@ -301,10 +292,7 @@ def best_sums(table: Array, held: Array, starts: Array, sums: Array) -> None:
 
 @compiled
 def _widen(vectors: Array, begins: Array, starts: Array, wide: Array) -> None:
-    """Write the float16 vectors from each of `begins` on, as many as from one of `starts` to the next, as float32.
-
-    The bits of the exponent and the fraction, as float32 has them, are 2 ** 112 times too small a number.
-    """
+    """Write float16 vectors as float32: their bits, shifted, are 2 ** 112 times too small a number."""
     for passage in range(len(begins)):
         for place in range(starts[passage + 1] - starts[passage]):
             half, out = vectors[begins[passage] + place], wide[starts[passage] + place]

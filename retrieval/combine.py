@@ -54,20 +54,17 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 def fused(
     rankings: Sequence[Rankings], n_passages: int, fusion: Fusion, weights: Sequence[float] | None, k: int
 ) -> Rankings:
-    """Fuse rankings of the same questions and return the best k passages of each.
+    """Fuse rankings of the same questions and return the best k passages of each; ties go to the lower row.
 
-    Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings nothing, not
-    even candidates: the ends of a weight curve are the retrievers themselves. Ties go to the lower row of the corpus.
+    Every passage of every list is a candidate; `weights` None means 1 each. A retriever of weight 0 brings no
+    candidates: the ends of a weight curve are the retrievers themselves.
     """
     given = zip(rankings, weights or [1.0] * len(rankings), strict=True)
     return summed([(one, *normalised(one, fusion), weight) for one, weight in given if weight], n_passages, k)
 
 
 def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_passages: int, k: int) -> Rankings:
-    """Add up the values of lists by passage, and return the best k of each question; ties go to the lower row.
-
-    A list is its rankings, its values of found and of absent passages, as of `normalised`, and its weight.
-    """
+    """Add up the values of lists by passage and return the best k; values are as of `normalised`."""
     rows, columns, values = [], [], []
     n_questions = len(lists[0][0].indices)
     of_none = np.zeros(n_questions)  # score of a passage that no list holds
@@ -85,10 +82,7 @@ def summed(lists: Sequence[tuple[Rankings, np.ndarray, np.ndarray, float]], n_pa
 
 
 def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
-    """Return the value of every passage found `(n_questions, k)` and of one that is not `(n_questions,)`, float64.
-
-    The value is NaN in places where nothing was found.
-    """
+    """Return the values of passages found, `(n_questions, k)` with NaN, and of absent ones, `(n_questions,)`."""
     found = rankings.indices != NOT_FOUND
     scores = np.where(found, rankings.scores, np.nan).astype(np.float64)
     if fusion is not Fusion.Z_SCORE:
@@ -107,9 +101,9 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
 class Hybrid:
     """The first `depth` passages of each retriever, all of them fused, whatever k is; see `fused`.
 
-    `depths` are how many of each retriever's first passages have scores of their own, if fewer than `depth`: a reranker
-    leaves those that it did not read below, with scores that only keep their order. Where scores are fused, these
-    passages are left out of its list; where ranks are, they keep their ranks.
+    `depths` are how many of each retriever's first passages have scores of their own, if fewer: a reranker scores those
+    below its depth only to keep their order. They are left out where scores are fused, and keep their ranks where ranks
+    are.
     """
 
     def __init__(
@@ -141,10 +135,7 @@ _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ende
 
 
 class KnownPairs:
-    """Numbers by pair, `width` of them, and what they cost; stored on disk as `kind` if there is a `key`.
-
-    A pair's code is `question row * n_passages + passage row`; codes ascend.
-    """
+    """Numbers by pair, `width` of them, and their seconds; stored as `kind` if there is a `key`."""
 
     def __init__(self, n_passages: int, key: str | None = None, *, kind: str = "pairs", width: int = 1) -> None:
         self._n_passages, self._key, self._kind = n_passages, key, kind
@@ -200,10 +191,9 @@ _BLOCK = 64  # questions between two words of progress
 class PairScores:
     """Scores of pairs of a question and a passage of the corpus `texts`.
 
-    With a `meter`, which notes what scoring takes, they are stored by scorer, corpus and questions: another weight, a
-    smaller depth or another first stage scores only pairs that are new. `on_progress` gets the fraction of questions
-    done. With `windows` the score of a passage that the scorer does not read whole is that of its best window; `heads`
-    are the lengths of the passages' titles, `(n_passages,)`, none where no title is indexed.
+    With a `meter` they are stored by scorer, corpus and questions: another weight, a smaller depth or another first
+    stage scores only new pairs. `on_progress` gets the fraction of questions done. With `windows` a passage that is too
+    long has the score of its best window; `heads` are the lengths of the passages' titles, `(n_passages,)`.
     """
 
     def __init__(
@@ -293,8 +283,8 @@ class Reranked:
     """The first `depth` passages of `first` in a new order, the others below them as they were.
 
     Among the first `depth`, the score is `weight * r + (1 - weight) * f` with r the reranker's and f the first
-    retriever's scores, each brought to 0..1 within the question (min-max). Those below score under 0, in their order.
-    `windows` and `meter` are those of `PairScores`.
+    retriever's scores, each brought to 0..1 within the question (min-max). Those below score under 0. For `windows` and
+    `meter` see `PairScores`.
     """
 
     def __init__(

@@ -57,10 +57,7 @@ class IndexKind(StrEnum):
 
 
 class VectorIndex:
-    """An index over `vectors` `(n, dimensions)` float32.
-
-    The same vectors give the same index, except for a graph of more than `HNSW_IN_ORDER`, which all cores link.
-    """
+    """An index over `vectors` `(n, dimensions)` float32, always the same up to `HNSW_IN_ORDER` vectors."""
 
     def __init__(self, vectors: np.ndarray, kind: IndexKind = IndexKind.EXACT) -> None:
         self.size = len(vectors)
@@ -134,10 +131,9 @@ def _index_of(vectors: np.ndarray, kind: IndexKind) -> Any:
 class Dense:
     """Search of passage vectors in an index of some kind; scores are cosines, higher is better.
 
-    With `windows` a passage that the encoder does not read whole has the cosine of its best window; without, that of
-    its beginning. An index that is exact among vectors is exact among passages, too; the others find windows near
-    the question, so that of `hnsw`'s few several may be of one passage.
-    A question of which the encoder knows nothing (a vector of zeros) finds nothing.
+    With `windows` a passage that is too long for the encoder has the cosine of its best window; without, that of its
+    beginning. An index that is exact among vectors is exact among passages, too; of `hnsw`'s few results several may be
+    windows of one passage. A question of which the encoder knows nothing (a vector of zeros) finds nothing.
     """
 
     def __init__(
@@ -220,9 +216,9 @@ class LateIndex(StrEnum):
 
 
 def max_sim(questions: TokenVectors, passages: TokenVectors) -> np.ndarray:
-    """Score every question with every passage, `(n_questions, n_passages)` float32; nothing of a text without tokens.
+    """Score every question with every passage, `(n_questions, n_passages)` float32; a text without tokens has no score.
 
-    Passages of like length are compared together; one that is shorter repeats its last token, which changes no best.
+    Passages of similar length are compared together; a shorter one repeats its last token, which changes no best.
     """
     scores = np.full((len(questions), len(passages)), -np.inf, dtype=np.float32)
     lengths, asked = np.diff(passages.starts), np.diff(questions.starts)
@@ -254,9 +250,9 @@ def _alike(passages: TokenVectors, lengths: np.ndarray) -> Iterator[tuple[np.nda
 class Late:
     """Search by late interaction, every question compared with every passage; scores lie between -1 and 1.
 
-    With `first`, only the first `depth` passages of that retriever are compared and reranked; those below stay below,
-    in their order. With an `index` of centroids (see `retrieval.centroids`), tokens are mapped from a file, in half
-    precision or in so many `bits` a dimension, and without `first` the candidates are those that it finds.
+    With `first`, only the first `depth` passages of that retriever are reranked; those below keep their order. With an
+    `index` of centroids (see `retrieval.centroids`), tokens are mapped from a file in half precision or in `bits` a
+    dimension, and without `first` the index finds the candidates.
     """
 
     def __init__(
@@ -328,9 +324,8 @@ class Late:
 class LearnedSparse:
     """Terms weighed by a model, searched exactly in postings like those of BM25 (SPLADE: Formal et al. 2021).
 
-    `score = sum over the terms of weight in the question * weight in the passage`, a dot product over the model's
-    vocabulary, higher is better, ties by row. Terms that stand in neither text may carry weight: the model expands
-    both. A passage that shares no term with the question, or whose score is not above 0, is not found.
+    The score is the dot product of the weights in the question and in the passage, higher is better, ties by row. Terms
+    that stand in neither text may carry weight. A passage whose score is not above 0 is not found.
     """
 
     def __init__(self, name: str, passages: Sequence[Passage], encoder: TermEncoder, *, title: bool = True) -> None:

@@ -35,10 +35,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, proven
 
 
 def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Compare as the job in this folder: what needs no model at once, the rest in a process that has the libraries.
-
-    `rest` says that another process has searched what needs no model.
-    """
+    """Run the comparison of this folder: light retrievers at once, the `rest` in a process that has the libraries."""
     job, reported, is_left = ComparisonJob(folder), 0, False
     experiment = folder / job.study.spec_file
     least = job.status().seconds_left  # as told by the process that began
@@ -79,10 +76,7 @@ def ship_sample() -> int:
 
 
 def ship(sample: QuestionSet) -> None:
-    """Analyze the sample for BM25, encode and search it by the packaged base, and write these files. Raises `OSError`.
-
-    Results of the base are float32 and used for every precision.
-    """
+    """Write the tokens, vectors and float32 rankings of the sample that ship with it. Raises `OSError`."""
     from mrc_workbench.data.text.analysis import ship
     from mrc_workbench.retrieval.lexical.bm25 import BM25Options
 
@@ -107,10 +101,7 @@ def ship(sample: QuestionSet) -> None:
 
 
 def _ship_token_vectors(sample: QuestionSet) -> None:
-    """Store the sample's token vectors with the sample, so that late interaction searches it without encoding it.
-
-    They are the float32 model's, as the shipped rankings are. Raises `OSError`.
-    """
+    """Store the sample's float32 token vectors with the sample. Raises `OSError`."""
     spec = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
     materials = Materials(sample)
     exact = spec.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
@@ -161,9 +152,9 @@ def encode(
     windowed: bool = True,
     on_progress: Callable[[float], None],
 ) -> list[str]:
-    """Encode passages and questions, each process its blocks; the first assembles them and returns what it wrote.
+    """Encode and store passages and questions, each process its blocks; the first returns the paths it wrote.
 
-    It also stores them in the workspace, where a comparison finds them. Raises `DataError`, `ModelError` and `OSError`.
+    Raises `DataError`, `ModelError` and `OSError`.
     """
     question_set, share = find(data, Path()), Share.of_environment()
     corpus = question_set.passages.indexed_texts(title=title)

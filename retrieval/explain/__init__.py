@@ -87,11 +87,10 @@ Standings = Mapping[str, Standing]  # by token, in the order of the text
 
 @dataclass(frozen=True)
 class TermContribution:
-    """A term of the question as a person reads it, its counts, and `value`, what it adds to the score.
+    """A term of the question, its counts, and `value`, its part of the score; spans are those in both composed texts.
 
-    `passages` is its document frequency; a term that no passage holds has an idf and a value of 0. Spans are those in
-    the composed question and in the passage as it is indexed. `weight` is its count in the question, unless feedback
-    changed it; `sources` are the rows of the passages that feedback took it from.
+    `passages` is its document frequency, 0 of a term that no passage holds. `weight` is its count in the question,
+    unless feedback changed it; `sources` are the rows of the passages that feedback took it from.
     """
 
     text: str
@@ -118,10 +117,9 @@ class TermContribution:
 
 @dataclass(frozen=True)
 class BM25Explanation(TermExplanation[TermContribution]):
-    """The terms of a question over one passage.
+    """The terms of a question over one passage; lengths are in tokens, of this passage and of all on average.
 
-    `length` and `mean_length` count tokens, of this passage and of all on average: with its title where that is a part
-    of its text, without where it is a field of its own, which has `title_length` and `mean_title_length`.
+    A title that is a field of its own has `title_length` and `mean_title_length`, and is not a part of `length`.
     """
 
     length: int
@@ -133,9 +131,8 @@ class BM25Explanation(TermExplanation[TermContribution]):
 class BM25Explainer:
     """Explains the scores of a `BM25` over the same passages with the same options, of either engine.
 
-    It counts the same tokens and follows the written formula, so it needs no index, except with feedback: it stores how
-    many passages hold each term, and analyzes a passage again to explain its score. Build it once and ask often. `read`
-    returns the tokens of a composed text; without it, an analyzer is loaded.
+    It counts the same tokens and follows the written formula, so it needs no index, except with feedback. Build it once
+    and use it often. `read` returns the tokens of a composed text; without it, an analyzer is loaded.
     """
 
     def __init__(
@@ -238,10 +235,10 @@ class BM25Explainer:
 def counting_explainer(
     passages: Sequence[Passage], options: BM25Options, questions: Sequence[str]
 ) -> BM25Explainer | None:
-    """Return an explainer that reads the tokens of these questions and all passages from the disk, without their spans.
+    """Return an explainer that reads the stored tokens of these questions and all passages, without their spans.
 
-    It loads no analyzer: that of Korean takes two seconds, in which a server does nothing else. None if tokens are not
-    stored, or if the options need more than these tokens. Any other question is a `KeyError`.
+    It loads no analyzer: that of Korean takes two seconds. None if tokens are not stored, or if the options need more
+    than these tokens. Any other question is a `KeyError`.
     """
     texts = Passages.of(passages).indexed_texts(title=options.title)
     analysis = options.analysis(texts)

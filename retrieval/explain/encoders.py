@@ -36,10 +36,7 @@ from mrc_workbench.retrieval.explain import Explanation, TermExplanation, Weight
 
 @dataclass(frozen=True)
 class TokenContribution:
-    """A distinct token as a person reads it, and `value`, what it adds to the cosine (below 0: what it takes).
-
-    A token the model does not know adds 0. Spans are letters of the composed text it comes from.
-    """
+    """A distinct token, and `value`, what it adds to the cosine: 0 if the model does not know it."""
 
     text: str
     kind: TokenKind
@@ -69,12 +66,11 @@ class StaticExplanation(Explanation):
 
 
 class StaticExplainer:
-    """Explains the cosines of a starter bi-encoder, read from its folder. Build it once and ask often.
+    """Explains the cosines of a starter bi-encoder, read from its folder. Build it once and use it often.
 
-    With v_i the vectors of the distinct known tokens of a question and w_j those of a passage, the cosine is
-    `(sum v_i) . (sum w_j) / (|sum v_i| |sum w_j|)`, so token i of the question adds
-    `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j of the passage the same with its own vector.
-    An index that keeps vectors in 8 bits scores the pair a little differently.
+    With v_i the vectors of the distinct known tokens of a question and w_j those of a passage, the cosine is `(sum v_i)
+    . (sum w_j) / (|sum v_i| |sum w_j|)`: token i adds `v_i . (sum w_j) / (|sum v_i| |sum w_j|)`, and token j the same
+    with its own vector. An index of 8 bits scores the pair a little differently.
     """
 
     def __init__(self, folder: Path, passages: Sequence[Passage], *, title: bool = True) -> None:
@@ -126,10 +122,7 @@ class StaticExplainer:
 def static_explainer(
     model: str, passages: Sequence[Passage], *, title: bool = True, base: Path | None = None
 ) -> StaticExplainer | None:
-    """Return an explainer of a dense retriever's model, None if that is no starter.
-
-    Raises `ModelError` if there is no such model, `FileNotFoundError` if the starter was never built.
-    """
+    """Return an explainer of a starter, None of other models. Raises `ModelError`, `FileNotFoundError`."""
     source = find_model(model, base)
     if not is_starter(source):
         return None
@@ -139,10 +132,7 @@ def static_explainer(
 
 @dataclass(frozen=True)
 class WeighedTerm:
-    """A term as a person reads it, and its weight in the question and in the passage.
-
-    The spans, letters of the composed texts, say where it stands; where it stands in neither it is expansion.
-    """
+    """A term and its weights; its spans are in the composed texts, and a term without any is expansion."""
 
     text: str
     question: float
@@ -172,10 +162,7 @@ class SparseExplanation(TermExplanation[WeighedTerm]):
 def term_contributions(
     encoder: SparseTextEncoder, question: str, passage: Passage, *, title: bool = True
 ) -> SparseExplanation:
-    """Explain the score of a passage for a question by encoding both again, which loads the model. Raises `ModelError`.
-
-    In bfloat16, texts encoded alone have weights that differ from those of the ranking in the last digits.
-    """
+    """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
     held_text = Passages.of([passage]).indexed_texts(title=title)[0]
     asked, held = encoder.encode("question", [question]), encoder.encode("passage", [held_text])
     composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
@@ -194,11 +181,10 @@ NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matche
 
 @dataclass(frozen=True)
 class TokenMatch:
-    """A token of the question and the passage's that is most like it, as letters of either text, and their cosine.
+    """A token of the question and the passage's that is most like it, as spans of both texts, and their cosine.
 
-    `above` is how far that lies above what all tokens of the passage come to on the mean: near 0 any of them would have
-    done, and the match says little. A token that stands for no letters, such as that of the end, has an empty span.
-    `weight` is how much the token counts, 1 on the mean over the question.
+    `above` is how far that lies above the mean over all tokens of the passage: near 0 the match says little. A special
+    token has an empty span. `weight` is how much the token counts, 1 on the mean over the question.
     """
 
     asked: Span
@@ -249,10 +235,7 @@ def _numbered(text: str, spans: Sequence[Span], start: int, end: int) -> list[Nu
 
 
 def token_matches(encoder: TokenEncoder, question: str, passage: Passage, *, title: bool = True) -> LateExplanation:
-    """Explain the score of a passage for a question by reading both anew, which loads the model. Raises `ModelError`.
-
-    In bfloat16 a text that is read alone has vectors that differ in the last digits from those of the ranking.
-    """
+    """Explain a score by encoding both texts again, in bfloat16 a little differently. Raises `ModelError`."""
     of = Passages.of([passage])
     composed, indexed = unicodedata.normalize("NFC", question), indexed_text(passage, title=title)
     asked, asked_spans = encoder.read("question", composed)
@@ -277,10 +260,7 @@ class SentenceScore:
 
 @dataclass(frozen=True)
 class SentenceExplanation:
-    """The cosine of the whole passage, and those of its sentences in their order.
-
-    They do not add up, since a sentence read alone has lost its context: compare them with each other.
-    """
+    """The cosine of the whole passage, and those of its sentences, which do not add up: each was read alone."""
 
     passage: IndexedText
     score: float

@@ -27,10 +27,7 @@ TOKENS = ("term", "kind", "known", "right", "wrong", "difference")
 
 @dataclass(frozen=True)
 class Duel:
-    """Rows of the relevant passage (`right`) that a retriever ranks best and of the best one that is not relevant.
-
-    A rank is None if the ranking does not hold the passage, `wrong` is None if there is no such passage.
-    """
+    """Rows of the best ranked relevant passage (`right`) and of the best other one (`wrong`), None if missing."""
 
     right: int
     right_rank: int | None
@@ -66,7 +63,7 @@ def duel(found: Findings, relevant: Sequence[int], *, against: int | None = None
 
 
 def term_table(right: BM25Explanation, wrong: BM25Explanation) -> pd.DataFrame:
-    """Set the terms of two explanations of one question side by side: columns `TERMS`, the largest differences first.
+    """Set the terms of two explanations side by side: columns `TERMS`, the largest differences first.
 
     `in_...` are counts, `passages` the document frequency; `right` and `wrong` sum to the two scores.
     """
@@ -88,10 +85,10 @@ def option_table(
     fields: bool,
     feedback: bool,
 ) -> pd.DataFrame:
-    """Return the `term_table` with what options of BM25 add to it; `called` is the name of a passage (a row).
+    """Return the `term_table` with what options of BM25 add to it; `called` returns the name of a passage by its row.
 
-    Fields: "title_..." and "text_..." count where a term stands. Feedback: "weight" in the question, "sources", and
-    the kind "added". A dictionary: "own", whether the term is a word of it, and "stands_as", what is read as the term.
+    Fields: "title_..." and "text_..." count where a term stands. Feedback: "weight" in the question, "sources", and the
+    kind "added". A dictionary: "own", whether it holds the term, and "stands_as", its synonyms in the texts.
     """
     table = term_table(right, wrong)
     ours, theirs = (_in_order(one, table) for one in (right, wrong))
@@ -138,10 +135,10 @@ def token_table(right: StaticExplanation, wrong: StaticExplanation) -> pd.DataFr
 
 
 def weighed_table(right: SparseExplanation, wrong: SparseExplanation) -> pd.DataFrame:
-    """The same of terms that a model weighs and two dot products: columns `WEIGHED`.
+    """Set terms that a model weighs side by side, for two dot products: columns `WEIGHED`.
 
     `asked` is the weight in the question, `held_...` that in a passage, and `in_...` whether the term stands in it.
-    `kind` tells where it stands: "question", "passage" (in one of them, not in the question) or "expansion".
+    `kind` is where it stands: "question", "passage" (in one of them, not in the question) or "expansion".
     """
     ours, theirs = ({term.text: term for term in one.terms} for one in (right, wrong))
     rows = []
@@ -172,10 +169,7 @@ def word_reason(table: pd.DataFrame, *, lost: bool) -> WordReason:
 
 
 def telling_token(table: pd.DataFrame, *, lost: bool) -> str:
-    """Return the token of a `token_table` that adds most to the lead of whoever is ahead; empty where none does.
-
-    A pair of letters is named only where no word speaks for them.
-    """
+    """Return the token of a `token_table` that adds most to the lead, words before letters; empty if none does."""
     ahead = table.assign(lead=-table["difference"] if lost else table["difference"])
     ahead = ahead[ahead["lead"] > 0].sort_values("lead", ascending=False, kind="stable")
     words = ahead[ahead["kind"] != TokenKind.LETTERS.value]
@@ -189,11 +183,7 @@ def _by_difference(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class PartContribution:
-    """The rank and score of a passage in one part's own list, and `value = weight * normalised`, what the part adds.
-
-    Rank (1 is best) and score are None where the list does not hold the passage, or where there is no such list;
-    `normalised` is None where a part weighs nothing and its scores were not kept.
-    """
+    """Rank and score of a passage in a component's list, and `value = weight * normalised`; None where it has none."""
 
     rank: int | None
     score: float | None
@@ -220,10 +210,9 @@ class FusionExplanation:
 
 @dataclass(frozen=True)
 class RerankExplanation:
-    """Where a passage stood before and after reranking, None where it was not found or lies past the list kept.
+    """The ranks of a passage before and after reranking, None where it was not found, and its new score.
 
-    `score` is the one in the new list. `first` and `reranker` add up to it; they are None for a passage that the
-    reranker did not read (past its depth: its score only keeps the order) and one past the new list.
+    `first` and `reranker` add up to the score; they are None past the depth of the reranker and past the new list.
     """
 
     rank_before: int | None
@@ -245,9 +234,8 @@ def fusion_contributions(
 ) -> FusionExplanation:
     """Explain the score that a hybrid of these retrievers gives a passage; question and passage are rows.
 
-    `lists` holds the rankings of each retriever by name, in the hybrid's order, at least as deep as the `depth` it
-    fuses: a list that was cut above has another range and deviation. `weights` None means 1 each;
-    `depths` are as in `Hybrid`.
+    `lists` holds the rankings of each retriever by name, in the hybrid's order, at least `depth` deep: a list that was
+    cut above has another range and deviation. `weights` None means 1 each; for `depths` see `Hybrid`.
     """
     parts = {}
     scored = depths if depths and fusion is not Fusion.RRF else [depth] * len(lists)
@@ -265,8 +253,8 @@ def rerank_contributions(
 ) -> RerankExplanation:
     """Explain the move of a passage from the first retriever's ranking to the reranked one, without the model.
 
-    The new score is `weight * r + (1 - weight) * f` with f the first retriever's score brought to 0..1 over the `depth`
-    passages read, so the two lists also tell r, the reranker's. `before` must be at least `depth` deep.
+    The new score is `weight * r + (1 - weight) * f` with f the first score brought to 0..1 over the `depth` passages
+    read, so that r follows from both lists. `before` must be at least `depth` deep.
     """
     before, after = _of_question(before, question), _of_question(after, question)
     (rank, first_score), (new_rank, score) = (_standing(one, passage) for one in (before, after))
