@@ -23,30 +23,48 @@ _CELLS = 4_000_000  # of the random matrix that is in memory at a time
 _ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
 
 
-@dataclass(frozen=True)
-class PairTest:
-    """Two retrievers over the same questions, by one measure.
+class Interval(NamedTuple):
+    """A value and the ends of its 95% interval; all NaN where it is not defined."""
 
-    `difference` is the mean of a minus that of b, 0 to 1 each. `p` is that of this pair alone; `p_family` and the
-    interval allow for all pairs tested together: the interval excludes 0 where `p_family` is below .05. a `wins` where
-    its value of a question is higher.
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """The value of a less that of b over the same cases, with its 95% interval; `p` is that of this pair alone.
+
+    The interval and `p_family` allow for all pairs tested together: the interval excludes 0 where `p_family` is below
+    .05.
     """
 
     a: str
     b: str
-    measure: str
     difference: float
     low: float
     high: float
     p: float
     p_family: float
-    wins: int
-    ties: int
-    losses: int
 
     @property
     def sure(self) -> bool:
         return self.p_family < 1 - LEVEL
+
+    @property
+    def reversed(self) -> "PairedTest":
+        """The same test with a and b exchanged."""
+        return PairedTest(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
+
+
+@dataclass(frozen=True)
+class PairTest(PairedTest):
+    """The test of two retrievers by one measure, 0 to 1 each; a `wins` where its value of a question is higher."""
+
+    measure: str
+    wins: int
+    ties: int
+    losses: int
 
 
 class Pair(NamedTuple):
@@ -177,10 +195,10 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
     tests = family_tests(*_by_group(differences, groups), families)
     signs = [sign(differences, 0).sum(axis=0) for sign in (np.greater, np.equal, np.less)]
     means = np.array([column.mean() for column in differences.T])
-    columns = (means, tests.low, tests.high, tests.p, tests.p_family, *signs)
+    columns = [column.tolist() for column in (means, tests.low, tests.high, tests.p, tests.p_family, *signs)]
     return [
-        PairTest(pair.a, pair.b, pair.measure, *numbers)
-        for pair, *numbers in zip(pairs, *(column.tolist() for column in columns), strict=True)
+        PairTest(pair.a, pair.b, *numbers, pair.measure, wins, ties, losses)
+        for pair, *numbers, wins, ties, losses in zip(pairs, *columns, strict=True)
     ]
 
 

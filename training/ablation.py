@@ -24,17 +24,8 @@ from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
-from mrc_workbench.training.jobs import (
-    REFERENCE,
-    UNTRAINED,
-    Ablation,
-    AblationStage,
-    Difference,
-    Interval,
-    Table,
-    Variant,
-)
+from mrc_workbench.retrieval.significance import Interval, Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, AblationStage, Difference, Table, Variant
 from mrc_workbench.training.options import OptionError, TrainingError, TrainingOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.recipes import recipe_of

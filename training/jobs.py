@@ -22,6 +22,7 @@ from mrc_workbench.data.jobs.queue import Queue
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import number_in, read_json, workspace, write_text
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.engine.checkpoints import is_complete, newest_checkpoint, step_of
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.runs import Plan, Run, Trial, create_run, find_run, planned_runs
@@ -177,14 +178,6 @@ class AblationStage(StrEnum):
     LEARNING = "learning"  # a language model
     TUNING = "tuning"  # fine-tuning a bi-encoder that starts from it
     MEASURING = "measuring"
-
-
-class Interval(NamedTuple):
-    """A figure and the ends of its 95% interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Difference(NamedTuple):

@@ -6,54 +6,16 @@ See `data.statistics` for what is drawn, and what being tested together means.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 
-from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.data.statistics import RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 _ROUNDING = 1e-12  # figures that differ by less are the same
 _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand
-
-
-class Figure(NamedTuple):
-    """A figure and the ends of its 95% interval; all NaN where it is not defined."""
-
-    value: float
-    low: float
-    high: float
-
-
-UNDEFINED = Figure(math.nan, math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A figure of a less that of b, with its 95% interval. `p` is that of this pair alone.
-
-    `low` to `high` and `p_family` allow for all pairs of models tested together; the interval holds 0 exactly where
-    `p_family` is .05 or more.
-    """
-
-    a: str
-    b: str
-    difference: float
-    low: float
-    high: float
-    p: float
-    p_family: float
-
-    @property
-    def sure(self) -> bool:
-        """Whether the two can be told apart, all pairs considered."""
-        return self.p_family < 1 - LEVEL
-
-    @property
-    def turned(self) -> "Difference":
-        """The same test with its models exchanged."""
-        return Difference(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
+UNDEFINED = Interval(math.nan, math.nan, math.nan)
 
 
 def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
@@ -81,7 +43,7 @@ def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, s
     return np.concatenate(found)
 
 
-def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure:
+def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interval:
     """A figure with the 95% percentile interval of its resamples `(count,)`; those that are NaN are left out.
 
     Where no resample differs, as of a single group, nothing is known of its spread: the interval is open to the `ends`
@@ -91,14 +53,14 @@ def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure
         return UNDEFINED
     known = draws[np.isfinite(draws)]
     if not len(known) or np.ptp(known) < _ROUNDING:
-        return Figure(value, *ends)
+        return Interval(value, *ends)
     low, high = np.quantile(known, TAILS)
-    return Figure(value, float(low), float(high))
+    return Interval(value, float(low), float(high))
 
 
 def mean_figures(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
-) -> tuple[dict[str, Figure], list[Difference]]:
+) -> tuple[dict[str, Interval], list[PairedTest]]:
     """Means of each model's values `(n_rows,)` with their intervals, and the models told apart, all on one resampling.
 
     `groups` `(n_rows,)` are the rows', `ends` what a mean cannot pass. Values that are NaN are left out of the mean.
@@ -111,7 +73,7 @@ def mean_figures(
     return figures, differences(means, draws, names)
 
 
-def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[Difference]:
+def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[PairedTest]:
     """Test every pair of models by the figures `(m,)` of all and those of the same resamples, `draws` `(count, m)`.
 
     With D a difference, s the standard deviation of it in the resamples D*, and t = |D| / s, what chance does is told
@@ -140,6 +102,6 @@ def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]
     half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(alike, 0.0, math.inf))
     p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
     return [
-        Difference(names[a], names[b], *map(float, told))
+        PairedTest(names[a], names[b], *map(float, told))
         for (a, b), *told in zip(pairs, seen, seen - half, seen + half, p, p_family, strict=True)
     ]

@@ -13,7 +13,7 @@ import numpy as np
 from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_pairs
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.embeddings.bootstrap import Difference, Figure, mean_figures
+from mrc_workbench.labs.embeddings.bootstrap import mean_figures
 from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode
 from mrc_workbench.labs.embeddings.geometry import (
     anisotropy_parts,
@@ -25,6 +25,7 @@ from mrc_workbench.labs.embeddings.geometry import (
 )
 from mrc_workbench.labs.embeddings.judgement import correlate, cosines, features, probe, training_rows
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 logger = logging.getLogger(__name__)
 SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
@@ -185,12 +186,12 @@ def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Ma
 
 def _compared(
     measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Measured]
-) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
+) -> tuple[list[ModelResult], dict[str, list[PairedTest]]]:
     """The results with their figures, of all models on the same resamples, and the models told apart by each."""
-    figures: dict[str, dict[str, Figure]] = {one.model: {} for one, _ in found}
-    differing: dict[str, list[Difference]] = {}
+    figures: dict[str, dict[str, Interval]] = {one.model: {} for one, _ in found}
+    differing: dict[str, list[PairedTest]] = {}
 
-    def tell(measure: str, told: Mapping[str, Figure], apart: list[Difference]) -> None:
+    def tell(measure: str, told: Mapping[str, Interval], apart: list[PairedTest]) -> None:
         differing[measure] = apart
         for name, figure in told.items():
             figures[name][measure] = figure

@@ -22,9 +22,9 @@ _ENDS = (-1.0, 1.0)
 class Correlations:
     """Of each model by name: both correlations with their intervals, and every pair of models by either."""
 
-    spearman: dict[str, Figure]
-    pearson: dict[str, Figure]
-    differences: dict[str, list[Difference]]
+    spearman: dict[str, Interval]
+    pearson: dict[str, Interval]
+    differences: dict[str, list[PairedTest]]
 
 
 def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray:

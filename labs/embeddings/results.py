@@ -18,10 +18,11 @@ from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED, Difference, Figure
+from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED
 from mrc_workbench.labs.embeddings.cost import SECONDS
 from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
 from mrc_workbench.labs.embeddings.judgement import Probe
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class ModelResult:
     """
 
     model: str
-    figures: dict[str, Figure] = field(default_factory=dict)
+    figures: dict[str, Interval] = field(default_factory=dict)
     cosines: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
     singular_values: np.ndarray = field(default_factory=lambda: np.zeros(0))
     plane: Map = field(default_factory=lambda: Map(np.zeros((0, 2), dtype=np.float32), np.zeros(2)))
@@ -81,7 +82,7 @@ class Evaluation:
     sentences: int
     positives: int
     results: tuple[ModelResult, ...]
-    differences: dict[str, list[Difference]]
+    differences: dict[str, list[PairedTest]]
     probe_part: Part | None = None
 
     @property
@@ -154,7 +155,7 @@ def _evaluation(scores: dict[str, Any], arrays: Arrays) -> Evaluation:
         positives=scores["positives"],
         results=tuple(_result(name, told, arrays, place) for place, (name, told) in enumerate(models)),
         differences={
-            name: [Difference(**one | _ends(one["low"], one["high"])) for one in told]
+            name: [PairedTest(**one | _ends(one["low"], one["high"])) for one in told]
             for name, told in scores["differences"].items()
         },
         probe_part=Part(scores["probe_split"]) if scores["probe_split"] else None,
@@ -171,7 +172,7 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
     return ModelResult(
         name,
         {
-            measure: UNDEFINED if told[measure] is None else Figure(told[measure], **_ends(*ends))
+            measure: UNDEFINED if told[measure] is None else Interval(told[measure], **_ends(*ends))
             for measure, ends in told["interval"].items()
         },
         arrays[f"cosines_{place}"],

@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
-from mrc_workbench.retrieval.significance import intervals_of, pair_tests, question_groups
+from mrc_workbench.retrieval.significance import Interval, intervals_of, pair_tests, question_groups
 from mrc_workbench.training import ablation as carry
 from mrc_workbench.training.ablation import AblationExperiment, ablate
 from mrc_workbench.training.cli import planned_ablation
@@ -30,7 +30,6 @@ from mrc_workbench.training.jobs import (
     REFERENCE,
     UNTRAINED,
     Ablation,
-    Interval,
     Table,
     Variant,
     all_jobs,

@@ -16,12 +16,12 @@ from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.judgement import BANDS
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Request, load
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.files import ModelError
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.resources.sets import cached, opened, pair_set, parts_of
 from mrc_workbench.workbench.views.ui.job import draw_job
@@ -87,10 +87,10 @@ class EvaluationView:
         return {self.names[reference]: reference for reference in self.evaluation.measured}
 
 
-def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
+def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
     """Return a figure of every model that was measured on this part of the set, by its reference, the newest."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
-    found: dict[str, Figure] = {}
+    found: dict[str, Interval] = {}
     for path in paths:
         evaluation = open_evaluation(path.parent)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):

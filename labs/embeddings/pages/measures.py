@@ -17,6 +17,7 @@ from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, SHARES, EvaluationView
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Published, published_for
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, present, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -51,9 +52,9 @@ def draw_measures(view: EvaluationView) -> None:
         )
 
 
-def _scaled(measure: str, figure: Figure) -> Figure:
+def _scaled(measure: str, figure: Interval) -> Interval:
     """The figure as it is told: correlations and shares a hundredfold, distances as they are."""
-    return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
+    return Interval(*(100 * part for part in figure)) if measure in SHARES else figure
 
 
 def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:
@@ -159,7 +160,7 @@ def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = Fal
     """Draw every two models told apart by a measure, foldable; nothing where fewer than two have a figure."""
     scale, rows = 100 if measure in SHARES else 1, []
     for found in view.evaluation.differences.get(measure, []):
-        one = found if found.difference >= 0 else found.turned
+        one = found if found.difference >= 0 else found.reversed
         told = {"a": view.names[one.a], "b": view.names[one.b], "difference": scale * one.difference}
         verdict = word("compare.higher" if one.sure else "compare.unsure")
         rows.append(

@@ -163,7 +163,7 @@ def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
         return word(f"embeddings.answer_{kind}_one", **told, **ends)
     second, other = others[0]
     tests = view.evaluation.differences.get(view.measure, [])
-    both_ways = (test for one in tests for test in (one, one.turned))
+    both_ways = (test for one in tests for test in (one, one.reversed))
     test = next((one for one in both_ways if (one.a, one.b) == (first.model, other.model)), None)
     told |= {"second": plain(second), "other": f"{other.figures[view.measure].value * 100:.1f}"}
     if test is None:

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mrc_workbench.labs.embeddings.bootstrap import Figure, differences, figure, mean_draws, mean_figures, resamples
+from mrc_workbench.labs.embeddings.bootstrap import differences, figure, mean_draws, mean_figures, resamples
+from mrc_workbench.retrieval.significance import Interval
 
 
 def test_as_many_groups_are_drawn_as_there_are_each_with_all_its_rows() -> None:
@@ -95,5 +96,5 @@ def test_means_leave_out_what_is_not_known_and_tell_models_apart() -> None:
 
 def test_what_is_not_defined_has_no_interval_and_is_in_no_test() -> None:
     assert np.isnan(figure(float("nan"), np.zeros(3), (0, 1))).all()
-    assert figure(0.5, np.full(3, 0.5), (0, 1)) == Figure(0.5, 0, 1)
+    assert figure(0.5, np.full(3, 0.5), (0, 1)) == Interval(0.5, 0, 1)
     assert differences([0.5, float("nan")], np.zeros((3, 2)), ["a", "b"]) == []

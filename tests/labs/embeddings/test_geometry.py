@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.labs.embeddings import geometry as module
-from mrc_workbench.labs.embeddings.bootstrap import Figure, mean_figures
+from mrc_workbench.labs.embeddings.bootstrap import mean_figures
 from mrc_workbench.labs.embeddings.geometry import (
     MOST,
     Projection,
@@ -25,6 +25,7 @@ from mrc_workbench.labs.embeddings.geometry import (
     uniformity,
     uniformity_parts,
 )
+from mrc_workbench.retrieval.significance import Interval
 
 
 def points(n: int, dimensions: int = 8, seed: int = 0) -> np.ndarray:
@@ -74,7 +75,7 @@ def test_what_is_not_defined_is_no_number() -> None:
     assert np.isnan(uniformity_parts(points(1))).all()
 
 
-def interval(parts: np.ndarray, groups: np.ndarray) -> Figure:
+def interval(parts: np.ndarray, groups: np.ndarray) -> Interval:
     return mean_figures({"a": parts}, groups, (-math.inf, 4.0))[0]["a"]
 
 

@@ -11,8 +11,9 @@ from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Interval, Table, Variant
+from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
 from mrc_workbench.training.runs import Run, find_run
 from mrc_workbench.workbench.views.choices import choices_for, model_place
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name

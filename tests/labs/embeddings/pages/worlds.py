@@ -9,13 +9,13 @@ from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs.store import StoredPairs, keep
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings import results as store
-from mrc_workbench.labs.embeddings.bootstrap import Figure
 from mrc_workbench.labs.embeddings.geometry import Map
 from mrc_workbench.labs.embeddings.judgement import correlate
 from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.runs import Run, create_run, new_plan
 
@@ -39,8 +39,11 @@ def alone() -> PairSet:
 
 
 def result(model: str, cosines: np.ndarray, uniformity: float = -1.0) -> ModelResult:
-    figures = {"alignment": Figure(0.2, 0.1, 0.3), "uniformity": Figure(uniformity, uniformity - 0.1, uniformity + 0.1)}
-    figures["anisotropy"] = Figure(0.4, 0.3, 0.5)
+    figures = {
+        "alignment": Interval(0.2, 0.1, 0.3),
+        "uniformity": Interval(uniformity, uniformity - 0.1, uniformity + 0.1),
+    }
+    figures["anisotropy"] = Interval(0.4, 0.3, 0.5)
     values = np.array([1.0, 0.5, 0.25, 0.1])
     points = np.arange(10, dtype=np.float32).reshape(5, 2)
     plane = Map(points, np.array([0.5, 0.25]))

@@ -11,9 +11,10 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.cli import planned_ablation
-from mrc_workbench.training.jobs import Ablation, Difference, Interval, Table, Variant, all_jobs
+from mrc_workbench.training.jobs import Ablation, Difference, Table, Variant, all_jobs
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Trial, all_runs, create_run
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs
