@@ -272,7 +272,7 @@ def pack(left: np.ndarray, cuts: np.ndarray, bits: int) -> np.ndarray:
 
 @compiled
 def best_sums(table: Array, held: Array, starts: Array, sums: Array) -> None:
-    """Add up, for each passage i, the best of each column among its rows `held[starts[i]:starts[i + 1]]` of the table."""
+    """Add up, for each passage i, the best of each column among the rows `held[starts[i]:starts[i + 1]]`."""
     width = table.shape[1]
     best = np.empty(width, dtype=table.dtype)
     for passage in range(len(sums)):
