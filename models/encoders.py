@@ -66,10 +66,7 @@ class BiEncoder(CutModel):
         return self._vectors("passage", texts, (0.0, self._passages_share))
 
     def windows_of(self, texts: Sequence[str], heads: np.ndarray, options: WindowOptions) -> Windows:
-        """Windows of the passages that the model does not read whole; `heads` are the lengths of their titles.
-
-        They are stored, so that the model is loaded only to encode.
-        """
+        """Windows of the passages that are too long for the model, stored; `heads` are the lengths of titles."""
         if self._is_at_hand:
             return self.cut(texts, heads, options)
         if is_starter(self._source):
@@ -119,10 +116,7 @@ class BiEncoder(CutModel):
         return key_of(_VERSION, self.fingerprint, side, fingerprint_of(texts))
 
     def encode(self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None) -> np.ndarray:
-        """Encode texts now, as one block, and store nothing: `(n_texts, dimensions)` float32, of length 1.
-
-        `on_progress` gets the fraction that is done, if passes are known. Raises `ModelError` (`not_finite`).
-        """
+        """Encode texts now and store nothing: `(n_texts, dimensions)` float32 of length 1. Raises `ModelError`."""
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         settings = {"normalize_embeddings": True, "show_progress_bar": False}
         if self._fast:
@@ -183,8 +177,8 @@ _ROUTES = {"question": "query", "passage": "document"}
 class SparseTextEncoder(CutModel):
     """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
 
-    The texts are kept a block at a time: what was interrupted goes on with the next block, and a corpus that grew
-    encodes what is new. In bfloat16 weights are near those of float32, and a term of hardly any weight may come or go.
+    Texts are stored block by block, so that an interrupted run continues with the next one. In bfloat16 weights are
+    near those of float32, and a term of hardly any weight may come or go.
     """
 
     @cached_property
@@ -206,10 +200,7 @@ class SparseTextEncoder(CutModel):
         return Cutter(model.tokenizer, options) if takes_rows(model) and model.tokenizer.is_fast else None
 
     def encode(self, side: str, texts: Sequence[str]) -> csr_array:
-        """Encode texts now, as one block, and store nothing: `(n_texts, n_terms)` float32.
-
-        Rows of a model that scores by cosine have length 1. Raises `ModelError` (`not_finite`).
-        """
+        """Encode texts now and store nothing: `(n_texts, n_terms)` float32. Raises `ModelError`."""
         model = self._sides[side]
         encode = model.encode_query if side == "question" else model.encode_document
         settings: dict[str, Any] = {"convert_to_sparse_tensor": False, "save_to_cpu": True, "show_progress_bar": False}
@@ -302,10 +293,7 @@ _PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
 
 class CrossEncoderScorer(CutModel):
-    """A sentence-transformers cross-encoder, loaded when the first pair is scored; see its loader of `new_head`.
-
-    Matrix products may be in bfloat16; the last layer never is, as scores of 8 bits would tie with their neighbours.
-    """
+    """A sentence-transformers cross-encoder, loaded when the first pair is scored; its last layer stays in float32."""
 
     @cached_property
     def model(self) -> "CrossEncoder":
@@ -332,10 +320,7 @@ class CrossEncoderScorer(CutModel):
             vocabulary.remember(questions)
 
     def score(self, pairs: Sequence[Pair]) -> np.ndarray:
-        """Score pairs, `(n_pairs,)`, or of several labels each `(n_pairs, labels)`: logits, which do not melt into 1.0.
-
-        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
-        """
+        """Return logits of pairs, `(n_pairs,)` or `(n_pairs, labels)`. Raises `ModelError` (`not_finite`)."""
         import torch
 
         settings: dict[str, Any] = {"activation_fn": torch.nn.Identity(), "show_progress_bar": False}
@@ -350,10 +335,7 @@ class CrossEncoderScorer(CutModel):
         return self._finite(np.concatenate(found).astype(np.float32, copy=False))
 
     def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray:
-        """Score pairs; of a passage that does not fit beside its question, the best of its windows.
-
-        `heads` are the lengths of the passages' titles. What fits has the score that `score` gives it.
-        """
+        """Score pairs, a passage that is too long by its best window; `heads` are the lengths of titles."""
         if not len(pairs):
             return self.score(pairs)
         read, starts = list[Pair](), list[int]()
@@ -369,10 +351,7 @@ class CrossEncoderScorer(CutModel):
         return cutter.beside(question, text, head) if cutter else []
 
     def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int:
-        """Of how many passages only the beginning is read, beside some question that they are candidates of.
-
-        `candidates` `(n_questions, depth)` are rows of `texts`, below 0 where there is none.
-        """
+        """Count the `candidates` `(n_questions, depth)`, rows of `texts` or -1, that are too long for some question."""
         if is_starter(self._source):
             return 0
         asked, held = map(self.lengths_of, (questions, texts))

@@ -27,10 +27,7 @@ class ModelError(Failure):
 
 @dataclass(frozen=True)
 class HubRevision:
-    """A commit of a hub model. `online` says whether the hub answered; if not, the files are those downloaded before.
-
-    `size` is what the model's repository holds in safetensors weights, in bytes, 0 where the hub does not say.
-    """
+    """A commit of a hub model, its weights in bytes (0: unknown), and whether the hub answered (`online`)."""
 
     commit: str
     online: bool
@@ -39,10 +36,7 @@ class HubRevision:
 
 
 def forget_tokens() -> None:
-    """Let this process and those it starts ask the hub without a token, and store models in the shared workspace.
-
-    Call it before the hub's library is imported, which reads these variables once.
-    """
+    """Ask the hub without a token from here on, with the shared cache. Call it before its library is imported."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         os.environ.pop(name, None)
     os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"  # noqa: S105 - a switch
@@ -55,10 +49,9 @@ def hub_token() -> bool | None:
 
 
 def hub_revision(hub_id: str) -> HubRevision:
-    """Return the newest commit when the hub answers within seconds, else the one downloaded before.
+    """Return the newest commit if the hub answers within seconds, else the one downloaded before.
 
-    Raises `ModelError`: `hub_unknown` where the hub has no such model, `hub_unreachable` where it does not answer and
-    nothing was downloaded before. Raises `MissingExtraError` if the hub's library is not installed.
+    Raises `ModelError` (`hub_unknown`, or `hub_unreachable` if none was downloaded) and `MissingExtraError`.
     """
     require("huggingface_hub", f"the hub model {hub_id!r}")
     from huggingface_hub import HfApi
@@ -90,10 +83,7 @@ def hub_revision(hub_id: str) -> HubRevision:
 
 
 def downloaded_commits(hub_id: str) -> list[str]:
-    """Commits whose weights are in the local cache, the newest download last.
-
-    The library itself finds a model there by branch, and a download by commit (as ours are) notes no branch.
-    """
+    """Commits whose weights are in the local cache, the newest download last; the library finds them by branch only."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -103,10 +93,7 @@ def downloaded_commits(hub_id: str) -> list[str]:
 
 
 def hub_file(where: dict[str, Any], name: str) -> Path | None:
-    """Return a file of a hub model, None where it has none; without the hub, where none was downloaded.
-
-    `where` says where the model is, as the library's loaders are told it.
-    """
+    """Return a file of a hub model, None if missing; `where` is as of `loading.where_of`."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -130,8 +117,8 @@ Find = Callable[[str], Path | None]  # returns a file of a model by its name, No
 def require_regular_files(reference: str, folder: Path) -> None:
     """Raise `ModelError` (`irregular_file`) if a model folder holds anything but folders and regular files.
 
-    Opening a pipe or a device may wait forever, and a link may lead to a file that was never part of the model. Links
-    inside the folder are allowed, and so are those of a snapshot in the hub's cache, whose files lie in `blobs`.
+    Opening a pipe or a device may wait forever, and a link may lead out of the model. Links inside the folder are
+    allowed, and those of a snapshot in the hub's cache, whose files lie in `blobs`.
     """
     allowed = [folder.resolve()]
     if folder.parent.name == "snapshots":
@@ -160,10 +147,7 @@ def _irregular(reference: str, name: str, problem: str) -> ModelError:
 
 
 def require_possible_modules(reference: str, find: Find) -> None:
-    """Raise `ModelError` (`impossible`) if a module behind the transformer asks for a size that no module has.
-
-    The library allocates what a configuration asks for before it compares that with the weights.
-    """
+    """Raise `ModelError` (`impossible`) if a module asks for an absurd size: the library would allocate it."""
     for module in _module_folders(find)[1:]:
         path = find(f"{module}/config.json")
         for name, value in (read_json(path) if path else {}).items():
@@ -175,9 +159,9 @@ def require_possible_modules(reference: str, find: Find) -> None:
 def require_safetensors(reference: str, find: Find, *, is_folder: bool) -> None:
     """Raise `ModelError` (`pickled`) if a module would be read from a pickle, which may run code when it is opened.
 
-    The transformer and every module listed in `modules.json`, such as `Dense`, `LSTM` or `WeightedLayerPooling`, have
-    their weights in `model.safetensors`. Of a hub's model the transformer's own files are left to the library, which
-    is told to use safetensors: looking for them here would download them.
+    The weights of the transformer and of every module listed in `modules.json` are in `model.safetensors`. The
+    transformer's own files of a hub model are left to the library, which is told to use safetensors: looking for them
+    here would download them.
     """
     for module in _module_folders(find):
         if module.startswith("/") or ".." in module.split("/"):
@@ -209,10 +193,7 @@ def _module_folders(find: Find) -> list[str]:
 
 
 def require_sealed_content(reference: str, folder: Path) -> None:
-    """Raise `ModelError` (`model_changed`) if a sealed folder no longer holds what was written into it.
-
-    A folder without a seal passes. Each file is read once per process, and again when its size or times change.
-    """
+    """Raise `ModelError` (`model_changed`) if the content of a sealed folder changed; without a seal it passes."""
     if (folder / SEAL).is_file() and not is_sound(folder, beside=(CARD,)):
         message = (
             f"the files of {reference!r} are not those that its training wrote: they are damaged or were changed. "
@@ -227,10 +208,7 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 @contextmanager
 def loading(reference: str) -> Iterator[None]:
-    """Raise errors of libraries as `ModelError`: `weights_missing` for other shapes than described, or `unloadable`.
-
-    Errors of a full disk or memory are raised as they are, a missing library as `MissingExtraError`.
-    """
+    """Raise errors of libraries as `ModelError` (`weights_missing`, `unloadable`), but not of a full disk or memory."""
     try:
         with naming_extras():
             yield

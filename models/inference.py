@@ -36,8 +36,8 @@ class Precision(StrEnum):
 def in_bfloat16(precision: Precision) -> bool:
     """Whether matrix products of a transformer are computed in bfloat16: as told, or where this machine is quicker so.
 
-    Asking for `AUTO` imports torch, and the first time takes some hundredths of a second. Where nothing is kept it is
-    float32: whoever asks is served beside others, and coarse numbers depend on what stands in a batch with them.
+    The first `AUTO` imports torch and takes some hundredths of a second. Where nothing is stored it is float32: coarse
+    numbers depend on the other texts of a batch.
     """
     if precision is not Precision.AUTO:
         return precision is Precision.BFLOAT16
@@ -52,10 +52,9 @@ def in_bfloat16(precision: Precision) -> bool:
 
 @cache
 def _gains() -> bool:
-    """Try it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
+    """Measure it: with matrix units a processor is four times as fast, with mere instructions perhaps half as fast.
 
-    One thread is tried, by the time that it computes: what else the machine does would decide in the place of the
-    processor, and two processes would compute in different numbers.
+    One thread is timed by the time that it computes, so that other load does not decide the precision.
     """
     import torch
 
@@ -135,10 +134,7 @@ def layer_modules(transformer: Any, layers: Sequence[TokenLayers]) -> list[Any]:
 
 
 def _two_layers(transformer: Any, height: float, share: float) -> Any:
-    """Return the module that represents tokens by the last layer and a lower one, after one that returns all layers.
-
-    A layer's weight is its share over the mean length of its vectors of a text, always the same text.
-    """
+    """Return the module that mixes the last layer with a lower one, each divided by its mean vector length."""
     import torch
     from sentence_transformers.sentence_transformer.modules import WeightedLayerPooling
     from sentence_transformers.util import batch_to_device
@@ -188,7 +184,7 @@ def fast_passes(
     """Within the block, the model, which `takes_rows`, computes in this precision and batches all texts itself.
 
     `output` is `sentence_embedding` or `scores`; `tokens` are the most positions of a pass by device; `on_progress`
-    gets the fraction of positions that is done.
+    gets the fraction of positions done.
     """
     with in_precision(model[0], precision), passes_of_like_length(model, (output,), tokens, on_progress):
         yield
@@ -203,10 +199,7 @@ def in_precision(module: Any, precision: Precision) -> AbstractContextManager[No
 def passes_of_like_length(
     model: Any, outputs: Sequence[str], tokens: Mapping[str, int] = TOKENS_A_PASS, on_progress: Told | None = None
 ) -> Iterator[None]:
-    """Within the block, the model takes rows of like length together, so that a long text does not make others long.
-
-    A pass has at most so many `tokens` by device. Vectors, scores and gradients are those of one pass.
-    """
+    """Within the block, the model takes rows of similar length together, at most so many `tokens` a pass by device."""
     import torch
 
     forward = model.forward
@@ -276,8 +269,8 @@ def passes(widths: Sequence[int], most: int, cost: int) -> list[tuple[int, int]]
 def _bfloat16(module: Any) -> Iterator[None]:
     """Compute a transformer in bfloat16, all after it and its last layer in float32.
 
-    Weights stay as they are and are converted once for a block: converting the model itself is no faster (4 %), less
-    exact, and the model may be one that is being trained. A score of 8 bits would tie with its neighbours.
+    Weights stay as they are: converting the model itself is no faster (4 %) and less exact, and the model may be in
+    training. A score of 8 bits would tie with its neighbours.
     """
 
     import torch
@@ -333,9 +326,8 @@ def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:
 def share_weights(model: Any, content: str) -> None:
     """Make the transformers of `model` use the weights of an encoder that is loaded with the same `content`.
 
-    Dense retrieval and late interaction often use the same base model, each configured in its own way, and a second
-    copy of the weights only costs memory. `content` is the fingerprint of the model's files. Only for models that are
-    not trained: a change of the weights would reach every encoder that shares them.
+    Dense retrieval and late interaction often use the same base model; `content` is the fingerprint of its files. Only
+    for models that are not trained: a change of the weights would reach every encoder that shares them.
     """
     with _lock:
         for number, (_, network) in enumerate(transformers_in(model)):

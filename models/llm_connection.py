@@ -205,10 +205,7 @@ def _pause(taken: int, headers: Mapping[str, str]) -> float:
 
 
 class Chat:
-    """Asks a model at an endpoint. Threads may share it.
-
-    Silence of `timeout_seconds` (60 if 0) ends a call, and so do the limits above.
-    """
+    """Asks a model at an endpoint. Threads may share it. Silence of `timeout_seconds` (60 if 0) ends a call."""
 
     def __init__(self, endpoint: Endpoint, model: str, temperature: float, timeout_seconds: float = 0) -> None:
         for name in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):  # they would log addresses

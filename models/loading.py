@@ -63,10 +63,7 @@ _LAYERS = _NAMES["layers"][1:]
 
 @without_collections()
 def load_bi_encoder(source: ModelSource, corpus: Sequence[str]) -> "SentenceTransformer":
-    """Load a bi-encoder in float32 from safetensors. A starter is built from `corpus` once and kept on disk.
-
-    Raises `ModelError`, as all loaders here, where its files do not fit each other.
-    """
+    """Load a bi-encoder in float32 from safetensors, or a starter, built from `corpus` once. Raises `ModelError`."""
     from sentence_transformers import SentenceTransformer
 
     from mrc_workbench.models.starter import AnalyzedEmbedding, build_bi_encoder
@@ -110,10 +107,7 @@ def load_cross_encoder(
 
 @without_collections()
 def load_sparse_encoder(source: ModelSource) -> "SparseEncoder":
-    """Load a sparse encoder in float32 from safetensors; a masked language model becomes an untrained SPLADE.
-
-    Raises `ModelError` `not_sparse` where the model is neither: the library would add random layers to it.
-    """
+    """Load a sparse encoder, or a masked language model as an untrained SPLADE. Raises `ModelError` (`not_sparse`)."""
     from sentence_transformers import SparseEncoder
 
     require_sparse(source)
@@ -182,10 +176,7 @@ def name_one_segment(tokenizer: Any, config: Any) -> None:
 
 
 def where_of(source: ModelSource) -> dict[str, Any]:
-    """Where the library finds a model, as its loaders are told it; a packaged base is written first.
-
-    Raises `ModelError` where it cannot be had, or is not such that it may be loaded.
-    """
+    """Return the arguments by which the library finds a model; write a packaged base first. Raises `ModelError`."""
     if source.packaged:
         source.packaged.write()
     if source.folder:
@@ -247,10 +238,7 @@ def _starter(
 
 
 def require_fitting_folder(reference: str, folder: Path) -> None:
-    """Raise `ModelError` where the model in a folder is larger than memory, or its weights are not those it describes.
-
-    `too_large`, or `weights_missing`: it claims far more parameters than its files hold.
-    """
+    """Raise `ModelError` if a model exceeds the memory (`too_large`) or its own weights (`weights_missing`)."""
     places = _places_of(folder)
     held = sum(prod(shape) for _, shape in _weights(places))
     configuration = _first_read(places, "config.json")
@@ -262,10 +250,7 @@ def require_fitting_folder(reference: str, folder: Path) -> None:
 
 
 def claimed_parameters(configuration: dict[str, Any]) -> int:
-    """Return how many parameters a transformer's `config.json` asks for at least, 0 where it does not say.
-
-    With h the width of its layers, w that of their feed-forward part: vocabulary * h, and 2 h^2 + 2 h w a layer.
-    """
+    """Return the least parameters of a `config.json`, 0 if unknown: vocabulary * h, and 2 h^2 + 2 h w a layer."""
 
     def count(names: tuple[str, ...]) -> int:
         values = (configuration.get(name) for name in names)
@@ -311,10 +296,7 @@ def _weights(places: set[Path]) -> list[tuple[str, list[int]]]:
 
 
 def require_possible(reference: str, folder: Path) -> None:
-    """Raise `ModelError` where no model can be what the configuration in a folder says (`impossible`).
-
-    Or where its files hold layers that it does not describe (`weights_missing`): a part of a model is another one.
-    """
+    """Raise `ModelError` if a configuration is `impossible`, or the files hold more layers (`weights_missing`)."""
     places = _places_of(folder)
     configuration = _first_read(places, "config.json")
     for name in sorted(_COUNTS & configuration.keys()):
@@ -334,10 +316,7 @@ def require_possible(reference: str, folder: Path) -> None:
 
 
 def require_trained(reference: str, network: Any, *, new_head: bool = False) -> None:
-    """Raise `ModelError` if weights of a transformer are not in its files: the library has drawn them.
-
-    The code is `weights_missing` for layers and `no_head` for a head with its pooling, unless it will be trained.
-    """
+    """Raise `ModelError` if the library drew weights: of layers (`weights_missing`), or of an old head (`no_head`)."""
     prefix = "" if network.base_model is network else f"{network.base_model_prefix}."
     # the library's own mark of what it read
     weights = (name for name, one in network.named_parameters() if not getattr(one, "_is_hf_initialized", False))
@@ -353,10 +332,7 @@ def require_trained(reference: str, network: Any, *, new_head: bool = False) -> 
 
 
 def require_readable(reference: str, tokenizer: Any, network: Any, longest: int | None = None) -> None:
-    """Raise `ModelError` (`impossible`) where a tokenizer reads no token, or its own tokens have no vector.
-
-    `longest` is how many tokens are read at once, where that is known besides.
-    """
+    """Raise `ModelError` (`impossible`) if a tokenizer reads no token, or its own tokens have no vector."""
     for name, value in (("model_max_length", tokenizer.model_max_length), ("max_seq_length", longest)):
         if value is not None and not _is_a_length(value):
             raise _impossible(reference, name, value)

@@ -124,10 +124,7 @@ def base_at_hand() -> PackagedBase | None:
 
 
 def packaged_base(reference: str) -> PackagedBase | None:
-    """Return the base of a reference such as `packaged:multilingual-e5-small`, None of any other reference.
-
-    Raises `ModelError` (`model_not_found`) for a name that no package ships.
-    """
+    """Return the base of a `packaged:` reference, None of any other. Raises `ModelError` (`model_not_found`)."""
     if not reference.startswith(PREFIX):
         return None
     if base := PACKAGED.get(reference.removeprefix(PREFIX)):

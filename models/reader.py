@@ -159,10 +159,7 @@ class Spans:
 
 
 class SpanReader(SourcedModel):
-    """A model for extractive question answering, loaded when the first pair is read; see `load_reader` of `new_head`.
-
-    Matrix products may be in bfloat16; the last layer, which points, never is.
-    """
+    """A model for extractive question answering, loaded when the first pair is read; its head stays in float32."""
 
     def __init__(
         self,
@@ -189,10 +186,7 @@ class SpanReader(SourcedModel):
         return key_of(super().fingerprint, asdict(self._options))
 
     def read(self, pairs: Sequence[Pair], *, spans: int = 1) -> Spans:
-        """Read pairs of a question and a passage, and return so many spans of each that do not overlap.
-
-        Raises `ModelError` (`not_finite`) where the model has no numbers for them.
-        """
+        """Return so many spans of each pair that do not overlap. Raises `ModelError` (`not_finite`)."""
         at_once = (pairs[at : at + _PAIRS_AT_ONCE] for at in range(0, max(1, len(pairs)), _PAIRS_AT_ONCE))
         parts = [self._read(some, spans) for some in at_once]
         return Spans(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Spans)))
@@ -283,10 +277,7 @@ def options_of(source: ModelSource) -> SpanOptions:
 
 
 def threshold_of(source: ModelSource) -> float | None:
-    """Return by how much "no answer" must be likelier than the best span, in log P, for a reader to say so.
-
-    None of a model that never learned to: one that met no question without an answer when it was trained here.
-    """
+    """Return by how much "no answer" must be likelier than the best span, in log P; None if never trained on one."""
     threshold = _kept(source).get(_SILENT_ABOVE)
     return float(threshold) if isinstance(threshold, int | float) else None
 
@@ -302,10 +293,7 @@ def _kept(source: ModelSource) -> dict[str, Any]:
 
 @without_collections()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
-    """Load a reader of spans in float32 from safetensors; with `new_head` a base gets one, always the same.
-
-    Raises `ModelError` `starter_reader`: a starter knows words, not their spans.
-    """
+    """Load a reader; `new_head` gives a base one, always the same. Raises `ModelError` (`starter_reader`)."""
     import torch
     from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 

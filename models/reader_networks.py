@@ -135,10 +135,7 @@ class MaskedModule(TransformerModule):
     """The transformer of a masked language model with its tokenizer."""
 
     def forward(self, features: Features, **_: Any) -> Features:
-        """Vectors `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` `(n, width, pieces)`.
-
-        The latter where the head is one that is not known.
-        """
+        """Return `hidden` `(n, width, dimensions)` and `pooled` `(n, dimensions)`, or `logits` of an unknown head."""
         network = without_adapters(self.model)
         segments = ("token_type_ids",) if getattr(network.config, "type_vocab_size", 0) > 1 else ()
         told = {name: features[name] for name in ("input_ids", "attention_mask", *segments) if name in features}
@@ -150,10 +147,7 @@ class MaskedModule(TransformerModule):
 
 
 class MaskedNetwork(TrainedNetwork):
-    """A masked language model as it is trained: it gives a loss for every row.
-
-    `new_heads` are those drawn by chance; `beside` are the files of a base that is a sentence encoder, saved with it.
-    """
+    """A masked language model in training, with heads drawn by chance and the files `beside` a sentence encoder."""
 
     new_heads: tuple[str, ...] = ()
     pairs_weight: float = 1.0  # of their loss; BERT's is the sum
@@ -202,10 +196,9 @@ class MaskedNetwork(TrainedNetwork):
         return found
 
     def _guessed(self, told: Features, asked: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """-ln P of the tokens asked about, and whether each is held for the likeliest (1 or 0), `(n_asked,)` each.
+        """Return -ln P of the tokens asked about and whether each is the likeliest (1 or 0), `(n_asked,)` each.
 
-        These alone get logits: they are few, and there are many pieces. Where nothing is learned, so many at a time;
-        where something is, all are held until the step's end anyway.
+        These alone get logits: they are few, and there are many pieces. Without gradients, so many at a time.
         """
         network = without_adapters(self[0].model)
         head = None if "logits" in told else network.get_submodule(_HEADS[network.config.model_type])
@@ -236,10 +229,7 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
 
 
 def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
-    """Load a masked language model in float32 from safetensors; `new_heads` were missing and are drawn, always alike.
-
-    Raises `ModelError`: `no_pairs`, its architecture has no head for pairs, and as `masked_tokenizer`.
-    """
+    """Load a masked language model; missing `new_heads` are drawn, always alike. Raises `ModelError` (`no_pairs`)."""
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 
     tokenizer, where = masked_tokenizer(source), where_of(source)
@@ -268,10 +258,7 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
 
 
 def masked_tokenizer(source: ModelSource) -> Any:
-    """Load the tokenizer of a masked language model.
-
-    Raises `ModelError`: `starter_language`, a starter has no layers; `no_mask`, it has no token to hide others behind.
-    """
+    """Load the tokenizer of a masked language model. Raises `ModelError`: `starter_language`, `no_mask`."""
     from transformers import AutoTokenizer
 
     if is_starter(source):
@@ -294,10 +281,9 @@ def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
 
 
 def sentence_modules(find: Callable[[str], Path | None]) -> dict[str, str]:
-    """Return those files by their names, the transformer's own place being the top; empty where it is no encoder.
+    """Return those files by their names, the transformer's own place being the top; empty of no encoder.
 
-    `find` returns a file of the base by its name. A base with other modules, such as layers of their own, has none:
-    what they learned fits the base's vectors alone.
+    `find` returns a file of the base by its name. A base with layers of its own has none: they fit its vectors alone.
     """
     listed = find(_LIST)
     try:

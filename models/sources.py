@@ -61,10 +61,7 @@ class ModelSource:
 
 
 def find_model(reference: str, base: Path | None = None) -> ModelSource:
-    """Resolve a model reference. Paths are relative to `base` or absolute; users name none unless `paths` lets them.
-
-    Raises `ModelError`: `model_not_found`, `server_path`, `irregular_file`, or what keeps a packaged model away.
-    """
+    """Resolve a reference; paths are relative to `base`. Raises `ModelError`, also for paths of signed-in users."""
     if reference == STARTER:
         return ModelSource(reference)
     if packaged := packaged_base(reference):
@@ -110,10 +107,7 @@ def is_starter(source: ModelSource) -> bool:
 
 
 def require_sparse(source: ModelSource, find: Callable[[str], Path | None] | None = None) -> None:
-    """Raise `ModelError` `not_sparse` if a model is no sparse encoder and no masked language model with its head.
-
-    `find` returns a file of a hub model by its name; without it, only files of this machine are read.
-    """
+    """Raise `ModelError` (`not_sparse`) unless a model is a sparse encoder or a masked language model with its head."""
     find = partial(own_file, source.folder) if source.folder else find
     bi_encoder = is_starter(source) or source.packaged
     if not bi_encoder and (find is None or _can_be_sparse(find)):
@@ -193,10 +187,7 @@ class StoredWork(Protocol):
 
 
 class SourcedModel:
-    """A model that is known by its content before it is loaded. A starter computes in float32 whatever is asked.
-
-    The seconds that are stored with its results count `stored_work` as if it had been done again.
-    """
+    """A model known by its content before it is loaded. A starter is float32; seconds count stored work as done."""
 
     model: Any
     stored_work: StoredWork | None = None
@@ -262,10 +253,7 @@ def identity(source: ModelSource, texts: Sequence[str]) -> dict[str, str]:
 
 
 def contents(references: Iterable[str]) -> list[str]:
-    """Tell models of this machine from those that took their place; the hub's are known by their names, and are "".
-
-    Raises `ModelError` where there is no such model.
-    """
+    """Return the fingerprints of models of this machine, "" for those of the hub. Raises `ModelError`."""
     sources = map(find_model, references)
     return [source.fingerprint("") if source.folder else "" for source in sources]
 
@@ -288,10 +276,7 @@ class Meter:
         self._passed = self._work = self._elsewhere = 0.0
 
     def note(self, passed: float, load: float, work: float, *, elsewhere: bool = False) -> None:
-        """Add seconds that passed, and those of the work whose results they brought, as measured when it was done.
-
-        Set `elsewhere` if the results ship with the sample: their seconds were measured on another machine.
-        """
+        """Add seconds that passed, and those of the work that results took, `elsewhere` if on another machine."""
         self.load = max(self.load, load)
         self._passed += passed
         self._work += work

@@ -57,10 +57,7 @@ class TokenWeights:
         return cls(weights.astype(np.float32))
 
     def of_text(self, tokenizer: Any, prompt: str, text: str, n_tokens: int) -> np.ndarray:
-        """Weights of the first `n_tokens` of a question after its prompt, `(n_tokens,)` float32, with a mean of 1.
-
-        All are 1 if none would count, or if the tokenizer returns fewer tokens: a model may add some of its own.
-        """
+        """Return weights of a question's tokens, `(n_tokens,)` float32 of mean 1; all 1 if none would count."""
         ids = tokenizer(prompt + text, verbose=False)["input_ids"]
         of_prompt = tokenizer(prompt.rstrip(), add_special_tokens=False)["input_ids"]
         weights = self.by_token[ids]
@@ -167,10 +164,7 @@ class TokenEncoder(CutModel):
         return all(has_arrays("token-vectors", key) for key in keys)
 
     def ship_passages(self, exact: "TokenEncoder", texts: Sequence[str], heads: np.ndarray) -> None:
-        """Store the vectors that `exact` computes of these passages with the sample, under this encoder's key.
-
-        The passages are one block, so that they are one file. Raises `OSError`.
-        """
+        """Store the vectors that `exact` computes of these passages with the sample, as one block. Raises `OSError`."""
         if len(texts) > BLOCK:
             raise ValueError(f"{len(texts)} passages are more than the {BLOCK} of one block")
         arrays = exact._kept("passage", [*texts], heads, lambda _: None, keep=True)
@@ -179,10 +173,7 @@ class TokenEncoder(CutModel):
     def encode(
         self, side: str, texts: Sequence[str], on_progress: Callable[[float], None] | None = None
     ) -> list[np.ndarray]:
-        """Encode texts now and store nothing: `(n_tokens, all dimensions)` float16 of each, questions with weights.
-
-        `on_progress` gets the fraction that is done. Raises `ModelError` (`not_finite`).
-        """
+        """Encode texts now, `(n_tokens, dimensions)` float16 each, questions weighted. Raises `ModelError`."""
         found = [parts[0] for parts in self._encode_passes(side, texts, on_progress)]
         return self._weighted(texts, found) if side == "question" else found
 
@@ -234,10 +225,7 @@ class TokenEncoder(CutModel):
         return 0 if self._windows else self.lengths_of(texts).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
-        """Return the vectors of one text, and the span of each; (0, 0) if a token stands for no letters.
-
-        With `head`, the length of a passage's title, a long passage is read by windows, as it is searched.
-        """
+        """Return the vectors of one text and their spans, (0, 0) without letters; with `head`, read by windows."""
         self.load()
         encode = self.model.encode_query if side == "question" else self.model.encode_document
         windows = [Window(0, 0, len(text))]
@@ -290,10 +278,7 @@ class TokenEncoder(CutModel):
     def _blocks(
         self, side: str, texts: Sequence[str], heads: np.ndarray | None, shares: tuple[float, float]
     ) -> Iterator[tuple[np.ndarray, TokenVectors]]:
-        """Encode and store the texts block by block: an interrupted run continues with the next block.
-
-        The projection is fitted on the first block of passages.
-        """
+        """Encode and store the texts block by block; the projection is fitted on the first block of passages."""
         n_blocks = -(-len(texts) // BLOCK)
         for number, (rows, block, titles) in enumerate(_blocks_of(texts, heads)):
             began = time.perf_counter()

@@ -112,10 +112,7 @@ class WindowEncoder(Encoder, Protocol):
 
 @runtime_checkable
 class WindowScorer(Protocol):
-    """Scores pairs, `(n_pairs,)` float32, by the best window of a passage that it cannot read whole.
-
-    `heads` are the lengths of the passages' titles.
-    """
+    """Scores pairs, `(n_pairs,)` float32, a long passage by its best window; `heads` are the lengths of titles."""
 
     def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray: ...
 
@@ -129,10 +126,7 @@ class LimitedEncoder(Protocol):
 
 @runtime_checkable
 class LimitedScorer(Protocol):
-    """Reads only the beginning of passages that do not fit beside a question; `cut_off` returns how many these are.
-
-    `candidates` `(n_questions, depth)` are rows of `texts`, -1 where there is none.
-    """
+    """Cuts off passages that are too long beside a question; `candidates` are rows of `texts`, -1 if missing."""
 
     def cut_off(self, questions: Sequence[str], texts: Sequence[str], candidates: np.ndarray) -> int: ...
 
@@ -203,8 +197,7 @@ ALONE = Share()
 class VectorBlocks:
     """Texts to be encoded by `encode(texts)`, `(n_texts, dimensions)` float32, after `load()`.
 
-    `on_progress` is told the share of the work done, 0 to 1: the longest texts come first, and cost most. `clock` gives
-    the seconds that are stored with the vectors.
+    `on_progress` gets the fraction of the work, the longest texts first; `clock` returns the seconds that are stored.
     """
 
     def __init__(
@@ -237,10 +230,10 @@ class VectorBlocks:
         return StoredVectors(vectors, self._load_seconds, seconds)
 
     def kept(self, path: Path, share: Share = ALONE) -> StoredVectors:
-        """Return what is kept as `path`; where it is not, compute the blocks that are missing, and keep it.
+        """Return the vectors stored at `path`; compute and store missing blocks first.
 
-        A process that is not the first of several computes its own and returns when they are done, with no vectors. A
-        disk that cannot be written costs the saving, not the result.
+        One of several processes that is not the first computes its own blocks and returns no vectors. If the disk
+        cannot be written, the result is only not stored.
         """
         if kept := read_vectors(path):
             return kept
@@ -273,10 +266,7 @@ class VectorBlocks:
         return self._block(number)
 
     def _of(self, share: Share) -> list[int]:
-        """Return the blocks in the order of a process: its own, then, for the first, those of the others from the end.
-
-        So the first waits for nobody and completes what another has left undone.
-        """
+        """Return the blocks of a process: its own, then, for the first, the unfinished ones of others from the end."""
         numbers = range(len(self._rows))
         own = [number for number in numbers if number % share.of == share.rank]
         return own if share.rank else [*own, *(number for number in reversed(numbers) if number % share.of)]

@@ -27,10 +27,7 @@ _ROOMS = 16  # of which a window's room beside a question is a multiple: windows
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Most `tokens` of a window without its title (0: as many as the model reads), and from a window to the next.
-
-    A `stride` of 0 is half a window. Raises `ValueError` if windows would leave out what lies between them.
-    """
+    """Most `tokens` of a window without its title (0: all), and its `stride` (0: half). Raises `ValueError`."""
 
     tokens: int = 0
     stride: int = 0
@@ -96,10 +93,7 @@ class Windows:
 
 
 class Cutter:
-    """Cuts texts for a model with this tokenizer, a fast one, and this `prompt` before every text.
-
-    A window begins with the title, the first `head` letters, unless that takes more than half of what the model reads.
-    """
+    """Cuts texts for a fast tokenizer and this `prompt`; windows begin with the title unless it takes half the room."""
 
     def __init__(self, tokenizer: Any, options: WindowOptions, prompt: str = "") -> None:
         self._tokenizer, self._options, self._prompt = tokenizer, options, prompt
@@ -122,10 +116,7 @@ class Cutter:
         return Windows(np.array(rows, dtype=np.int64), spans, not self._options.tokens)
 
     def beside(self, question: str, text: str, head: int) -> list[Window]:
-        """Cut a text of which a pair with the question would lose something; no windows where it would not.
-
-        A question takes at most half of a pair: of one that is longer the model cuts off the end.
-        """
+        """Cut a text that is too long beside the question, which takes at most half of a pair; else no windows."""
         room = max(self.pair_room - self._length(question), self.pair_room // 2)
         if self._length(text) <= room:
             return []
@@ -245,10 +236,7 @@ class CutModel(SourcedModel):
 
 
 def _bounds(words: Sequence[int | None], size: int, stride: int) -> list[tuple[int, int]]:
-    """First token of each window and the one after its last: all tokens are in one, none is longer than `size`.
-
-    Where there are words, windows begin and end with them.
-    """
+    """Return the first token of each window and the one after its last; windows begin and end with words, if any."""
     start, found = 0, []
     while True:
         end = len(words) if len(words) - start <= size else _word_start(words, start, start + size)

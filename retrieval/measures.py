@@ -98,9 +98,8 @@ def depth_of(ks: Sequence[int]) -> int:
 def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = DEFAULT_KS) -> Scores:
     """Score rankings of the set's questions, row by row.
 
-    A measure that looks deeper than the rankings go is left out: what lies below is not known, and not 0; of the whole
-    corpus nothing lies below. Raises `ValueError` where the rankings are not as many as the questions, or a question
-    has no relevant passage (such a question cannot be scored: leave it out before).
+    A measure that looks deeper than the rankings is left out, unless they hold the whole corpus. Raises `ValueError` if
+    the rankings are not as many as the questions, or a question has no relevant passage.
     """
     n_rankings, depth = rankings.indices.shape
     if n_rankings != len(question_set.questions) or not n_rankings:
@@ -143,10 +142,7 @@ def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[i
 def _judged(
     rankings: Rankings, known: csr_array, hits: np.ndarray, relevant: np.ndarray, cuts: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return Judged@K, 1 where nothing was found and so nothing unjudged, and Bpref within the deepest K.
-
-    `known` are the passages judged, and `relevant` tells how many of each question's are, `(n_questions, 1)`.
-    """
+    """Return Judged@K, 1 without results, and Bpref; `known` are judged, `relevant` counts `(n_questions, 1)`."""
     judged, found, depth = _at(rankings, known), rankings.indices != NOT_FOUND, cuts[-1]
     counts = {k: (judged[:, :k].sum(axis=1), found[:, :k].sum(axis=1)) for k in cuts}
     shares = {f"judged@{k}": np.where(of, held / np.maximum(of, 1), 1.0) for k, (held, of) in counts.items()}
@@ -245,10 +241,9 @@ def cutoff_of(name: str) -> int | None:
 
 
 def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return per-question values `(n_questions,)` float64 by the names given, in their order.
+    """Return per-question values `(n_questions,)` float64 by name; below the rankings nothing counts.
 
-    A metric that looks deeper than the rankings counts nothing there, as in trec_eval. Raises `MetricError`, and
-    `ValueError` if a question has no relevant passage.
+    Raises `MetricError`, and `ValueError` if a question has no relevant passage.
     """
     own = {name: measure for name in names if (measure := own_measure(name))}
     values = {}
@@ -288,10 +283,7 @@ def _values_of_ir_measures(
 
 
 def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return rankings as a run of ir_measures: ids are rows, which no tool misreads, and scores descend by rank.
-
-    Questions without results are left out, because Judged divides by the number of results.
-    """
+    """Return a run of ir_measures by rows, scores descending by rank; without questions that found nothing."""
     depth = rankings.indices.shape[1]
     run: dict[str, dict[str, float]] = {}
     for question, row in enumerate(rankings.indices.tolist()):

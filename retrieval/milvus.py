@@ -59,8 +59,8 @@ class EngineFusion:
 class Milvus:
     """A corpus in a Milvus collection; making one loads it, unless it is there. Raises `MilvusError`.
 
-    Several `fields` are fused by `fusion`, and past the passages they bring nothing is found. The collection's name
-    tells its content, so that a changed corpus, analyzer or model is another collection.
+    Several `fields` are fused by `fusion`. The collection's name identifies its content: another corpus, analyzer or
+    model is another collection.
     """
 
     def __init__(
@@ -194,10 +194,7 @@ class TermField:
 
 
 def term_weights(tokens: Tokens, k1: float, b: float, lengths: np.ndarray | None = None) -> csr_array:
-    """Return what `retrieval.lexical` lists by term, by passage: `(n_passages, n_terms)` float32, none 0.
-
-    `lengths` are those of the passages as an engine keeps them, where they are not the numbers of their tokens.
-    """
+    """Return BM25 weights by passage and term, `(n_passages, n_terms)` float32; an engine may round `lengths`."""
     weights = counts_by_term(tokens.ids, tokens.offsets, len(tokens.vocabulary))
     holders = np.bincount(weights.indices, minlength=weights.shape[1])
     lengths = np.diff(tokens.offsets) if lengths is None else lengths

@@ -22,10 +22,7 @@ FILES = "Milvus Lite"
 
 
 class MilvusError(Failure):
-    """Milvus cannot be used; the detail `milvus` is where it was looked for.
-
-    Neither that nor the message holds a user, a password or a token.
-    """
+    """Milvus cannot be used; the detail `milvus` is where. No message holds a user, a password or a token."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +48,7 @@ class Place:
 
 
 def place() -> Place:
-    """Return the server of `MILVUS_URI` and `MILVUS_TOKEN`, else the workspace's files. Raises `MilvusError`.
-
-    A user and a password in the address become the token, where there is no other; the rest of it is shown.
-    """
+    """Return the server of `MILVUS_URI` and `MILVUS_TOKEN`, else the workspace's files. Raises `MilvusError`."""
     uri, token = (os.environ.get(name, "").strip() for name in ("MILVUS_URI", "MILVUS_TOKEN"))
     if not uri:
         return Place()
@@ -90,10 +84,9 @@ _SECONDS_FOR_A_TURN = 60.0
 
 @contextmanager
 def connected(place: Place, collection: str) -> Iterator[Any]:
-    """Yield a `MilvusClient`. In the workspace every collection is a file of its own, and others wait for their turn.
+    """Yield a `MilvusClient`; a collection in the workspace is a file, whose users wait for their turn.
 
-    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (by its token), `milvus_busy` (another process has the
-    file) or `milvus_failed`, also for what goes wrong while the client is used.
+    Raises `MilvusError`: `milvus_unreachable`, `milvus_refused` (token), `milvus_busy` (file in use), `milvus_failed`.
     """
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException

@@ -61,10 +61,7 @@ class TrainingLists:
     trained: np.ndarray
 
     def averaged(self, start: np.ndarray, free: np.ndarray) -> np.ndarray:
-        """Return the averaged weights, `(FOLDS + 1, n_values)`: for each fold from the others, and last from all.
-
-        `start` `(n_values,)` is the untrained mix; weights that are not `free` `(n_values,)` bool are 0.
-        """
+        """Return averaged weights `(FOLDS + 1, n_values)`, for each fold from the others; those not `free` are 0."""
         others = (self.lessons.folds != fold for fold in range(FOLDS + 1))
         return np.stack([np.mean(self.fits(rows, start, free, STRENGTHS), axis=0) for rows in others])
 
@@ -73,8 +70,8 @@ class TrainingLists:
     ) -> list[np.ndarray]:
         """Return the weights `(n_values,)` of a fit of each strength to the queries at `rows` `(n_queries,)` bool.
 
-        A model's own training queries do not show how good it is on others: they fit the other signals only, and all
-        signals are then fitted to the remaining queries, pulled to those weights.
+        A model's own training queries fit the other signals only; all signals are then fitted to the remaining queries,
+        pulled to those weights.
         """
         is_mixed = np.repeat(start.reshape(-1, VALUES).any(axis=1), VALUES)
         pulls = [np.where(is_mixed, strength, EXTRA * strength) for strength in strengths]
@@ -103,20 +100,14 @@ class TrainingLists:
 
 
 class _Queries:
-    """Candidates of some queries, and the loss of weights on them.
-
-    `values` are `(n_queries, n, n_values)`, `relevant` and `exists` `(n_queries, n)` bool.
-    """
+    """Candidates of some queries, `values` `(n_queries, n, n_values)`, and the loss of weights on them."""
 
     def __init__(self, values: np.ndarray, relevant: np.ndarray, exists: np.ndarray) -> None:
         self._values, self._exists, self._shape = values, exists, exists.shape
         self._targets = relevant / np.maximum(relevant.sum(axis=1, keepdims=True), 1)
 
     def least(self, start: np.ndarray, free: np.ndarray, pulls: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the weights `(n_values,)` of the least penalised loss for each of the `pulls` `(n_values,)`.
-
-        They are pulled to `start` `(n_values,)`, scaled by the factor of the least loss; those not `free` are 0.
-        """
+        """Minimise the loss for each of the `pulls` `(n_values,)` to the scaled `start`; those not `free` are 0."""
         if not len(self._values):
             return [start] * len(pulls)
         start = np.where(free, start, 0.0)
@@ -170,8 +161,8 @@ class SignalTold(TypedDict):
 class Learned:
     """The fitted weights `(FOLDS + 1, VALUES * n)`: for each fold from the others, and last from all queries.
 
-    `shares` `(n,)` are the untrained mix, and `deviations` `(n,)` the unit of each signal's gaps; `trained` `(n,)` bool
-    are the signals of models that were trained on some of the training queries.
+    `shares` `(n,)` are the untrained mix, `deviations` `(n,)` the unit of each signal's gaps; `trained` `(n,)` bool
+    marks signals of models that were trained on some of the queries.
     """
 
     weights: np.ndarray
@@ -184,10 +175,9 @@ class LearnedMix:
     """The first `depth` passages of each retriever, ordered by the mix fitted to the `lessons`; see the module.
 
     `halves` name for each retriever its component of the untrained mix: components count the same, and so do the
-    retrievers of one. A retriever without a component (None) counts only as far as that is learned. The untrained mix
-    selects the candidates, and is the mix itself without lessons. `trained` are the retrievers whose models were
-    trained on the lessons' `known` queries. `depths` are how many of each retriever's first passages have scores of
-    their own, if fewer than `depth`: of a reranker, those it read. `notes` are those of `explained`.
+    retrievers of one; without one (None) a retriever counts only as far as that is learned. `trained` are the
+    retrievers whose models were trained on the lessons' `known` queries; for `depths` see `Hybrid`, for `notes`
+    `explained`.
     """
 
     def __init__(
@@ -251,10 +241,7 @@ def learn(
     n_passages: int,
     trained: Sequence[bool] = (),
 ) -> Learned:
-    """Learn from what each signal found for the training queries. A copy of a signal before it is left out.
-
-    If all signals are copies of one, there is nothing to weigh: the mix ranks as that signal does.
-    """
+    """Fit a mix to what each signal found for the training queries, without copies of a signal before it."""
     originals = _originals(rankings)
     distinct = originals == np.arange(len(rankings))
     shares = _untrained_shares(halves, originals)
@@ -273,10 +260,7 @@ def learn(
 
 
 def _untrained_shares(halves: Sequence[str | None], originals: np.ndarray) -> np.ndarray:
-    """Return how much each signal counts before anything is learned, `(n_signals,)` of sum 1; a copy counts nothing.
-
-    Parts count the same, and so do the signals of a part. If no signal but a copy belongs to a part, its original does.
-    """
+    """Return weights of the untrained mix, `(n_signals,)` of sum 1; a copy leaves its own to the original."""
     pairs = [*zip(halves, originals.tolist(), strict=True)]
     own = [half if original == row else None for row, (half, original) in enumerate(pairs)]
     if not any(own):
@@ -287,10 +271,7 @@ def _untrained_shares(halves: Sequence[str | None], originals: np.ndarray) -> np
 
 
 def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_passages: int, k: int) -> Rankings:
-    """Order the candidates of each question by the weights of its fold, `(n_questions,)`; `FOLDS` of one that is new.
-
-    The candidates are the best of the untrained mix, as many as the longest list of a signal has, or k.
-    """
+    """Order the untrained mix's candidates by the weights of each question's fold, `FOLDS` of a new question."""
     longest = max(k, *(signal.indices.shape[1] for signal in rankings))
     candidates = fused(rankings, n_passages, Fusion.Z_SCORE, learned.shares.tolist(), longest).indices
     scores = np.full(candidates.shape, -np.inf)
@@ -305,10 +286,9 @@ def mixed(rankings: Sequence[Rankings], learned: Learned, folds: np.ndarray, n_p
 def explained(rankings: Sequence[Rankings], learned: Learned, lessons: Lessons, names: Sequence[str]) -> dict[str, Any]:
     """Describe a mix, JSON-able: the number of training `questions`, and of the `signals`, by name, `share`, `brings`.
 
-    `leaks`, if any, are the queries that share a relevant passage with a query of another fold. A share is the fraction
-    of the spread of scores among a query's candidates, all together 1; of queries that no model was trained on, if
-    there are some. `brings` is by how much nDCG@10 of the training queries (a sample of many) falls if the signal is
-    left out, for single fits of the usual strength, each query ranked by weights that did not see it.
+    `leaks` are queries that share a relevant passage with a query of another fold. A share is the fraction of the
+    spread of scores among candidates of queries that no model was trained on. `brings` is by how much nDCG@10 of
+    held-out training queries (a sample) falls without the signal.
     """
     drawn = np.sort(np.random.default_rng(0).permutation(len(lessons.texts))[:_EXPLAINING])
     some = [Rankings(signal.indices[drawn], signal.scores[drawn]) for signal in rankings]
@@ -350,10 +330,7 @@ def training_lists(rankings: Sequence[Rankings], learned: Learned, lessons: Less
 def _values(
     rankings: Sequence[Rankings], candidates: np.ndarray, deviations: np.ndarray, n_passages: int
 ) -> np.ndarray:
-    """Return what each signal says of candidates `(n_questions, n)`, `(n_questions, n, n_values)` float64.
-
-    Of a passage that is not in its list a signal says what it says of the last in it.
-    """
+    """Return each signal's values of candidates, `(n_questions, n, n_values)`; absent ones as the last in its list."""
     values = np.zeros((*candidates.shape, len(rankings), VALUES))
     rows = np.arange(len(candidates), dtype=np.int64)[:, None] * n_passages
     wanted = rows + candidates

@@ -64,10 +64,7 @@ class Retriever(Protocol):
 
 
 def ranked(indices: np.ndarray, scores: np.ndarray, k: int) -> Rankings:
-    """Order candidates `(n_questions, m)` by score, ties by row, and keep k columns (padded where m < k).
-
-    A candidate with index -1 or a score that is not finite counts as not found.
-    """
+    """Order candidates `(n_questions, m)` by score, ties by row; keep k columns without -1 and infinite scores."""
     scores = scores.astype(np.float32, copy=False)  # first: what ties in the result must be in the order of ties
     found = (indices != NOT_FOUND) & np.isfinite(scores)
     scores = np.where(found, scores, -np.inf)

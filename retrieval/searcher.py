@@ -73,9 +73,8 @@ def open_searchers(
 ) -> dict[str, Searcher]:
     """Open retrievers of a stored comparison (its key) or of an experiment file, by name; all if none is named.
 
-    They are built or opened from the cache, and models are shared. `on_progress` gets the name of a retriever and the
-    fraction of its work that is done. Raises `ValueError` if one is missing or knows only the questions that it was
-    made for, and what building it raises.
+    Models are shared. `on_progress` gets the name of a retriever and the fraction of its work. Raises `ValueError` if
+    one is missing or only replays an imported run, and what building it raises.
     """
     # threads of BM25, model and index spin after each of their turns, which slows questions down on shared cores
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -173,10 +173,7 @@ def pair_tests(
     *,
     baseline: str | None = None,
 ) -> list[PairTest]:
-    """Test every pair of retrievers by every measure, or every other one against the baseline; a measure is a family.
-
-    A retriever without a score of a measure (it failed, or was not deep enough) is in no test of it.
-    """
+    """Test all pairs of retrievers, or each against the baseline; a measure is a family. No score, no test."""
     pairs = []
     for measure in measures:
         values = {name: of.per_question[measure] for name, of in scores.items() if measure in of.per_question}
@@ -222,10 +219,7 @@ def _by_group(values: np.ndarray, groups: np.ndarray | None) -> tuple[np.ndarray
 
 @dataclass(frozen=True)
 class FamilyTests:
-    """All `(m,)`: `p` of each difference alone, `p_family` of all together, and the ends of the intervals.
-
-    Intervals are those of all mean differences of the family at once; one holds 0 exactly where `p_family` >= .05.
-    """
+    """All `(m,)`: p-values alone and in the family, and intervals; one has no 0 exactly if `p_family` < .05."""
 
     p: np.ndarray
     p_family: np.ndarray
@@ -236,8 +230,8 @@ class FamilyTests:
 def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> FamilyTests:
     """Test columns of differences, summed by group `(n_groups, m)`; groups have `sizes`, `(n_groups,)`.
 
-    `families`, `(m,)` int, says which columns are tested together. Every swap is tried where there are few groups, else
-    random ones, the same for all columns: the same differences give the same figures.
+    `families`, `(m,)` int, says which columns are tested together. All swaps are tried of few groups, else random ones,
+    the same for all columns.
     """
     scale = np.sqrt((sums**2).sum(axis=0))
     scaled = np.divide(sums, scale, out=np.zeros_like(sums), where=scale > 0)
@@ -260,10 +254,7 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
 
 
 def _intervals(sums: np.ndarray, sizes: np.ndarray, critical: float) -> tuple[np.ndarray, np.ndarray]:
-    """Every mean difference d that would not be told apart from what was seen: t of `sums` - d * `sizes` <= critical.
-
-    Squared, that is a quadratic in d. Differences of shares lie between -1 and 1, so what is open ends there.
-    """
+    """Return the ends of all d with t of `sums` - d * `sizes` <= critical: a quadratic in d, cut off at -1 and 1."""
     n, total, square = sizes.sum(), sums.sum(axis=0), critical**2
     leading = n**2 - square * (sizes**2).sum()
     if not leading > 0:  # so few groups that nothing can be told

@@ -41,10 +41,7 @@ def write_qrels(path: Path, question_set: QuestionSet) -> None:
 
 
 def write_run(path: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
-    """Write `question Q0 passage rank score name` for every passage found, ranks from 1.
-
-    A score that ties is written one float32 step lower, since evaluation tools order ties by id.
-    """
+    """Write `question Q0 passage rank score name`; tied scores are lowered by a float32, as tools order by id."""
     questions, passages = (pa.array(ids, pa.large_string()) for ids in trec_ids(question_set))
     rows, places = np.nonzero(rankings.indices != NOT_FOUND)
     scores = without_ties(rankings.scores)
@@ -122,10 +119,7 @@ _BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
 class RunError(Failure):
-    """A run that cannot be used; the detail `run` is its path as given.
-
-    The detail `line` is that of the first mistake, from 1; 0 where it is the file as a whole.
-    """
+    """A run that cannot be used; details are its path (`run`) and the first wrong `line`, from 1, or 0."""
 
     def __init__(self, code: str, message: str, run: str, line: int = 0) -> None:
         super().__init__(code, message, run=run, line=line)
@@ -146,11 +140,9 @@ class Notes:
 class ImportedRun:
     """The rankings of a TREC run: `question Q0 passage rank score name` in lines of any order.
 
-    As in trec_eval, passages are ordered by score (float32), ties by descending id, and the ranks are ignored; a score
-    that ties is one float32 step lower than the one before, so that this order stays. A question that is not in the run
-    and the set has no results. Rankings have no more columns than the run goes deep; `depth` is how many passages were
-    searched for when it was made, if that is known to be more. `measured_seconds` are those of the last search, by
-    `seconds_per_query`, measured when the run was made.
+    As in trec_eval, passages are ordered by score (float32), ties by descending id, ranks ignored; a tied score is one
+    float32 step lower than the one before. Rankings have no more columns than the run or `depth`, if more passages were
+    searched for. `measured_seconds` of a search follow from `seconds_per_query`.
     """
 
     def __init__(
@@ -198,10 +190,7 @@ def fingerprint(path: Path) -> str:
 
 
 def read_run(path: Path, question_set: QuestionSet, reference: str = "") -> tuple[Rankings, Notes]:
-    """Read a run over the set's questions, matched by `trec_ids`, ids of merged copies or texts.
-
-    Raises `RunError`: `run_unreadable`, `run_broken_line` with its number, or `run_other_ids` where nothing matches.
-    """
+    """Read a run over the set's questions, by ids or texts. Raises `RunError`: unreadable, broken line, other ids."""
     reference = reference or path.name
     table, is_of_texts = read_run_table(path, reference)
     return run_of_rows(table, question_set, reference, is_of_texts=is_of_texts)
@@ -220,10 +209,7 @@ def read_run_table(path: Path, reference: str) -> tuple[pd.DataFrame, bool]:
 def run_of_rows(
     table: pd.DataFrame, question_set: QuestionSet, reference: str, *, is_of_texts: bool = True
 ) -> tuple[Rankings, Notes]:
-    """Return the rankings of a table with the columns "question" and "passage" (categories) and "score" (float32).
-
-    `is_of_texts`: ids may contain white space, and texts may stand in their place. Raises `RunError` (`run_other_ids`).
-    """
+    """Return rankings of a table of "question", "passage" (categories) and "score". Raises `RunError`."""
     question_ids, passage_ids = trec_ids(question_set)
     question, passage = _rows(table["question"], question_ids), _rows(table["passage"], passage_ids)
     if is_of_texts:  # white space is no separator there, so ids may have it

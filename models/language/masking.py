@@ -43,11 +43,10 @@ class Masker:
     special: np.ndarray = field(repr=False)  # (vocabulary,) bool, true of the ids that are no text
 
     def masked(self, tokens: np.ndarray, words: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Return what is shown, and the labels: the ids to guess, `IGNORED` elsewhere; both like `tokens` `(n, width)`.
+        """Return the tokens shown, and the labels (`IGNORED` where nothing is hidden), both like `tokens` `(n, width)`.
 
-        `words`, of the same shape, numbers the word of each token, from 0 in each row and below the width: a word is
-        hidden as a whole with the probability `share`, so that this is the share of tokens, too. What its tokens are
-        shown as is drawn for each of them.
+        `words`, of the same shape, numbers the word of each token, from 0 in each row: a word is hidden as a whole with
+        the probability `share`. How each of its tokens is shown is drawn separately.
         """
         drawn = np.take_along_axis(rng.random(tokens.shape), words, axis=1)
         chosen = (drawn < self.options.share) & ~self.special[tokens]
@@ -92,10 +91,7 @@ class Blocks(Protocol):
 
 @dataclass(frozen=True)
 class PackedBlocks:
-    """Documents joined by [SEP] and cut into rows of one length: [CLS] ... [SEP], none of it padding.
-
-    What is left at the end is a row only where there is no other. Raises `LanguageError` `no_tokens`.
-    """
+    """Documents joined by [SEP] and cut into full rows: [CLS] ... [SEP]. Raises `LanguageError` (`no_tokens`)."""
 
     file: TokenFile
     length: int
@@ -125,9 +121,8 @@ class PackedBlocks:
 class SegmentPairs:
     """Two segments of about half a row each: [CLS] a [SEP] b [SEP] (Devlin et al. 2019, 3.1).
 
-    A document is cut into segments of equal size that begin with words, and every two of them are a row. As often as
-    not, the second one is shown; else one of another document is, by chance of all segments: never one of the same
-    document, or of a copy of it. Raises `LanguageError` `one_document`.
+    A document is cut into segments of equal size that begin with words, and every two of them are a row. Half the time
+    the second is replaced by one of another document, never of a copy. Raises `LanguageError` (`one_document`).
     """
 
     file: TokenFile
@@ -319,10 +314,7 @@ def share_interval(right: np.ndarray) -> tuple[float, float]:
 
 
 def guesses(network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], precision: Precision) -> Guesses:
-    """Let a model guess the hidden tokens of batches, as `MaskedNetwork.judged` reads them; it stays as it is.
-
-    Raises `ModelError` `not_finite` where it has no numbers for them.
-    """
+    """Let a model guess the hidden tokens of batches; it stays as it is. Raises `ModelError` (`not_finite`)."""
     import torch
 
     was_training = network.training
@@ -346,11 +338,10 @@ def guesses(network: "MaskedNetwork", batches: Iterable[Mapping[str, Any]], prec
 
 
 def unigram_guesses(labels: Sequence[np.ndarray], counts: np.ndarray, special: np.ndarray) -> Guesses:
-    """What frequency alone says of the same tokens, `labels` of rows: P = (count + 1) / (sum of counts + pieces).
+    """Guess the same tokens, `labels` of rows, by frequency alone: P = (count + 1) / (sum of counts + pieces).
 
-    `counts` `(vocabulary,)` are those of the text learned from, with one added to each (Laplace); pieces that are
-    `special`, of the same shape, are never hidden and so never guessed. The likeliest piece is always the most frequent
-    one, and nothing is said of pairs.
+    `counts` `(vocabulary,)` are those of the training text; `special` pieces, of the same shape, are never hidden. The
+    likeliest piece is always the most frequent one; pairs are not guessed.
     """
     counts = np.where(special, 0, counts)
     losses = -np.log((counts + 1) / (counts.sum() + (~special).sum()))

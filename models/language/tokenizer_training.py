@@ -66,8 +66,8 @@ def composed_letters(text: str) -> str:
 def cuts(spans: np.ndarray, text: str) -> np.ndarray:
     """Return the places `(n,)` between two letters or digits at which a span begins and over which none reaches.
 
-    `spans` `(n, 2)` are in the order of their beginnings. Blanks and punctuation part words for everybody and are no
-    cuts. Two pieces that share a letter, as morphemes that contracted or bytes of one letter, are not cut apart there.
+    `spans` `(n, 2)` are in the order of their beginnings. Blanks and punctuation are no cuts, and pieces that share a
+    letter are not cut apart there.
     """
     starts, ends = spans.T
     reached = np.maximum.accumulate(np.concatenate([[0], ends]))[:-1]
@@ -77,10 +77,7 @@ def cuts(spans: np.ndarray, text: str) -> np.ndarray:
 
 
 def morpheme_cuts(texts: Sequence[str]) -> list[np.ndarray]:
-    """Return for each text (`composed_letters`) the places inside its words at which a morpheme begins, by Kiwi.
-
-    Where Kiwi restores letters (갔다 is 가 + 았 + 다), a morpheme stands where its letters are seen: 갔 | 다.
-    """
+    """Return the places inside the words of each text at which a morpheme begins, by Kiwi: 갔다 is 갔 | 다."""
     found = []
     for block in in_blocks(texts, _BLOCK):
         for text, tokens in zip(block, kiwi_tokens(block), strict=True):
@@ -92,8 +89,8 @@ def morpheme_cuts(texts: Sequence[str]) -> list[np.ndarray]:
 def marked(texts: Sequence[str]) -> list[str]:
     """Return the texts composed, with `BOUNDARY` where a morpheme begins inside a word.
 
-    Without the marks each is as `composed_letters` has it: nothing is lost but the difference between loose letters and
-    composed ones. What a tokenizer that was trained on morphemes is given, here and wherever else it is used.
+    A tokenizer that was trained on morphemes expects such texts. Without the marks each is as `composed_letters`
+    returns it.
     """
     composed = [composed_letters(text) for text in texts]
     return [mark(text, places) for text, places in zip(composed, morpheme_cuts(composed), strict=True)]
@@ -136,10 +133,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Material:
-    """Documents to learn from, one a line of the file at `path`.
-
-    `letters` are all that occur, the most frequent first; `share` of the documents not held out are in it.
-    """
+    """Documents to learn from, a line each at `path`; `letters` by frequency, `share` of the documents not held out."""
 
     corpus: Corpus
     sample: Sample
@@ -160,10 +154,7 @@ class Material:
 
 @contextmanager
 def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = None) -> Iterator[Material]:
-    """Write what is learned from to a temporary file. `on_progress` is told the share of the corpus gone through.
-
-    Raises `LanguageError` `nothing_to_learn` where all documents are held out.
-    """
+    """Write the documents to a temporary file. Raises `LanguageError` (`nothing_to_learn`) if all are held out."""
     letters, documents, characters = Counter[str](), 0, 0
     share = min(1.0, sample.most_characters / max(1.0, corpus.characters * (1 - sample.held_out)))
     with tempfile.TemporaryDirectory() as folder:
@@ -188,10 +179,7 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = No
 
 @dataclass(frozen=True)
 class TokenizerOptions:
-    """What is trained: a kind, and how many pieces its vocabulary has, the five special ones among them.
-
-    Raises `LanguageError` `vocabulary`.
-    """
+    """The kind and vocabulary size, special pieces included. Raises `LanguageError` (`vocabulary`)."""
 
     kind: TokenizerKind = TokenizerKind.WORDPIECE
     vocabulary: int = 8_000
@@ -250,11 +238,11 @@ _CONFIG = {
 def train_on(
     material: Material, kind: TokenizerKind, vocabulary: int, on_progress: OnProgress | None = None
 ) -> TrainedTokenizer:
-    """Train a tokenizer on documents made ready.
+    """Train a tokenizer on gathered documents; `on_progress` is called while they are read.
 
-    Letters take at most half of the vocabulary; those that are too rare for it are unknown. Bytes are 256. All kinds
-    but `UNIGRAM` come out the same each time: the library sums Unigram's expectations in an order that it draws. Memory
-    is that of the distinct words. `on_progress` is told while documents are read. Raises `LanguageError` `vocabulary`.
+    Letters take at most half of the vocabulary; rarer ones are unknown. Bytes are 256. All kinds but `UNIGRAM` are
+    deterministic: the library sums Unigram's expectations in random order. Memory is that of the distinct words. Raises
+    `LanguageError` (`vocabulary`).
     """
     began, options = perf_counter(), TokenizerOptions(kind, vocabulary, material.sample)
     tokenizer = untrained(kind, material.sample.split, lowercase=material.sample.lowercase)
@@ -273,8 +261,8 @@ def _train_wordpiece(
 ) -> None:
     """Train by BPE's merges in an order that is always the same.
 
-    The library numbers letters inside words as it meets them, in an order that it draws, and merges as frequent as each
-    other go by number. So they are found first, by a training without merges, and numbered as special pieces are.
+    The library numbers letters inside words in random order, which decides between merges of the same frequency. A
+    training without merges finds them first, so that they are numbered like special pieces.
     """
     from tokenizers import AddedToken, models
 
@@ -313,8 +301,8 @@ _SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a wor
 def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> "Tokenizer":
     """Return a tokenizer without a vocabulary: BERT's `[CLS] a [SEP] b [SEP]`, letters composed (NFC), accents kept.
 
-    All kinds part words alike, at blanks and around each sign. A piece inside a word has ## before it in WordPiece; in
-    the others it is the first of a word that has ▁ (or, of bytes, the blank itself) before it.
+    All kinds split words alike, at blanks and around each sign. WordPiece marks a piece inside a word with ##; the
+    others mark the first of a word with ▁ (or, of bytes, the blank itself).
     """
     from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 

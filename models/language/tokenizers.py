@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """How a text is cut: the numbers of its pieces `(n,)`, and the letters `(n, 2)` that each stands for.
-
-    Blanks before a word are no letters of a piece. Pieces that are bytes of one letter all stand for that letter.
-    """
+    """The piece numbers of a text `(n,)` and their letters `(n, 2)` without blanks; bytes of a letter share them."""
 
     numbers: np.ndarray
     spans: np.ndarray
@@ -109,10 +106,7 @@ class PreparedTokenizer:
 
 
 def load_tokenizer(folder: Path, name: str = "") -> PreparedTokenizer:
-    """Load what `TrainedTokenizer.save` wrote, or any folder with a `tokenizer.json`.
-
-    Raises `LanguageError` `no_tokenizer` where there is none that can be read.
-    """
+    """Load a folder with a `tokenizer.json`. Raises `LanguageError` (`no_tokenizer`)."""
     from tokenizers import Tokenizer
 
     name = name or folder.name

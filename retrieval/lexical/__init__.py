@@ -98,10 +98,7 @@ class TermStatistics:
 def term_statistics(
     analysis: Analyzer | Analysis, texts: Sequence[str], parts: Iterable[Tokens] | None = None
 ) -> TermStatistics:
-    """Count the passages that hold each term, or read the stored counts.
-
-    `parts` are the tokens of the texts, some at a time; without them they are read from the disk cache.
-    """
+    """Count the passages that hold each term in `parts` (the texts' tokens), or read the stored counts."""
 
     def count() -> dict[str, np.ndarray]:
         return counts_of(token_parts(analysis, texts) if parts is None else parts)
@@ -156,10 +153,7 @@ class FieldStatistics:
 def field_statistics(
     analysis: Analysis, passages: Passages, on_progress: Callable[[float], None] | None = None
 ) -> FieldStatistics:
-    """Count the passages that hold each term in either field, or read the stored counts.
-
-    `on_progress` gets the fraction of the texts that are analyzed; titles are short beside them.
-    """
+    """Count the passages that hold each term in either field, or read the stored counts."""
 
     def count() -> dict[str, np.ndarray]:
         n_title = 0
@@ -217,10 +211,7 @@ def _gains(lengths: np.ndarray, mean: float, b: float) -> np.ndarray:
 def _weighed(
     tokens: Tokens, statistics: TermStatistics, held_back: np.ndarray, heads: np.ndarray, gains: np.ndarray
 ) -> Segment:
-    """Return the lists of passages, a term of count c weighing `idf * c / (c + held_back)`.
-
-    A token counts 1; in BM25F one of the first `heads[i]` of passage i counts `gains[0, i]`, another `gains[1, i]`.
-    """
+    """Return the lists of passages; a term of count c, its tokens' `gains`, weighs `idf * c / (c + held_back)`."""
     idf = idf_of(statistics.holders[statistics.places_of(tokens.vocabulary)], statistics.n_passages)
     lengths = holders(tokens.ids, tokens.offsets, len(tokens.vocabulary))
     rows, counts = counted(tokens.ids, tokens.offsets, lengths, heads, gains)
@@ -242,10 +233,7 @@ def holders(ids: np.ndarray, offsets: np.ndarray, n_terms: int) -> np.ndarray:
 def counted(
     ids: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, heads: np.ndarray, gains: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the passages of all terms' lists, uint16, and what the term counts in each, float64.
-
-    The list of a term is of so many `lengths`. Counts are added up in the order of the tokens.
-    """
+    """Return the passages (uint16) and counts (float64) of all terms' lists, of `lengths`, added up in token order."""
     if len(ids) > FEW:
         from mrc_workbench.retrieval.lexical import index
 
@@ -275,10 +263,7 @@ class Engine(StrEnum):
 
 
 class Index:
-    """What an engine makes of analyzed passages; this one, of passages without a token, finds nothing.
-
-    `memory_bytes` is the size of its arrays, 0 where not known.
-    """
+    """The index of an engine; this one, of passages without a token, finds nothing. `memory_bytes` is 0 if unknown."""
 
     memory_bytes = 0
 

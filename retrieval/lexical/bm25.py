@@ -112,10 +112,9 @@ class BM25Options:
 
 
 class BM25:
-    """A BM25 index over passages; building it analyzes them (cached on disk), which `on_progress` is told of, 0 to 1.
+    """A BM25 index over passages; building it analyzes them (cached on disk), with `on_progress` from 0 to 1.
 
-    `memory_bytes` is the size of the index's weights, 0 where not known. `all_questions` are the texts of a whole set:
-    if their tokens are on disk, as after a comparison, no question of that set is analyzed again.
+    If the tokens of `all_questions`, a whole set, are on disk, as after a comparison, none of them is analyzed again.
     """
 
     def __init__(
@@ -255,8 +254,7 @@ def _best(weights: csr_array, order: np.ndarray, n_terms: int) -> csr_array:
 class WindowedBM25:
     """`score(passage) = max over its windows of BM25(window)`, windows being all runs of `sentences` sentences.
 
-    The windows of all passages are the collection that BM25 counts in: its N, n and mean length are of windows. A
-    passage of fewer sentences is one window. Raises `ValueError` where `sentences` is less than 1.
+    BM25's N, n and mean length are of windows. A passage of fewer sentences is one window. Raises `ValueError`.
     """
 
     def __init__(

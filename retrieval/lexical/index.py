@@ -90,10 +90,9 @@ class Postings:
         *,
         cores: int | None = None,
     ) -> Rankings:
-        """Return the best k passages of questions whose terms are `terms[offsets[i]:offsets[i + 1]]`, or of all.
+        """Return the best k passages of questions whose terms are `terms[offsets[i]:offsets[i + 1]]`.
 
-        A term counts as often as it is asked, times its `factors` `(n_asked,)` float32 where they are given; one that
-        no passage holds adds nothing. All `cores` of the machine are used, or so many.
+        A term counts as often as it occurs, times its `factors` `(n_terms,)` float32 if given. `cores` defaults to all.
         """
         n_questions, k = len(offsets) - 1, min(k, self.n_passages)
         factors = np.ones(len(terms), dtype=np.float32) if factors is None else factors
@@ -139,10 +138,7 @@ _OPENED: WeakValueDictionary[Path, Postings] = WeakValueDictionary()  # in this 
 def mapped_postings(
     key: str, n_passages: int, segments: Callable[[], Iterable[Segment]], size: int = SEGMENT
 ) -> Postings:
-    """Return the index stored under a key of all it is made from, built if there is none that is sound.
-
-    See `kept_folder`. If the disk cannot be written, it is built in memory.
-    """
+    """Return the index stored under a key, built if missing or damaged; see `kept_folder`."""
 
     def write(folder: Path) -> None:
         in_files(folder, DTYPES, lambda write_part: _put_together(segments(), write_part, size))
@@ -245,10 +241,7 @@ def holders(ids: Array, offsets: Array, n_terms: int) -> Array:
 
 @compiled
 def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Array) -> tuple[Array, Array]:
-    """Fill the lists of all terms with their passages, and what the term counts in each.
-
-    The list of a term begins at its place of `begins`. As `weights.counted`, which compiles nothing.
-    """
+    """Fill the lists of all terms, which begin at `begins`, as `lexical.counted` does without compiling."""
     rows = np.empty(begins[-1], dtype=np.uint16)
     counts = np.empty(begins[-1], dtype=np.float64)
     ends = begins[:-1].copy()

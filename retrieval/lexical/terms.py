@@ -97,10 +97,7 @@ _ORDER = list(Evidence)
 
 @dataclass(frozen=True)
 class CutWord:
-    """A word without its particles, and its most frequent morphemes in questions and passages (or empty).
-
-    `questions` are the rows of its questions, ascending.
-    """
+    """A word without particles, its usual morphemes in questions and passages, and the rows of its `questions`."""
 
     word: str
     evidence: Evidence
@@ -145,10 +142,7 @@ class _Finding(NamedTuple):
 def cut_words(
     question_set: QuestionSet, dictionary: Dictionary | None = None, on_progress: Callable[[float], None] | None = None
 ) -> list[CutWord]:
-    """Return words that may be cut wrongly, those of the surest evidence first, of these those of most questions.
-
-    What a `dictionary` mends is not proposed. Only relevant passages are read, with their titles.
-    """
+    """Return words that may be cut wrongly in relevant passages, by evidence and number of questions."""
     tell = on_progress or (lambda _: None)
     rows, columns = question_set.relevance.tocoo().coords
     relevant = sorted(set(columns.tolist()))

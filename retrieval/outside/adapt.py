@@ -59,8 +59,8 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 class OutsideRetriever:
     """Searches elsewhere, and reads the results as passages of a question set.
 
-    `measured_seconds` is the sum of the latencies of the last search, however many queries ran at a time. `notes` tell
-    what was noticed in its results (see `Reading`), with `latency`: milliseconds a query, `mean`, `p50` and `p95`.
+    `measured_seconds` is the sum of latencies of the last search. `notes` are those of `Reading`, and the `latency` of
+    a query in milliseconds: `mean`, `p50` and `p95`.
     """
 
     def __init__(self, name: str, caller: Caller, reader: ResultReader, question_set: QuestionSet) -> None:
@@ -70,10 +70,7 @@ class OutsideRetriever:
         self.notes: dict[str, Any] = {}
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        """Return the best k passages of each question.
-
-        Raises `OutsideError`, also if several questions find no passage: `outside_ids`, or `outside_empty`.
-        """
+        """Return the best k passages of each question. Raises `OutsideError`, also if none finds any."""
         n_passages = len(self._question_set.passages)
         k = min(k, n_passages)
         if not questions or not k:
@@ -125,8 +122,7 @@ def as_retriever(
     """Make a retriever over the passages of a question set out of a Python object.
 
     `batched` says whether its search takes several queries, `id_key` where its results have the passage id, `order`
-    whether they are ordered by score (higher is better) or as they came, `concurrency` how many threads search.
-    Raises `OutsideError`: `outside_kind` if the object cannot be searched, `outside_signature` (see `calls`).
+    whether they are ordered by score or as they came, `concurrency` how many threads search. Raises `OutsideError`.
     """
     if isinstance(item, OutsideRetriever):
         return item
@@ -252,10 +248,7 @@ class Plugin:
 
 
 def plugins() -> dict[str, Plugin]:
-    """Return the registered retrievers by name; those of `MRC_RETRIEVERS` come first and win over packages.
-
-    An entry of the variable that is no `name=module:object` is left out; `find_plugin` says so.
-    """
+    """Return the registered retrievers by name, those of `MRC_RETRIEVERS` first, without entries that are malformed."""
     known: dict[str, Plugin] = {}
     for reference in _references():
         if found := _REFERENCE.fullmatch(reference):

@@ -119,8 +119,8 @@ class Request:
     def sent_headers(self) -> dict[str, str]:
         """Return the headers with the values of the secret ones.
 
-        Raises `OutsideError`: `outside_address_refused` if this user may not give addresses, `outside_secret_refused`
-        where people sign in, since variables of the server are not theirs, `outside_secret_missing`.
+        Raises `OutsideError`: `outside_address_refused`, `outside_secret_refused` (variables of a server where users
+        sign in), `outside_secret_missing`.
         """
         if not may_be_given():
             raise OutsideError("outside_address_refused", "the server's administrator allows no addresses of users")
@@ -212,10 +212,7 @@ _KEYS_SHOWN = 8
 
 @dataclass(frozen=True)
 class HttpCaller:
-    """Searches by an endpoint, without redirects; an answer may have `MOST_BYTES` and take `timeout` seconds.
-
-    `ids` and `scores` are JMESPath expressions; each must give a list, of the same length.
-    """
+    """Searches by an endpoint; `ids` and `scores` are JMESPath expressions, each of a list of the same length."""
 
     request: Request
     ids: str
@@ -225,10 +222,7 @@ class HttpCaller:
     on_progress: Callable[[float], None] | None = None
 
     def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        """Return the results of each query, and its seconds without pauses before another try.
-
-        Raises the `OutsideError` of the first request that failed; the others are not sent then.
-        """
+        """Return results and seconds without pauses. Raises the `OutsideError` of the first request that failed."""
         import httpx
 
         for library in ("httpx", "httpcore"):  # they would log addresses
