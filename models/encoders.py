@@ -84,7 +84,6 @@ class BiEncoder(CutModel):
         return Windows(kept["rows"], kept["windows"], not options.tokens)
 
     def cut_off(self, texts: Sequence[str]) -> int:
-        """Of how many passages only the beginning is read, where they are not read by windows."""
         if self._is_at_hand or is_starter(self._source):
             return 0
         return self.lengths_of(texts).cut_off
@@ -108,7 +107,6 @@ class BiEncoder(CutModel):
         return np.concatenate([whole, parts]), np.concatenate([rows, windows.rows[windows.added]])
 
     def has_passages(self, texts: Sequence[str]) -> bool:
-        """Whether the vectors of these passages are on disk, so that none is encoded."""
         key = self.key_of("passage", texts)
         return kept_at(key).is_file() or shipped("vectors", key).is_file()
 
@@ -192,7 +190,6 @@ class SparseTextEncoder(CutModel):
         return self._weights("passage", texts, (0.0, self._passages_share))
 
     def cut_off(self, texts: Sequence[str]) -> int:
-        """Of how many passages only the beginning is read."""
         return self.lengths_of(texts).cut_off
 
     def _cutter(self, options: WindowOptions) -> Cutter | None:
@@ -368,5 +365,4 @@ class CrossEncoderScorer(CutModel):
 
     @cached_property
     def _tokens(self) -> "PairTokens | None":
-        """Tokens of texts read before; None for a starter and other models that are read in their own way."""
         return PairTokens(self.model) if takes_rows(self.model) else None

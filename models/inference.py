@@ -69,7 +69,6 @@ def _gains() -> bool:
 
 
 def _seconds(dtype: Any) -> float:
-    """How long this thread computes at a product of the sizes of a small transformer."""
     import torch
 
     tokens, weights = torch.ones(128, 384, dtype=dtype), torch.ones(1536, 384, dtype=dtype)

@@ -86,7 +86,6 @@ class KeptAnswers(Generic[A]):
         return self._answers.get(key)
 
     def add(self, key: str, answer: A, entry: Mapping[str, Any]) -> None:
-        """Keep an answer, as `read` finds it in the entry. Raises `OSError`: a full disk."""
         with self._writing:
             append_line(self._path, {self._asked: key, **entry})
             self._answers[key] = answer

@@ -137,14 +137,12 @@ class _Call:
                     self._hang_up()
 
     def end(self, why: EndpointError) -> None:
-        """Hang up, whatever the call waits for; the first to end it tells why."""
         with self._lock:
             self.over = self.over or why
             self._ended.set()
             self._hang_up()
 
     def rest(self, seconds: float) -> None:
-        """Wait until it may be asked again. Raises `EndpointError` where the call ends before."""
         self._ended.wait(seconds)
         self.check()
 
@@ -173,8 +171,6 @@ class _Call:
 
 
 class _Body(httpx2.SyncByteStream):
-    """What is answered, unpacked, piece by piece."""
-
     def __init__(self, response: httpx2.Response, call: _Call, done: Callable[[], None]) -> None:
         self._response, self._call, self._done = response, call, done
 
@@ -276,7 +272,6 @@ class Chat:
             raise self._request_error(error) from None  # what was raised may hold the address or the key
 
     def _request_error(self, error: Exception) -> EndpointError:
-        """Return why no answer began, after all retries."""
         if known := _ENDS.get(type(error).__name__):
             code, message = known
             return EndpointError(code, message.format(model=self._model), model=self._model)

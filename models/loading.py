@@ -208,7 +208,6 @@ def files_of(source: ModelSource, where: dict[str, Any]) -> Callable[[str], Path
 def _loaded(
     model_class: Any, source: ModelSource, where: dict[str, Any], *, new_head: bool = False, **told: Any
 ) -> Any:
-    """Load a model of sentence-transformers, and look at every transformer in it."""
     with loading(source.reference):
         model = model_class(**where, **{"model_kwargs": WEIGHTS, **told})
         for module, network in transformers_in(model):
@@ -220,7 +219,6 @@ def _loaded(
 def _starter(
     source: ModelSource, kind: str, corpus: Sequence[str], module_class: Any, build: Callable[..., Any]
 ) -> Any:
-    """Return the module that a starter consists of, built where it was not yet; None of any other model."""
     folder = source.folder
     if folder is None and source.hub_id is None:
         folder = starter_folder(source, kind, corpus)
@@ -271,7 +269,6 @@ def require_memory(reference: str, needed: int) -> None:
 
 
 def _places_of(folder: Path) -> set[Path]:
-    """Where a model's transformer may lie: its folder, and that of sentence-transformers' first module."""
     try:
         path = json.loads((folder / "modules.json").read_text(encoding="utf-8"))[0]["path"]
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

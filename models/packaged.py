@@ -73,11 +73,9 @@ class PackagedBase:
 
     @property
     def folder(self) -> Path:
-        """Its place in the shared workspace, whether it was written or not: it is the same for every user."""
         return shared_workspace() / "cache" / "packaged" / f"{self.name}-{self.content[:16]}"
 
     def require(self) -> None:
-        """Raise `ModelError` where it cannot be had: the package is missing (`not_packaged`)."""
         if not self.folder.is_dir():
             self._installed()
 
@@ -193,8 +191,6 @@ class QuantizedModel:
 
 
 class _Reader:
-    """Reads on from where it is."""
-
     def __init__(self, content: np.ndarray) -> None:
         self.content, self.place = content, 0
 

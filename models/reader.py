@@ -95,7 +95,6 @@ class SpanTokens:
         self._held = 0
 
     def remember(self, texts: Iterable[str]) -> None:
-        """Tokenize those that are new, together."""
         wanted = dict.fromkeys(texts)
         new = [text for text in wanted if text not in self._known]
         if not new:
@@ -178,7 +177,6 @@ class SpanReader(SourcedModel):
 
     @cached_property
     def threshold(self) -> float | None:
-        """From which margin on it says that there is no answer; see `threshold_of`."""
         return threshold_of(self._source)
 
     @cached_property
@@ -216,7 +214,6 @@ class SpanReader(SourcedModel):
     def _in_letters(
         self, passage: str, window: SpanWindow, begins: np.ndarray, ends: np.ndarray, scores: np.ndarray
     ) -> Iterator[tuple[float, int, int]]:
-        """Yield the scores of a window's spans, and the letters of the passage that they stand for."""
         letters = self.tokens.of(passage).letters[window.first : window.last]
         for begin, end, score in zip(begins - window.start, ends - window.start, scores, strict=True):
             if np.isneginf(score):
@@ -227,7 +224,6 @@ class SpanReader(SourcedModel):
                 yield float(score), start + len(part) - len(part.lstrip()), stop - (len(part) - len(part.rstrip()))
 
     def _passes(self, windows: Sequence[SpanWindow], most: int) -> Any:
-        """Yield the places of windows read together, and of each its best spans; long windows first."""
         import torch
 
         model = self.model
@@ -259,7 +255,6 @@ class SpanReader(SourcedModel):
 
 
 def _apart(found: list[tuple[float, int, int]]) -> Any:
-    """Yield spans from the best on, those that overlap none before them."""
     kept: list[tuple[int, int]] = []
     for score, start, end in sorted(found, key=lambda one: (-one[0], one[1], one[2])):
         if all(end <= first or last <= start for first, last in kept):

@@ -80,7 +80,6 @@ class TrainedNetwork(torch.nn.Sequential):
         return dict(self[0].preprocess(texts))
 
     def save_pretrained(self, folder: str, **_: Any) -> None:
-        """Save as plain transformers read it: weights as safetensors, and the tokenizer."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         self[0].model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
@@ -90,7 +89,6 @@ class SpanModule(TransformerModule):
     """The transformer of `AutoModelForQuestionAnswering` with its tokenizer."""
 
     def forward(self, features: Features, **_: Any) -> Features:
-        """Logits of `starts` and `ends`, `(n_windows, width)` each."""
         names = ("input_ids", "attention_mask", "token_type_ids")
         told = self.model(**{name: features[name] for name in names if name in features})
         return {"starts": told.start_logits, "ends": told.end_logits}
@@ -157,7 +155,6 @@ class MaskedNetwork(TrainedNetwork):
         super().__init__(MaskedModule(network, tokenizer), most)
 
     def save_pretrained(self, folder: str, **_: Any) -> None:
-        """Save as plain transformers read it and, of a sentence encoder, as sentence-transformers do."""
         super().save_pretrained(folder)
         for name, text in self.beside.items():
             Path(folder, name).parent.mkdir(exist_ok=True)

@@ -86,7 +86,6 @@ def find_model(reference: str, base: Path | None = None) -> ModelSource:
 
 
 def _places(reference: str, base: Path | None) -> list[Path]:
-    """Folders that a reference may mean: of a user's runs and those on the shelf by their ids alone."""
     runs = [place / "runs" / reference for place in (workspace(), shelf()) if place]
     if not user() or limits().paths:
         return [(base or Path()) / reference, *runs]
@@ -182,8 +181,7 @@ class StoredWork(Protocol):
     def attach(self, model: Any) -> None:
         """Let a loaded model use what is stored; called again, it changes nothing."""
 
-    def clock(self) -> float:
-        """Return the seconds that pass, and those of the work that was not done again."""
+    def clock(self) -> float: ...
 
 
 class SourcedModel:
@@ -201,7 +199,6 @@ class SourcedModel:
 
     @cached_property
     def _content_and_precision(self) -> str:
-        """Key of the model's content, and of the precision where it is not float32."""
         exact = self._precision is Precision.FLOAT32 or is_starter(self._source)
         return self._content if exact else key_of(self._content, self._precision)
 
@@ -283,13 +280,11 @@ class Meter:
         self._elsewhere += work if elsewhere else 0.0
 
     def lap(self) -> tuple[float, float]:
-        """Return the seconds passed and those of the work since the last lap."""
         lap = self._passed, self._work
         self._passed = self._work = 0.0
         return lap
 
     def take_elsewhere(self) -> float:
-        """Return the seconds of work measured on another machine since the last call."""
         seconds = self._elsewhere
         self._elsewhere = 0.0
         return seconds

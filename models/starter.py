@@ -52,7 +52,6 @@ class Vocabulary:
         self._remembered |= {text: list(dict.fromkeys(known.tolist())) for text, known in zip(texts, ids, strict=True)}
 
     def distinct(self, texts: Sequence[str]) -> list[list[int]]:
-        """Numbers of the distinct known tokens of each text, in order of appearance."""
         if len(self._remembered) > _REMEMBERED_TEXTS:
             self._remembered.clear()
         new = list(dict.fromkeys(text for text in texts if text not in self._remembered))
@@ -202,7 +201,6 @@ class KernelPooling(InputModule):
 
     @property
     def max_seq_length(self) -> int:
-        """Texts of any length are read whole."""
         return 2**31 - 1
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:

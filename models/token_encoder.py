@@ -123,7 +123,6 @@ class TokenEncoder(CutModel):
         return key_of(of_passages, "idf", _WEIGHTS_VERSION) if self._layers.are_weighted else of_passages
 
     def _fingerprint_of(self, layers: TokenLayers) -> str:
-        """Return what identifies vectors of passages by these layers."""
         whole, read = self._content_and_precision, layers.of_passages
         return key_of(whole, read, LOWER[read][1]) if read in LOWER else whole
 
@@ -159,7 +158,6 @@ class TokenEncoder(CutModel):
         return self._key("passage", texts, heads)
 
     def has_passages(self, texts: Sequence[str], heads: np.ndarray) -> bool:
-        """Whether the vectors of all tokens of these passages are on disk, so that none is encoded."""
         keys = (self._key("passage", block, titles) for _, block, titles in _blocks_of(texts, heads))
         return all(has_arrays("token-vectors", key) for key in keys)
 
@@ -205,7 +203,6 @@ class TokenEncoder(CutModel):
         return [(part * np.sqrt(count)).astype(np.float16) for part in np.split(vectors, count, axis=1)]
 
     def _weighted(self, texts: Sequence[str], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the vectors of questions' tokens with the lengths of the tokens' weights."""
         if (weights := self.weights) is None:
             return [*vectors]
         of_text = partial(weights.of_text, self.model.tokenizer, self.model.prompts.get("query") or "")
@@ -221,7 +218,6 @@ class TokenEncoder(CutModel):
             self.projection = self._kept("passage", block, titles, lambda _: None, keep=True)["projection"]
 
     def cut_off(self, texts: Sequence[str]) -> int:
-        """Of how many passages only the beginning is read; of none where they are read by windows."""
         return 0 if self._windows else self.lengths_of(texts).cut_off
 
     def read(self, side: str, text: str, head: int | None = None) -> tuple[np.ndarray, list[Span]]:
@@ -299,7 +295,6 @@ class TokenEncoder(CutModel):
         key, keep = self._key(side, texts, heads), keep and not self._is_at_hand
 
         def encoded() -> list[dict[str, np.ndarray]]:
-            """Return the arrays of each of the layers of a pass; of questions those of its own."""
             read, counts = self._read(texts, heads)
             passes = self._encode_passes(side, read, tell)
             by_layers = [[parts[number] for parts in passes] for number in range(len(passes[0]))]
@@ -324,7 +319,6 @@ class TokenEncoder(CutModel):
         return kept
 
     def _key(self, side: str, texts: Sequence[str], heads: np.ndarray | None, layers: TokenLayers | None = None) -> str:
-        """Return the key of the vectors of these texts; of passages, `layers` are others of the same pass."""
         windows = astuple(self._windows) if self._windows else None
         weighted = side == "question" and self._layers.are_weighted
         # the projection is fitted on passages as they are read: by windows it is another one, for questions too
@@ -335,7 +329,6 @@ class TokenEncoder(CutModel):
         return key_of(_VERSION, model, side, fingerprint_of(texts), read_as, told, *fitted, *weights)
 
     def _read(self, texts: list[str], heads: np.ndarray | None) -> tuple[list[str], list[int]]:
-        """Return what the model reads of all texts, and the number of windows of each."""
         if heads is None or not self._windows:
             return texts, [1] * len(texts)
         windows = self.cut(texts, heads, self._windows)

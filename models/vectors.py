@@ -43,7 +43,6 @@ class TokenVectors:
 
     @classmethod
     def of(cls, texts: Sequence[np.ndarray]) -> "TokenVectors":
-        """Join the vectors of single texts, at least one."""
         starts = np.concatenate([[0], np.cumsum([len(vectors) for vectors in texts])]).astype(np.int64)
         return cls(np.concatenate(texts), starts)
 
@@ -56,7 +55,6 @@ class TokenVectors:
         return TokenVectors(self.vectors[starts[0] : starts[-1]], starts - starts[0])
 
     def at(self, rows: np.ndarray) -> "TokenVectors":
-        """Return the vectors of the texts at `rows`, in that order."""
         if not len(rows):
             return TokenVectors(self.vectors[:0], np.zeros(1, dtype=np.int64))
         return TokenVectors.of([self.vectors[self.starts[row] : self.starts[row + 1]] for row in rows])
@@ -95,8 +93,7 @@ class TokenVectorEncoder(Computing, Protocol):
     def passage_blocks(self, texts: Sequence[str], heads: np.ndarray) -> Iterator[tuple[np.ndarray, TokenVectors]]:
         """Yield the rows of some passages at a time, from all over, and what `encode_passages` returns of them."""
 
-    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str:
-        """Changes whenever the vectors of these passages would."""
+    def key_of_passages(self, texts: Sequence[str], heads: np.ndarray) -> str: ...
 
 
 @runtime_checkable
@@ -224,7 +221,6 @@ class VectorBlocks:
         self._on_progress(min(1.0, self._done + self._at_work * share))
 
     def computed(self) -> StoredVectors:
-        """Compute all, and keep nothing."""
         vectors, seconds = self._fill(self._block)
         self._on_progress(1.0)
         return StoredVectors(vectors, self._load_seconds, seconds)
@@ -298,7 +294,6 @@ class VectorBlocks:
     def _fill(
         self, block_of: Callable[[int], Block], make: Callable[[tuple[int, int]], np.ndarray] = _in_memory
     ) -> tuple[np.ndarray, float]:
-        """Put the rows of all blocks in the order of their texts, and add up the seconds of the blocks."""
         whole, total = np.zeros((0, 0), dtype=np.float32), 0.0
         for number, rows in enumerate(self._rows):
             vectors, seconds = block_of(number)
@@ -356,7 +351,6 @@ class RecentVectors:
         return len(self._vectors)
 
     def of(self, texts: Sequence[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-        """Return the vectors of texts, `(n_texts, dimensions)`; only texts without a stored vector are encoded."""
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         encoded = dict(zip(new, encode(new), strict=True)) if new else {}
         vectors = [encoded[text] if text in encoded else self._vectors[text] for text in texts]

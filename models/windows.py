@@ -73,21 +73,17 @@ class Windows:
         return ~(firsts & self.as_read)
 
     def standing(self, n_texts: int) -> np.ndarray:
-        """Rows of the texts that are read as they are, ascending."""
         rows = np.arange(n_texts)
         return rows if self.as_read else np.setdiff1d(rows, self.rows)
 
     def beside(self) -> Iterator[tuple[int, Window]]:
-        """Yield each `added` window with the row of its text."""
         for row, window in zip(self.rows[self.added].tolist(), self.windows[self.added].tolist(), strict=True):
             yield row, Window(*window)
 
     def texts(self, texts: Sequence[str]) -> list[str]:
-        """Return what the model reads of each `added` window."""
         return [window.text(texts[row]) for row, window in self.beside()]
 
     def of(self, row: int) -> list[Window]:
-        """The windows of one text; none where the model reads it whole."""
         first, last = np.searchsorted(self.rows, [row, row + 1])
         return [Window(*window) for window in self.windows[first:last].tolist()]
 
@@ -130,7 +126,6 @@ class Cutter:
         return self._cut[key]
 
     def lengths(self, texts: Sequence[str]) -> np.ndarray:
-        """Count the tokens of each text and of the prompt before it, `(n_texts,)` int64."""
         return np.array([len(encoding.ids) for _, encoding, _ in self._encoded(texts)], dtype=np.int64)
 
     def _length(self, text: str) -> int:
@@ -184,7 +179,6 @@ class Lengths(NamedTuple):
 
     @property
     def cut_off(self) -> int:
-        """Of how many of them only the beginning is read."""
         return int(np.count_nonzero(self.tokens > self.room))
 
 
@@ -268,7 +262,6 @@ class Joint:
         return len(self.first) + len(self.between) + len(self.last)
 
     def joined(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the token ids of two texts as one row, and its segments."""
         pieces = (self.first, one, self.between, other, self.last)
         return np.concatenate(pieces), np.repeat(np.array(self.segments, dtype=np.int32), [*map(len, pieces)])
 
@@ -319,11 +312,9 @@ class PairTokens:
         self.usable = self._joint is not None and self._agrees()
 
     def joining(self) -> AbstractContextManager[None]:
-        """Within the block the model reads pairs this way, where it can be `usable`."""
         return replaced(self._model[0], "preprocess", self) if self.usable else nullcontext()
 
     def __call__(self, inputs: Sequence[Pair], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Features as the model's own `preprocess` gives them."""
         import torch
 
         joint = self._joint

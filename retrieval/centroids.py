@@ -73,7 +73,6 @@ class TokenIndex:
 
     @classmethod
     def of(cls, blocks: Iterable[Block], n_passages: int, bits: int = 0) -> "TokenIndex":
-        """Make the index in memory."""
         tree, blocks = _placed(iter(blocks), n_passages, bits)
         arrays = in_memory(_DTYPES, lambda write: _put_together(tree, blocks, bits, write))
         return cls(arrays, tree.centroids.shape[1], bits)
@@ -86,7 +85,6 @@ class TokenIndex:
         return len(self._place)
 
     def search(self, question: np.ndarray, k: int) -> Rankings:
-        """Return the best k of the candidates for the tokens of a question, `(n, dimensions)`."""
         rows = self.candidates(question, max(CANDIDATES, 2 * k))
         return ranked(rows[None], self.scores(question, rows)[None], k)
 
@@ -151,7 +149,6 @@ def mapped_index(key: str, blocks: Callable[[], Iterable[Block]], n_passages: in
 
 
 def _put_together(tree: "_Tree", blocks: Iterable[Block], bits: int, put: Write) -> None:
-    """Write the arrays, most of them a part a block."""
     put("centroids", tree.centroids)
     put("levels", tree.levels)
     for name in ("starts", "held_starts"):
@@ -186,7 +183,6 @@ class _Tree:
     levels: np.ndarray
 
     def nearest(self, vectors: np.ndarray) -> np.ndarray:
-        """Return the centroid of each vector, `(n,)` int64."""
         codes = np.zeros(len(vectors), dtype=np.int64)
         head = (vectors @ self.heads.T).argmax(axis=1) if len(vectors) else codes
         order = np.argsort(head, kind="stable")
@@ -305,7 +301,6 @@ def _widen(vectors: Array, begins: Array, starts: Array, wide: Array) -> None:
 
 @compiled
 def _unpack(kept: _Arrays, begins: Array, starts: Array, wide: Array) -> None:
-    """Write the centroid of each token and what is left of it: the other way round as `pack`."""
     mask = np.uint8(len(kept.levels) - 1)
     per = 8 if len(kept.levels) == 2 else 4
     size = kept.residuals.shape[1]

@@ -305,7 +305,6 @@ def _lab(
     values: tuple[Sequence[float], Sequence[float]],
     by: str,
 ) -> Experiment:
-    """Return the laboratory of the page for these values. Raises `ValueError` if it cannot be made."""
     spec = compared.specs.get(retriever)
     if not isinstance(spec, BM25Spec | WindowedBM25Spec | LateSpec):
         names = [one.name for one in compared.retriever if isinstance(one, BM25Spec | WindowedBM25Spec)]
@@ -320,7 +319,6 @@ def _lab(
 
 
 def _settings_table(question_set: QuestionSet, figures: pd.DataFrame, by: str) -> list[str]:
-    """Return the best settings as lines of text, in percent with 95% intervals."""
     rows = figures.sort_values("value", ascending=False, kind="stable").head(_SHOWN)
     cells = [
         (str(row["name"]), [f"{100 * row[column]:.2f}" for column in ("value", "low", "high")])
@@ -344,5 +342,4 @@ def _verdict(fit: CrossFit | None, leader: str, present: str, by: str) -> list[s
 
 
 def _toml(spec: Spec) -> str:
-    """Return a retriever as the lines of an experiment file."""
     return tomli_w.dumps({"retriever": [spec.model_dump(mode="json", exclude_none=True)]}, multiline_strings=False)

@@ -231,7 +231,6 @@ class PairScores:
         return scores
 
     def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:
-        """Of how many of the candidates only the beginning is read."""
         if self._windows or not isinstance(self._scorer, LimitedScorer):
             return 0
         return self._scorer.cut_off(questions, self._texts, candidates.indices)
@@ -322,11 +321,9 @@ class Reranked:
         return ranked(found.indices, np.hstack([scores, rest]), min(k, known))
 
     def cut_off(self) -> int:
-        """Of how many of the passages that were reranked last only the beginning was read."""
         return self._pairs.cut_off(*self._read) if self._read else 0
 
     def candidate_scores(self, questions: Sequence[str], candidates: Rankings) -> np.ndarray:
-        """Reranker's scores `(n_questions, depth)` of the candidates, -inf where there is none."""
         return self._pairs.of(questions, candidates)
 
 

@@ -192,8 +192,6 @@ def encode(
 
 
 class _Sharing(BiEncoder):
-    """Encodes what falls to this process, into a folder that all share."""
-
     share: Share
     folder: Path
     named: str = ""  # what is encoded, where it is neither passages nor questions

@@ -66,7 +66,6 @@ class Measure(NamedTuple):
 
     @property
     def short(self) -> str:
-        """For the head of a column: R@10."""
         return f"R@{self.cut}" if self.name == "recall" else self.long
 
 
@@ -128,7 +127,6 @@ def evaluate(rankings: Rankings, question_set: QuestionSet, ks: Sequence[int] = 
 
 
 def _graded(rankings: Rankings, gains: csr_array, cuts: Sequence[int]) -> dict[int, np.ndarray]:
-    """Return nDCG by grades for each K: what was found against the highest grades first."""
     found = _at(rankings, gains)
     of = np.repeat(np.arange(gains.shape[0]), np.diff(gains.indptr))
     order = np.lexsort((-gains.data, of))  # those of a question stay together
@@ -283,7 +281,6 @@ def _values_of_ir_measures(
 
 
 def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
-    """Return a run of ir_measures by rows, scores descending by rank; without questions that found nothing."""
     depth = rankings.indices.shape[1]
     run: dict[str, dict[str, float]] = {}
     for question, row in enumerate(rankings.indices.tolist()):

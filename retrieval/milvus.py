@@ -148,7 +148,6 @@ class Milvus:
 
 
 def _arrays(hits: Sequence[Any], depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows of the corpus and scores `(n_questions, depth)` of what was found, best first."""
     indices = np.full((len(hits), depth), NOT_FOUND, dtype=np.int64)
     scores = np.full((len(hits), depth), -np.inf, dtype=np.float32)
     for row, found in enumerate(hits):

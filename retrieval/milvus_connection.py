@@ -35,11 +35,9 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """Name of the place without its token."""
         return "/".join(filter(None, (self.address, self.database))) or FILES
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of Milvus without this place's token and password."""
         password = self.token.partition(":")[2]
         for secret in filter(None, (self.token, password)):
             for spelled in {secret, quote(secret), quote(secret, safe="")}:
@@ -104,7 +102,6 @@ def connected(place: Place, collection: str) -> Iterator[Any]:
 
 @contextmanager
 def _served(place: Place, collection: str) -> Iterator[str]:
-    """Serve a file on a free port of this machine alone; yields the address."""
     from filelock import FileLock, Timeout
     from milvus_lite.adapter.grpc.server import start_server_in_thread
     from milvus_lite.exceptions import DataDirLockedError

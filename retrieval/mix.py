@@ -223,7 +223,6 @@ class LearnedMix:
         return self._learned
 
     def _taught_by(self, part: Retriever, is_trained: bool) -> Rankings:
-        """What a signal finds for the questions that teach; of one that was trained on some, only for the others."""
         lessons = self._lessons
         if not (is_trained and lessons.known.any()):
             return part.search(lessons.texts, self._depth)
@@ -350,7 +349,6 @@ def _values(
 
 
 def _gaps(rankings: Rankings) -> np.ndarray:
-    """How far each score lies from the best of its list, 0 or less, NaN where nothing was found."""
     scores = np.where(rankings.indices != NOT_FOUND, rankings.scores, np.nan).astype(np.float64)
     return np.asarray(scores - scores[:, :1]) if scores.shape[1] else scores
 

@@ -131,7 +131,6 @@ class Findings:
 
     @classmethod
     def of(cls, rankings: Rankings, question: int = 0) -> "Findings":
-        """Return what rankings hold of a question, by its row."""
         found = np.flatnonzero(rankings.indices[question] != NOT_FOUND)
         return cls(tuple(rankings.indices[question, found].tolist()), tuple(rankings.scores[question, found].tolist()))
 

@@ -254,7 +254,6 @@ def _rows_of_aliases(question_set: QuestionSet) -> dict[str, int]:
 
 
 def _filled(rows: np.ndarray, column: "pd.Series[str]", row_of: Mapping[str, int]) -> np.ndarray:
-    """Look up the ids that have no row yet."""
     if not len(row_of) or (rows >= 0).all():
         return rows
     found = np.array([row_of.get(id_, NOT_FOUND) for id_ in column.cat.categories], dtype=np.int64)
@@ -262,14 +261,11 @@ def _filled(rows: np.ndarray, column: "pd.Series[str]", row_of: Mapping[str, int
 
 
 class _Line(BaseModel):
-    """What was found for a question, each by its text or its id, the best first."""
-
     question: str
     passages: list[str]
 
 
 def _of_lines(path: Path, reference: str) -> pd.DataFrame:
-    """Read JSON lines into the columns that count; a passage's score is how far it is from the first."""
     questions, passages, scores = list[str](), list[str](), list[int]()
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -348,7 +344,6 @@ def _is_number(text: str) -> bool:
 
 
 def _rows(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
-    """Row of each id, -1 where it is none of `ids`."""
     of_category = pd.Index(ids).get_indexer(column.cat.categories)
     return np.asarray(of_category[column.cat.codes.to_numpy()])
 
@@ -356,7 +351,6 @@ def _rows(column: "pd.Series[str]", ids: list[str]) -> np.ndarray:
 def _ranked(
     question: np.ndarray, passage: np.ndarray, score: np.ndarray, n_questions: int, passage_ids: list[str]
 ) -> tuple[Rankings, int]:
-    """Order the lines into rankings; return also how many named a passage again."""
     place_of_id = np.empty(len(passage_ids), dtype=np.int64)
     place_of_id[sorted(range(len(passage_ids)), key=passage_ids.__getitem__)] = np.arange(len(passage_ids))
     order = np.lexsort((-place_of_id[passage], -score, question))

@@ -82,8 +82,7 @@ class Blocks(Protocol):
 
     def __len__(self) -> int: ...
 
-    def lengths(self) -> np.ndarray:
-        """Tokens of every row, `(n,)`."""
+    def lengths(self) -> np.ndarray: ...
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
         """Return some rows; what is left to chance is drawn from `rng`."""
@@ -147,11 +146,9 @@ class SegmentPairs:
         return len(self.pairs)
 
     def lengths(self) -> np.ndarray:
-        """As the pairs stand in their documents."""
         return np.asarray(np.minimum(self.pairs[:, 2] - self.pairs[:, 0], self.length - 3) + 3)
 
     def read(self, rows: Sequence[int], rng: np.random.Generator) -> Rows:
-        """About half are `NEXT`."""
         follows = np.where(rng.random(len(rows)) < 0.5, RANDOM, NEXT)
         firsts = [slice(*self.pairs[row, :2].tolist()) for row in rows]
         seconds = [
@@ -184,7 +181,6 @@ def _segments(first: int, starts: np.ndarray, room: int) -> np.ndarray:
 
 
 def _fitted(first: slice, second: slice, room: int) -> tuple[slice, slice]:
-    """Cut off the ends of what is too long together, of the longer one first."""
     sizes = [first.stop - first.start, second.stop - second.start]
     while sum(sizes) > room:
         sizes[sizes[0] < sizes[1]] -= 1
@@ -192,7 +188,6 @@ def _fitted(first: slice, second: slice, room: int) -> tuple[slice, slice]:
 
 
 def _rows(file: TokenFile, bodies: Sequence[Sequence[slice]], specials: Specials) -> Rows:
-    """Put [CLS] before and [SEP] after the segments of every row, and pad them to the longest."""
     lengths = np.array([1 + sum(len(range(*one.indices(len(file.tokens)))) + 1 for one in body) for body in bodies])
     shape = (len(bodies), int(lengths.max()))
     tokens, segments = np.full(shape, specials.pad, dtype=np.int64), np.zeros(shape, dtype=np.int64)

@@ -193,7 +193,6 @@ class TokenizerOptions:
 
     @property
     def name(self) -> str:
-        """What tells it from others of the same corpus, also as a folder."""
         return f"{self.kind}-{self.sample.split}-{self.vocabulary}"
 
 
@@ -209,7 +208,6 @@ class TrainedTokenizer:
     seconds: float
 
     def provenance(self) -> dict[str, Any]:
-        """As JSON has it; `pieces` are as many as were found, at most `vocabulary`."""
         options = {"kind": self.options.kind, "vocabulary": self.options.vocabulary, **asdict(self.options.sample)}
         found = {"pieces": self.tokenizer.get_vocab_size(), "share": self.share, "seconds": self.seconds}
         return {**options, **found, "corpus": self.corpus, "fingerprint": self.fingerprint}

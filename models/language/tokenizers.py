@@ -69,12 +69,10 @@ class PreparedTokenizer:
 
     @property
     def marks_morphemes(self) -> bool:
-        """In the texts that it expects."""
         return self.trained.get("split") == Split.MORPHEMES
 
     @cached_property
     def content(self) -> dict[str, Any]:
-        """What `tokenizer.json` says of it."""
         content: dict[str, Any] = json.loads(self.tokenizer.to_str())
         return content
 
@@ -97,7 +95,6 @@ class PreparedTokenizer:
         return [_cut(*one) for one in zip(encodings, texts, morphemes, strict=True)]
 
     def pieces(self, text: str) -> list[Piece]:
-        """For a person to read."""
         text = composed_letters(text)
         ((numbers, spans),) = self.cut([text], morpheme_cuts([text]) if self.marks_morphemes else ())
         names = map(self.tokenizer.id_to_token, numbers.tolist())
@@ -134,7 +131,6 @@ def find_tokenizer(reference: str) -> PreparedTokenizer:
 
 
 def _by_transformers(source: ModelSource) -> "Tokenizer":
-    """The fast tokenizer of a model that brings the files of a slow one, or that is on the hub."""
     from transformers import AutoTokenizer
 
     where: dict[str, Any] = {"pretrained_model_name_or_path": source.folder}
@@ -330,7 +326,6 @@ class TokenFile:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenFile":
-        """Mapped into memory, from a folder that `write_tokens` wrote."""
         dtype = np.dtype(read_json(folder / "about.json")["dtype"])
         mapped = (_mapped(folder / "tokens.bin", dtype), _mapped(folder / "starts.bin", np.dtype(bool)))
         return cls(*mapped, *(np.load(folder / f"{name}.npy") for name in ("bounds", "same", "counts")))

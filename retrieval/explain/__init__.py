@@ -64,7 +64,6 @@ class TermExplanation(Explanation, Generic[T]):
 
     @property
     def score(self) -> float:
-        """The sum of all values. A passage whose score is not above 0 is not found."""
         return math.fsum(term.value for term in self.terms)
 
     @property
@@ -197,7 +196,6 @@ class BM25Explainer:
         return own | added
 
     def _fields(self, passage: IndexedText) -> list["_Field"]:
-        """Return the whole text as one field, or the passage's own text and its title."""
         if not self.options.title_weight:
             return [_Field(1.0, self._read(passage.text), self._mean_lengths[0])]
         start = passage.start
@@ -259,8 +257,6 @@ def counting_explainer(
 
 
 class _Texts(NamedTuple):
-    """A question and a passage, both composed."""
-
     question: str
     passage: IndexedText
 
@@ -292,7 +288,6 @@ class _Field(NamedTuple):
         return sum(one.times for one in self.standing.values())
 
     def counted(self, times: int, b: float) -> float:
-        """Return a count, held back by the length."""
         return self.weight * times / (1 - b + b * self.length / self.mean_length) if times else 0.0
 
 

@@ -102,7 +102,6 @@ class StaticExplainer:
         )
 
     def _vectors_of(self, tokens: Mapping[str, object]) -> np.ndarray:
-        """Vectors of tokens, `(n_tokens, dimensions)` float64; zeros for a token that is not known."""
         vectors = np.zeros((len(tokens), self._vectors.get_shape()[1]))
         for place, token in enumerate(tokens):
             if (number := self._number.get(token)) is not None:
@@ -142,7 +141,6 @@ class WeighedTerm:
 
     @property
     def value(self) -> float:
-        """What it adds to the score: the product of both weights."""
         return self.question * self.passage
 
     @property
@@ -212,7 +210,6 @@ class LateExplanation:
         return tuple(match for match in self.matches if match.asked[0] < match.asked[1])
 
     def asked_matches(self) -> list[NumberedPiece]:
-        """Cut the question by the matches of `told`."""
         return _numbered(self.question, [match.asked for match in self.told], 0, len(self.question))
 
     def title_matches(self) -> list[NumberedPiece]:

@@ -273,6 +273,5 @@ def _of_question(rankings: Rankings, question: int) -> Rankings:
 
 
 def _standing(rankings: Rankings, passage: int) -> tuple[int | None, float | None]:
-    """Rank (1 is best) and score of a passage in the rankings of one question."""
     places = np.flatnonzero(rankings.indices[0] == passage)
     return (int(places[0]) + 1, float(rankings.scores[0, places[0]])) if len(places) else (None, None)

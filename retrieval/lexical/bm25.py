@@ -100,7 +100,6 @@ class BM25Options:
 
     @property
     def feedback(self) -> FeedbackOptions | None:
-        """How a question is asked again; None where it is not."""
         if not self.feedback_passages:
             return None
         return FeedbackOptions(self.feedback_passages, self.feedback_terms, self.feedback_share)
@@ -157,7 +156,6 @@ class BM25:
         return chain.from_iterable(self._index.score_blocks(*asked) for asked in self._asked(questions))
 
     def _asked(self, questions: Sequence[str]) -> Iterator[tuple[Tokens, np.ndarray | None]]:
-        """Yield the questions as they are searched: as they are, or with feedback some at a time."""
         tokens = self._tokens_of(questions)
         if not self._feedback:
             yield tokens, None
@@ -168,7 +166,6 @@ class BM25:
             yield self._feedback.asked_again(analyzed[some], Rankings(first.indices[some], first.scores[some]))
 
     def _tokens_of(self, questions: Sequence[str]) -> Tokens:
-        """Return the tokens of questions, those of the whole set if they are on disk."""
         row_of = {text: row for row, text in enumerate(self._all_questions)}
         rows = [row_of.get(text, -1) for text in questions]
         if rows and min(rows) >= 0 and are_kept(self.analysis, self._all_questions):
@@ -225,7 +222,6 @@ class Feedback:
         return analyze(self._analysis, [self._texts[row] for row in rows])
 
     def _may_be_added(self, terms: Sequence[str]) -> np.ndarray:
-        """Whether each term may be added, `(n_terms,)`, 1 or 0."""
         places = self._statistics.places_of(terms)
         holders, known = np.zeros(len(terms), dtype=np.int64), places >= 0
         holders[known] = self._statistics.holders[places[known]]
@@ -236,7 +232,6 @@ class Feedback:
 
 
 def _distributions(counts: csr_array) -> csr_array:
-    """Divide every row by its sum; one of nothing stays so."""
     counts = csr_array(counts)
     counts.eliminate_zeros()
     sums = counts.sum(axis=1)
@@ -346,7 +341,6 @@ def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on
 
 
 def _field_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:
-    """Return the index of passages as a title and a text each; see `_text_index`."""
     k1, b, title_weight = options.k1, options.b, options.title_weight or 0.0
     statistics = field_statistics(analysis, passages, on_progress and (lambda done: on_progress(_ANALYSIS * done)))
 

@@ -73,7 +73,6 @@ class Postings:
 
     @classmethod
     def of(cls, segments: Iterable[Segment], n_passages: int, segment: int = SEGMENT) -> "Postings":
-        """Put segments together in memory."""
         arrays = in_memory(DTYPES, lambda write: _put_together(segments, write, segment))
         return cls(Lists(**arrays), n_passages, segment)
 
@@ -123,8 +122,6 @@ class Postings:
 
 
 class _Room(threading.local):
-    """Each thread's own room for the sums and candidates of a segment."""
-
     def __init__(self, size: int) -> None:
         self.sums, self.candidates = np.empty(size, dtype=np.float64), np.empty(size, dtype=np.int32)
 
@@ -165,7 +162,6 @@ def _opened(folder: Path) -> Postings:
 
 
 def _mapped(path: Path, dtype: np.dtype) -> Array:
-    """Map a copy of a file that has no name, and that the mapping alone keeps."""
     with tempfile.TemporaryFile(dir=path.parent.parent) as copy:
         with path.open("rb") as file:
             _copy(file, copy)
@@ -259,7 +255,6 @@ def counted(ids: Array, offsets: Array, begins: Array, heads: Array, gains: Arra
 
 @compiled
 def _largest(begins: Array, weights: Array) -> Array:
-    """Return the largest weight of each list, without its sign."""
     largest = np.zeros(len(begins) - 1, dtype=np.float32)
     for one in range(len(largest)):
         for place in range(begins[one], begins[one + 1]):

@@ -367,7 +367,6 @@ def _score_of(key: np.uint64) -> np.float32:
 
 @compiled
 def _offer(best: Array, size: int, key: np.uint64) -> int:
-    """Put a passage among the `size` best so far where it belongs there; returns how many these are then."""
     if size < len(best):
         place = size
         while place > 0 and key < best[(place - 1) // 2]:

@@ -128,7 +128,6 @@ class _Read(NamedTuple):
         return self.word[self.nouns :] if after and all(one.tag.startswith(_TAIL_TAGS) for one in after) else ""
 
     def tokens(self, end: int) -> tuple[str, ...]:
-        """The content morphemes that its first letters have a part in."""
         return tuple(one.form for one in self.cut if one.start < end and one.tag.startswith(CONTENT_TAGS))
 
 
@@ -186,7 +185,6 @@ class _Evidence:
         self._nouns = Counter(word.word[: word.nouns] for word in words if word.nouns)
 
     def differing(self, question: Sequence[_Read], passage: Sequence[_Read]) -> Iterator[_Finding]:
-        """Yield the words that stand in both and are read in two ways, so that a morpheme of the question is missed."""
         held = {form for word in passage for form in word.tokens(len(word.word))}
         by_start: dict[str, list[_Read]] = defaultdict(list)
         for word in dict.fromkeys(passage):
@@ -217,7 +215,6 @@ class _Evidence:
         return word[: next(ends, len(word))]
 
     def suspicious(self, question: Sequence[_Read], extracted: set[str]) -> Iterator[_Finding]:
-        """Yield the words of a question that are suspicious by themselves."""
         for read in question:
             word, cut = read.word[: read.nouns], read.tokens(read.nouns)
             nouns = [one for one in read.cut if one.end <= read.nouns]

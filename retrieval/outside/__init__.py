@@ -143,7 +143,6 @@ class ResultReader:
         return Hit(shortened([*ids, *texts][0]), NOT_FOUND, score)
 
     def _references(self, item: Any) -> tuple[list[str], list[str]]:
-        """Return the ids and the texts that may name the passage of a result."""
         if isinstance(item, str):
             return [item], [item]
         if _is_id(item):
@@ -165,7 +164,6 @@ class ResultReader:
 
 
 def _items(results: Any) -> Iterator[object]:
-    """Yield the results of one query, whatever holds them."""
     if hasattr(results, "columns") and hasattr(results, "to_dict"):
         yield from results.to_dict("records")
     elif isinstance(results, Mapping) and all(isinstance(value, Real) for value in results.values()):
@@ -210,7 +208,6 @@ def _value(item: object, key: str) -> Any:
 
 
 def _first(item: object, keys: Iterable[str]) -> Any:
-    """Return the value of the first key that the item has, None if it has none of them."""
     return next((value for key in keys if (value := _value(item, key)) is not None), None)
 
 
@@ -219,7 +216,6 @@ def _is_id(value: Any) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return a score as float32 holds it; None stays None."""
     if value is None:
         return None
     if not isinstance(value, bool) and isinstance(value, Real):
@@ -240,9 +236,7 @@ POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 class Caller(Protocol):
     """Searches several queries."""
 
-    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]:
-        """Return the results of each query, and the seconds that each took."""
-        ...
+    def results(self, queries: Sequence[str], k: int) -> tuple[Sequence[object], list[float]]: ...
 
 
 @dataclass(frozen=True)
@@ -341,7 +335,6 @@ def takes(function: Callable[..., object], name: str) -> bool:
 
 
 def _parameters(function: Callable[..., object]) -> list[Parameter]:
-    """Return the parameters of a function, without `self`; none if it has no readable signature."""
     try:
         return [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):

@@ -169,7 +169,6 @@ def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Cal
 
 
 def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
-    """Make an object of a class, with the passages if it needs an argument. Raises `OutsideError`."""
     try:
         needs_passages = any(
             parameter.default is Parameter.empty and parameter.kind in POSITIONAL
@@ -183,7 +182,6 @@ def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
 
 
 def _langchain(retriever: Any) -> Callable[[str, int], object]:
-    """Return a search by a LangChain retriever, which gets k if it takes any such argument."""
     inner = getattr(retriever, "_get_relevant_documents", None)
     if callable(inner) and takes(inner, "k"):
         return lambda query, k: retriever.invoke(query, k=k)
@@ -230,7 +228,6 @@ class Plugin:
         return [self.module, self.attribute, self.distribution, self.version, digest]
 
     def retriever(self, name: str, question_set: QuestionSet, options: Mapping[str, Any]) -> OutsideRetriever:
-        """Make the retriever. Raises `OutsideError`: `outside_plugin_failed` if its code raises an error."""
         try:
             target: Any = importlib.import_module(self.module)
             for part in self.attribute.split("."):
@@ -279,7 +276,6 @@ def _references() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _installed() -> tuple[Plugin, ...]:
-    """Return the retrievers of installed packages; packages do not change while a process runs."""
     found = []
     for entry in entry_points(group=GROUP):
         if reference := _REFERENCE.fullmatch(entry.value.strip()):

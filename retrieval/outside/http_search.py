@@ -257,7 +257,6 @@ class HttpCaller:
         return self._read(answer), seconds
 
     def _answer(self, client: "httpx.Client", query: str, k: int) -> tuple[bytes, float]:
-        """Return the body of an answer with status 200, and the seconds of the request that brought it."""
         import httpx
 
         for tried in range(1, _TRIES + 1):
@@ -307,7 +306,6 @@ class HttpCaller:
             return response.status_code, response.headers, b"".join(pieces)
 
     def _read(self, answer: object) -> list[object]:
-        """Return the results in an answer: ids, or pairs of id and score."""
         ids = self._at(self.ids, answer, "ids")
         if not self.scores:
             return ids
@@ -352,7 +350,6 @@ def http_retriever(
 
 
 def _described(answer: object) -> str:
-    """Return the keys of an answer, or what it is instead of an object."""
     if isinstance(answer, dict):
         return shortened(", ".join(map(str, [*answer][:_KEYS_SHOWN]))) or "no keys"
     return f"a list of {len(answer)}" if isinstance(answer, list) else shortened(json.dumps(answer))
