@@ -146,9 +146,8 @@ class KnownPairs:
         self._new: list[tuple[np.ndarray, np.ndarray]] = []
         self._count, self._written = len(self._codes), time.perf_counter()
 
-    @property
-    def seconds_a_pair(self) -> float:
-        return self._seconds / max(1, self._count)
+    def seconds_of(self, n_pairs: int) -> float:
+        return n_pairs * (self._seconds / max(1, self._count))
 
     def of(self, indices: np.ndarray) -> np.ndarray:
         """Numbers of candidates `(n_questions, depth, width)`: NaN where not known, -inf where there is none."""
@@ -226,8 +225,8 @@ class PairScores:
         finally:
             known.write()
         if self._meter:
-            pairs = np.count_nonzero(candidates.indices != NOT_FOUND)
-            self._meter.note(time.perf_counter() - began, known.load_seconds, pairs * known.seconds_a_pair)
+            n_pairs = int(np.count_nonzero(candidates.indices != NOT_FOUND))
+            self._meter.note(time.perf_counter() - began, known.load_seconds, known.seconds_of(n_pairs))
         return scores
 
     def cut_off(self, questions: Sequence[str], candidates: Rankings) -> int:

@@ -97,15 +97,10 @@ def ship(sample: QuestionSet) -> None:
         usual, searched = (_alone(one, sample) for one in (spec, exact))
         searched.search(questions, searched.depth)
         usual.ship(searched, questions)
-    _ship_token_vectors(sample)
-
-
-def _ship_token_vectors(sample: QuestionSet) -> None:
-    """Store the sample's float32 token vectors with the sample. Raises `OSError`."""
-    spec = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
+    late = LateSpec(name="shipped", model=DEFAULT.reference, windows=True)
     materials = Materials(sample)
-    exact = spec.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
-    spec.encoder(materials).ship_passages(exact, materials.texts(spec.title), sample.passages.heads(title=spec.title))
+    whole = late.model_copy(update={"precision": Precision.FLOAT32}).encoder(materials)
+    late.encoder(materials).ship_passages(whole, materials.texts(late.title), sample.passages.heads(title=late.title))
 
 
 def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:

@@ -263,7 +263,11 @@ def _values_of_ir_measures(
 
     parsed = {name: _parsed(name) for name in names}
     run = _run_of(rankings)
-    judgements = _judgements_of(question_set)
+    row_of = question_set.row_of_passage
+    judgements = {  # grades by rows; 0 where a grade does not count as relevant here
+        str(row): {str(row_of[id_]): grade * (id_ in question.relevant) for id_, grade in question.grade_of.items()}
+        for row, question in enumerate(question_set.questions)
+    }
     values = {name: np.zeros(len(question_set.questions)) for name in names}
     for name, measure in parsed.items():
         try:
@@ -288,15 +292,6 @@ def _run_of(rankings: Rankings) -> dict[str, dict[str, float]]:
         if scores:
             run[str(question)] = scores
     return run
-
-
-def _judgements_of(question_set: QuestionSet) -> dict[str, dict[str, int]]:
-    """Return the grades by rows; of passages whose grade does not count as relevant here it is 0."""
-    row_of = question_set.row_of_passage
-    return {
-        str(row): {str(row_of[id_]): grade * (id_ in question.relevant) for id_, grade in question.grade_of.items()}
-        for row, question in enumerate(question_set.questions)
-    }
 
 
 def _parsed(name: str) -> Any:

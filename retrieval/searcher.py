@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.milvus_connection import is_reachable, place
-from mrc_workbench.retrieval.rankings import Findings, Retriever
+from mrc_workbench.retrieval.rankings import NOT_FOUND, Retriever
 
 
 class Hit(NamedTuple):
@@ -52,9 +52,9 @@ class Searcher:
         with keeping_nothing():
             rankings = self.retriever.search(list(questions), k)
         hits = []
-        for found in (Findings.of(rankings, row) for row in range(len(questions))):
-            scored = [(self.passages[row], score) for row, score in zip(found.rows, found.scores, strict=True)]
-            hits.append([Hit(one.id, one.title, one.text, score) for one, score in scored])
+        for rows, scores in zip(rankings.indices.tolist(), rankings.scores.tolist(), strict=True):
+            found = [(self.passages[row], score) for row, score in zip(rows, scores, strict=True) if row != NOT_FOUND]
+            hits.append([Hit(passage.id, passage.title, passage.text, score) for passage, score in found])
         return hits
 
 
@@ -97,28 +97,29 @@ def searchers_of(
     on_progress: Callable[[str, float], None] | None = None,
 ) -> dict[str, Searcher]:
     """Open searchable retrievers of an experiment over a dataset, by name, as `open_searchers` does."""
-    wanted, at_work = list(dict.fromkeys(names or searchable(experiment))), ""
-    asked = experiment.asked(question_set)
+    wanted = list(dict.fromkeys(names or searchable(experiment)))
     alone = experiment.model_copy(update={"retriever": tuple(experiment.needed(wanted))})
+    name = ""
 
-    def tell(share: float) -> None:
+    def report_progress(fraction: float) -> None:
         if on_progress:
-            on_progress(at_work, share)
+            on_progress(name, fraction)
 
-    made = retrievers_of(alone, asked, base, tell, whole=question_set)
-    opened = {}
-    for at_work in wanted:
-        tell(0.0)
-        if isinstance(retriever := made[at_work], Exception):
+    retrievers = retrievers_of(alone, experiment.asked(question_set), base, report_progress, whole=question_set)
+    some = [passage.text[:100] for passage in question_set.passages[:2]]
+    searchers = {}
+    for name in wanted:
+        report_progress(0.0)
+        retriever = retrievers[name]
+        if isinstance(retriever, Exception):
             raise retriever
         retriever.prepare()
-        in_milvus = any(spec.kind == "milvus" for spec in experiment.needed([at_work]))
-        engine = place() if in_milvus else None
+        is_in_milvus = any(spec.kind == "milvus" for spec in experiment.needed([name]))
+        engine = place() if is_in_milvus else None
         reaches = partial(is_reachable, engine) if engine and engine.address else None
-        opened[at_work] = Searcher(retriever, question_set.passages, reaches)
-        some = [passage.text[:100] for passage in question_set.passages[:2]]
-        opened[at_work].search(some, 1)  # what is loaded, or compiled, with the first question that finds something
-    return opened
+        searchers[name] = Searcher(retriever, question_set.passages, reaches)
+        searchers[name].search(some, 1)  # loads, or compiles, what the first question that finds something needs
+    return searchers
 
 
 def searchable(experiment: Experiment) -> list[str]:

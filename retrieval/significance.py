@@ -85,18 +85,13 @@ def question_groups(question_set: QuestionSet) -> np.ndarray:
     (Sakai 2006; Smucker, Allan & Carterette 2007).
     """
     relevance = question_set.relevance
-    linked = _linked(relevance)
-    if len(linked) and 2 * np.bincount(linked).max() > len(linked):
-        return _same_passages(relevance)
-    return linked
-
-
-def _linked(relevance: csr_array) -> np.ndarray:
     n_questions, n_passages = relevance.shape
     rows, columns = relevance.tocoo().coords
     size = n_questions + n_passages
     links = coo_array((np.ones(len(rows), dtype=np.int8), (rows, n_questions + columns)), shape=(size, size))
-    return _numbered(connected_components(links, directed=False)[1][:n_questions])
+    linked = _numbered(connected_components(links, directed=False)[1][:n_questions])
+    is_one_group = n_questions and 2 * np.bincount(linked).max() > n_questions
+    return _same_passages(relevance) if is_one_group else linked
 
 
 def _same_passages(relevance: csr_array) -> np.ndarray:

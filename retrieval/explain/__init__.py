@@ -171,7 +171,7 @@ class BM25Explainer:
         fields = self._fields(passage)
         places = self._corpus.places_of(list(asked)).tolist()
         pairs = zip(asked.items(), places, strict=True)
-        terms = [self._term(token, place, of, fields, _Texts(question, passage)) for (token, of), place in pairs]
+        terms = [self._term(token, place, of, fields, (question, passage)) for (token, of), place in pairs]
         terms.sort(key=lambda term: -term.value)
         text, *title = fields
         of_title = (title[0].length, title[0].mean_length) if title else (0, 0.0)
@@ -208,15 +208,18 @@ class BM25Explainer:
         return [_Field(*of) for of in zip(weights, (moved, title), self._mean_lengths, strict=True)]
 
     def _term(
-        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], texts: "_Texts"
+        self, token: str, place: int, asked: "_Asked", fields: Sequence["_Field"], texts: tuple[str, IndexedText]
     ) -> TermContribution:
+        question, passage = texts
         found = [field.standing.get(token, Standing()) for field in fields] if place >= 0 else []
         spans = tuple(sorted(span for of_field in found for span in of_field.spans))
         idf, holders = (float(self._idf[place]), int(self._corpus.holders[place])) if place >= 0 else (0.0, 0)
         count = sum(field.counted(one.times, self.options.b) for field, one in zip(fields, found, strict=False))
         saturated = self._factor * count / (count + self.options.k1) if count else 0.0
+        stands = ((question, asked.standing.spans), (passage.text, spans))
+        written = next((text[slice(*of_text[0])].lower() for text, of_text in stands if of_text), "")
         return TermContribution(
-            *reading(self.analysis, token, texts.written(asked.standing.spans, spans)),
+            *reading(self.analysis, token, written),
             in_question=asked.standing.times,
             in_passage=sum(one.times for one in found),
             passages=holders,
@@ -224,7 +227,7 @@ class BM25Explainer:
             value=asked.weight * idf * saturated,
             question_spans=asked.standing.spans,
             passage_spans=spans,
-            in_title=sum(end < texts.passage.start for _, end in spans),
+            in_title=sum(end < passage.start for _, end in spans),
             weight=asked.weight,
             sources=asked.sources,
         )
@@ -254,18 +257,6 @@ def counting_explainer(
         return {token: Standing(count) for token, count in held.items()}
 
     return BM25Explainer(passages, options, read)
-
-
-class _Texts(NamedTuple):
-    question: str
-    passage: IndexedText
-
-    def written(self, in_question: Sequence[Span], in_passage: Sequence[Span]) -> str:
-        """Return a term as it is first written in the question, else in the passage; empty where it is in neither."""
-        for text, spans in ((self.question, in_question), (self.passage.text, in_passage)):
-            if spans:
-                return text[slice(*spans[0])].lower()
-        return ""
 
 
 class _Asked(NamedTuple):

@@ -86,9 +86,15 @@ class OutsideRetriever:
             return _checked(results, len(questions), n_passages, k)
         reading = self._reader.read(results, k)
         self.notes = {**reading.notes(), **latency}
-        if len(questions) > 1 and (reading.rankings.indices == NOT_FOUND).all():
-            raise self._nothing_found(reading.unknown_example)
-        return reading.rankings
+        if len(questions) == 1 or (reading.rankings.indices != NOT_FOUND).any():
+            return reading.rankings
+        if not reading.unknown_example:
+            message = f"{self.name} returned no results for any question"
+            raise OutsideError("outside_empty", message, name=self.name)
+        example, own = reading.unknown_example, self._question_set.passages.ids[0]
+        ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
+        message = f"{self.name} names no passage of the dataset: {ids}"
+        raise OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
     def preview(self, question: str, k: int) -> tuple[list[Hit], float]:
         """Return the first results of one question as they came, known or not, and the seconds that it took."""
@@ -98,15 +104,6 @@ class OutsideRetriever:
             ids = self._question_set.passages.ids
             return [Hit(ids[row], row, score) for row, score in pairs if row >= 0], seconds[0]
         return self._reader.hits(results[0])[:k], seconds[0]
-
-    def _nothing_found(self, example: str) -> OutsideError:
-        if not example:
-            message = f"{self.name} returned no results for any question"
-            return OutsideError("outside_empty", message, name=self.name)
-        own = self._question_set.passages.ids[0]
-        ids = f"its ids are like {example!r}, those of the dataset like {own!r}"
-        message = f"{self.name} names no passage of the dataset: {ids}"
-        return OutsideError("outside_ids", message, name=self.name, theirs=example, own=own)
 
 
 def as_retriever(
@@ -126,7 +123,9 @@ def as_retriever(
     """
     if isinstance(item, OutsideRetriever):
         return item
-    called = name or _name_of(item)
+    own_name = getattr(item, "name", None)
+    called = name or (own_name if isinstance(own_name, str) else "")
+    called = called or str(getattr(item, "__name__", None) or type(item).__name__)
     if isinstance(item, type):
         item = _object_of(item, called, question_set)
     reader = ResultReader(question_set, id_key=id_key, order=order)
@@ -186,13 +185,6 @@ def _langchain(retriever: Any) -> Callable[[str, int], object]:
     if callable(inner) and takes(inner, "k"):
         return lambda query, k: retriever.invoke(query, k=k)
     return lambda query, _: retriever.invoke(query)
-
-
-def _name_of(item: object) -> str:
-    name = getattr(item, "name", None)
-    if isinstance(name, str) and name:
-        return name
-    return str(getattr(item, "__name__", None) or type(item).__name__)
 
 
 def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
