@@ -274,6 +274,8 @@ def _tensors(measures: Measures) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 def _files(model: QuantizedModel) -> dict[str, Any]:
     measures, pieces = model.measures, model.pieces
     kinds = (("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize"))
+    begin, end = pieces.begin, pieces.end
+    special = {"bos": begin, "cls": begin, "eos": end, "sep": end, "pad": pieces.pad, "unk": pieces.unknown, "mask": -1}
     return {
         "config.json": {
             "architectures": ["BertModel"],
@@ -298,13 +300,7 @@ def _files(model: QuantizedModel) -> dict[str, Any]:
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": measures.positions,
             "model_input_names": ["input_ids", "attention_mask"],
-            "bos_token": pieces.texts[pieces.begin],
-            "cls_token": pieces.texts[pieces.begin],
-            "eos_token": pieces.texts[pieces.end],
-            "sep_token": pieces.texts[pieces.end],
-            "pad_token": pieces.texts[pieces.pad],
-            "unk_token": pieces.texts[pieces.unknown],
-            "mask_token": pieces.texts[-1],
+            **{f"{name}_token": pieces.texts[row] for name, row in special.items()},
         },
         "modules.json": [
             {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}

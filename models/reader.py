@@ -16,16 +16,9 @@ import numpy as np
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.processes import without_collections
 from mrc_workbench.data.workspace import read_json, write_json
-from mrc_workbench.models.files import ModelError, loading
+from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision, in_precision, passes_on
-from mrc_workbench.models.loading import (
-    WEIGHTS,
-    most_tokens,
-    name_one_segment,
-    require_readable,
-    require_trained,
-    where_of,
-)
+from mrc_workbench.models.loading import most_tokens
 from mrc_workbench.models.sources import ModelSource, SourcedModel, is_starter
 from mrc_workbench.models.windows import joint_of, padded
 
@@ -289,23 +282,11 @@ def _kept(source: ModelSource) -> dict[str, Any]:
 @without_collections()
 def load_reader(source: ModelSource, *, new_head: bool = False) -> "SpanNetwork":
     """Load a reader; `new_head` gives a base one, always the same. Raises `ModelError` (`starter_reader`)."""
-    import torch
-    from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+    from transformers import AutoModelForQuestionAnswering
 
-    from mrc_workbench.models.reader_networks import SpanNetwork
+    from mrc_workbench.models.reader_networks import SpanNetwork, load_network
 
     if is_starter(source):
         raise ModelError("starter_reader", "a starter reads no passages: take a transformer", model=source.reference)
-    where = where_of(source)
-    name = where.pop("model_name_or_path")
-    with loading(source.reference):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            network = AutoModelForQuestionAnswering.from_pretrained(name, **where, **WEIGHTS)
-        tokenizer = AutoTokenizer.from_pretrained(name, **where)
-        require_trained(source.reference, network, new_head=new_head)
-        require_readable(source.reference, tokenizer, network)
-    name_one_segment(tokenizer, network.config)
-    if torch.cuda.is_available():
-        network.to("cuda")
-    return SpanNetwork(network.eval(), tokenizer, most_tokens(tokenizer, network.config))
+    network, tokenizer, _ = load_network(source, AutoModelForQuestionAnswering, new_head=new_head)
+    return SpanNetwork(network, tokenizer, most_tokens(tokenizer, network.config))

@@ -220,9 +220,30 @@ def new_masked(configuration: Mapping[str, Any], tokenizer: Any, *, pairs: bool,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = (BertForPreTraining if pairs else BertForMaskedLM)(BertConfig(**configuration))
-    made = _placed(network, tokenizer)
+    made = _masked_network(network, tokenizer)
     made.new_heads = (GUESSES, FOLLOWS) if pairs else (GUESSES,)
     return made
+
+
+def load_network(source: ModelSource, kind: Any, tokenizer: Any = None, *, new_head: bool) -> tuple[Any, Any, Any]:
+    """Load a network of transformers in float32 from safetensors, and its tokenizer; return also the missing weights.
+
+    They are drawn, always alike. Raises `ModelError`.
+    """
+    from transformers import AutoTokenizer
+
+    where = where_of(source)
+    name = where.pop("model_name_or_path")
+    with torch.random.fork_rng(devices=[]), loading(source.reference):
+        torch.manual_seed(0)
+        network, info = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
+        tokenizer = tokenizer or AutoTokenizer.from_pretrained(name, **where)
+        require_trained(source.reference, network, new_head=new_head)
+        require_readable(source.reference, tokenizer, network)
+    name_one_segment(tokenizer, network.config)
+    if torch.cuda.is_available():
+        network.to("cuda")
+    return network.eval(), tokenizer, info["missing_keys"]
 
 
 def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
@@ -230,27 +251,23 @@ def load_masked(source: ModelSource, *, pairs: bool = False) -> MaskedNetwork:
     from transformers import AutoConfig, AutoModelForMaskedLM, BertForPreTraining
 
     tokenizer, where = masked_tokenizer(source), where_of(source)
-    name = where.pop("model_name_or_path")
-    with loading(source.reference):
-        is_bert = not pairs or AutoConfig.from_pretrained(name, **where).model_type == "bert"
-    if not is_bert:
-        message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
-        raise ModelError("no_pairs", message, model=source.reference)
-    with torch.random.fork_rng(devices=[]), loading(source.reference):
-        torch.manual_seed(0)
-        kind = BertForPreTraining if pairs else AutoModelForMaskedLM
-        network, told = kind.from_pretrained(name, **where, **WEIGHTS, output_loading_info=True)
-        require_trained(source.reference, network, new_head=True)
-        require_readable(source.reference, tokenizer, network)
-    name_one_segment(tokenizer, network.config)
-    made = _placed(network, tokenizer)
-    missing, backbone = told["missing_keys"], f"{network.base_model_prefix}."
+    if pairs:
+        with loading(source.reference):
+            options = {name: value for name, value in where.items() if name != "model_name_or_path"}
+            configuration = AutoConfig.from_pretrained(where["model_name_or_path"], **options)
+        if configuration.model_type != "bert":
+            message = f"{source.reference!r} is no BERT, and has no head for pairs: learn without them"
+            raise ModelError("no_pairs", message, model=source.reference)
+    kind = BertForPreTraining if pairs else AutoModelForMaskedLM
+    network, tokenizer, missing = load_network(source, kind, tokenizer, new_head=True)
+    made = _masked_network(network, tokenizer)
+    backbone = f"{network.base_model_prefix}."
     drawn = {
         GUESSES: any(not name.startswith((backbone, *_FOLLOWS_HEAD)) for name in missing),
         FOLLOWS: any(name.startswith(_FOLLOWS_HEAD) for name in missing),
     }
     made.new_heads = tuple(head for head in drawn if drawn[head])
-    made.beside = sentence_modules(files_of(source, where | {"model_name_or_path": name}))
+    made.beside = sentence_modules(files_of(source, where))
     return made
 
 
@@ -269,7 +286,7 @@ def masked_tokenizer(source: ModelSource) -> Any:
     return tokenizer
 
 
-def _placed(network: Any, tokenizer: Any) -> MaskedNetwork:
+def _masked_network(network: Any, tokenizer: Any) -> MaskedNetwork:
     if network.config.vocab_size > _LARGE_VOCABULARY:
         give_back_large_blocks()
     if torch.cuda.is_available():
