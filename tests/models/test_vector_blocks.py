@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.models import vectors as vector_blocks
-from mrc_workbench.models.vectors import Share, StoredVectors, VectorBlocks, read_vectors, reading_costs
+from mrc_workbench.models.vectors import RecentVectors, Share, StoredVectors, VectorBlocks, read_vectors, reading_costs
 
 TEXTS = [f"{row} " + "x" * (7 * row % 31) for row in range(50)]
 SLOW = """
@@ -219,3 +221,27 @@ def test_costs_are_in_the_ratio_of_what_was_measured() -> None:
 def test_what_is_longer_than_a_model_reads_costs_no_more() -> None:
     assert reading_costs(np.array([2000, 2001, 100_000])).tolist() == [2012 + 2000**2 / 1200] * 3
     assert reading_costs(np.zeros(0, dtype=np.int64)).sum() == 0
+
+
+@given(st.lists(st.lists(st.text("abc", max_size=2), min_size=1, max_size=6), max_size=20), st.integers(1, 5))
+def test_vectors_are_those_of_the_encoder_and_few_are_kept(requests: list[list[str]], most: int) -> None:
+    recent = RecentVectors(most)
+
+    def encode(texts: list[str]) -> np.ndarray:
+        return np.array([[float(len(text)), float(sum(map(ord, text)))] for text in texts], dtype=np.float32)
+
+    for texts in requests:
+        np.testing.assert_array_equal(recent.of(texts, encode), encode(texts))
+        assert len(recent) <= most
+
+
+def test_a_text_that_was_asked_last_is_not_encoded_again() -> None:
+    recent, encoded = RecentVectors(2), list[str]()
+
+    def encode(texts: list[str]) -> np.ndarray:
+        encoded.extend(texts)
+        return np.ones((len(texts), 3), dtype=np.float32)
+
+    for texts in (["a"], ["b"], ["a"], ["c"], ["a"], ["b"]):
+        recent.of(texts, encode)
+    assert encoded == ["a", "b", "c", "b"]

@@ -1,0 +1,300 @@
+"""Encoding as fast as the machine allows gives what the library's plain `encode` gives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+
+from mrc_workbench.data.text import analyzers
+from mrc_workbench.data.workspace import workspace
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.inference import TOKENS_A_PASS, Precision, TokenLayers, Told, fast_passes, takes_rows
+from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
+from mrc_workbench.models.sources import STARTER, find_model
+from mrc_workbench.models.token_encoder import TokenEncoder
+from mrc_workbench.models.windows import PairTokens, longest_first
+from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.models.worlds import damaged, telling
+
+pytestmark = pytest.mark.slow
+
+WORDS = " ".join(SENTENCES).split()
+TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 41)) for n in range(150)]  # of 0 to 40 words
+
+
+def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarray:
+    model = SentenceTransformer(str(folder), device="cpu", model_kwargs={"dtype": "float32"})
+    return np.asarray(model.encode(texts, normalize_embeddings=True, prompt=prompt))
+
+
+@pytest.mark.parametrize("places", [64, 65536])
+def test_float32_is_what_the_library_encodes(places: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOKENS_A_PASS, "cpu", places)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    np.testing.assert_allclose(encoder.encode_passages(TEXTS), plain(folder, TEXTS), atol=2e-6)
+    np.testing.assert_allclose(encoder.encode_questions(TEXTS[:7]), plain(folder, TEXTS[:7]), atol=2e-6)
+    np.testing.assert_allclose(encoder.encode_questions(TEXTS[9:10]), plain(folder, TEXTS[9:10]), atol=2e-6)
+
+
+def test_the_models_own_prompts_are_used(folder: Path) -> None:
+    model = load_bi_encoder(find_model(str(folder)), [])
+    model.prompts["query"] = "한강은 서울을 "
+    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    encoder.model = model
+    expected = plain(folder, TEXTS[:9], "한강은 서울을 ")
+    np.testing.assert_allclose(encoder.encode("question", TEXTS[:9]), expected, atol=2e-6)
+    assert np.abs(expected - encoder.encode("passage", TEXTS[:9])).max() > 1e-3
+
+
+def test_bfloat16_is_near_float32_and_the_vectors_are_float32(folder: Path) -> None:
+    source = find_model(str(folder))
+    reduced = BiEncoder(source, [], precision=Precision.BFLOAT16).encode_passages(TEXTS)
+    exact = BiEncoder(source, [], precision=Precision.FLOAT32).encode_passages(TEXTS)
+    assert reduced.dtype == np.float32
+    assert np.abs(reduced - exact).max() > 1e-6  # else it was not bfloat16
+    assert (reduced * exact).sum(axis=1).min() > 0.999
+    np.testing.assert_allclose(np.linalg.norm(reduced, axis=1), 1, atol=1e-6)
+    again = BiEncoder(source, [], precision=Precision.BFLOAT16)
+    np.testing.assert_array_equal(again.encode("passage", TEXTS), again.encode("passage", TEXTS))
+
+
+def test_each_precision_has_vectors_of_its_own_but_a_starter_knows_none(folder: Path) -> None:
+    source = find_model(str(folder))
+    keys = {BiEncoder(source, [], precision=precision).fingerprint for precision in Precision}
+    assert len(keys) == 3
+    assert source.fingerprint("") in {BiEncoder(source, [], precision=Precision.FLOAT32).fingerprint}
+    starters = [BiEncoder(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
+    assert len({one.fingerprint for one in starters}) == 1
+    assert not takes_rows(starters[0].model)
+    vectors = [one.encode("passage", SENTENCES) for one in starters]
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+
+
+def test_a_model_is_afterwards_as_it_was(folder: Path) -> None:
+    model = load_bi_encoder(find_model(str(folder)), [])
+    before = model.encode(TEXTS[:5])
+    with fast_passes(model, "sentence_embedding", Precision.BFLOAT16):
+        during = model.encode(TEXTS[:5], batch_size=5)
+    assert np.abs(before - during).max() > 0
+    np.testing.assert_array_equal(model.encode(TEXTS[:5]), before)
+    assert "forward" not in vars(model) | vars(model[0])
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+
+
+def test_a_pass_holds_no_more_than_it_may_and_hardly_any_padding(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOKENS_A_PASS, "cpu", 512)
+    encoder = BiEncoder(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    shapes, read = [], 0
+    forward = encoder.model.forward
+
+    def watched(features: dict[str, torch.Tensor], **kwargs: object) -> dict[str, torch.Tensor]:
+        nonlocal read
+        shapes.append(tuple(features["input_ids"].shape))
+        read += int(features["attention_mask"].sum())
+        return forward(features, **kwargs)
+
+    encoder.model.forward = watched
+    encoder.encode("passage", TEXTS)
+    places = sum(rows * width for rows, width in shapes)
+    assert max(rows * width for rows, width in shapes) <= 512
+    assert len(shapes) > 3
+    assert places < 1.35 * read  # all texts as wide as the longest would be more than twice as many
+    assert sum(rows for rows, _ in shapes) == len(TEXTS)
+
+
+def test_an_end_in_the_middle_is_resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrc_workbench.models.vectors.BLOCK", 32)
+    source = find_model(str(folder))
+
+    class Ending(BiEncoder):
+        calls = 0
+
+        def encode(self, side: str, texts: Sequence[str], on_progress: Told | None = None) -> np.ndarray:
+            self.calls += 1
+            if self.calls == 4:
+                raise KeyboardInterrupt
+            return super().encode(side, texts, on_progress)
+
+    with pytest.raises(KeyboardInterrupt):
+        Ending(source, []).encode_passages(TEXTS)
+    rest = Ending(source, [])
+    rest.calls = 10
+    vectors = rest.encode_passages(TEXTS)
+    assert rest.calls == 10 + 5 - 3
+    np.testing.assert_allclose(vectors, BiEncoder(source, []).encode("passage", TEXTS), atol=1e-2)
+    assert rest.meter.lap()[1] > 0
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_a_failure_and_nothing_is_kept(
+    number: float, folder: Path, tmp_path: Path
+) -> None:
+    place = str(damaged(folder, tmp_path / "damaged", number))
+    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
+        BiEncoder(find_model(place), []).encode_passages(TEXTS)
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
+    assert not list(workspace().rglob("*.np?"))
+
+
+def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_it() -> None:
+    korean = ["자격루는 장영실이 만든 물시계이다.", "측우기는 비가 내린 양을 재는 기구이다."] * 4
+    encoder = BiEncoder(find_model(STARTER), korean)
+    _ = encoder.model  # built, which analyzes the passages
+    analyzers._shared_kiwi.cache_clear()
+    analyzers._plain_reader.cache_clear()
+    encoder.load()
+    assert analyzers._shared_kiwi.cache_info().currsize == 1
+
+
+WORDS_CROSS_ENCODER = " ".join(SENTENCES).split()
+rng = np.random.default_rng(0)
+TEXTS_CROSS_ENCODER = [
+    " ".join(rng.choice(WORDS_CROSS_ENCODER, n))
+    for n in [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
+]
+PAIRS = [
+    (TEXTS_CROSS_ENCODER[first], TEXTS_CROSS_ENCODER[second])
+    for first, second in rng.integers(0, len(TEXTS_CROSS_ENCODER), (300, 2))
+]
+
+
+@pytest.fixture(scope="module", params=["roberta", "roberta-segments", "bert"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("model") / str(request.param)
+    if request.param == "bert":
+        return with_head(telling(build_bi_encoder(place)))
+    return with_head(telling(build_cross_encoder_base(place, segment_types=1 if request.param == "roberta" else 2)))
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return load_cross_encoder(find_model(str(folder)), [])
+
+
+def plain_cross_encoder(model: Any, pairs: list[tuple[str, str]]) -> np.ndarray:
+    return np.asarray(model.predict(pairs, activation_fn=torch.nn.Identity()))
+
+
+def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
+    tokens = PairTokens(model)
+    assert tokens.usable
+    ours, theirs = tokens(PAIRS), model.preprocess(PAIRS)
+    assert set(ours) == set(theirs)
+    assert ours["input_ids"].shape[1] == model.tokenizer.model_max_length  # some are cut
+    for name, value in theirs.items():
+        assert torch.equal(ours[name], value) if isinstance(value, torch.Tensor) else ours[name] == value, name
+
+
+def test_every_text_is_tokenized_once(model: Any) -> None:
+    tokens, asked = PairTokens(model), []
+    tokenizer = tokens._tokenizer
+
+    class Watched:
+        def __call__(self, texts: list[str], **kwargs: Any) -> Any:
+            asked.extend(texts)
+            return tokenizer(texts, **kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+    known = set(tokens._rows)  # of what it was tried with
+    tokens._tokenizer = Watched()
+    tokens(PAIRS)
+    tokens(PAIRS[:50])
+    assert sorted(asked) == sorted({text for pair in PAIRS for text in pair} - known)
+
+
+def test_a_tokenizer_of_another_kind_is_left_to_the_library(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.tokenizer, "padding_side", "left")
+    tokens = PairTokens(model)
+    assert not tokens.usable
+    with tokens.joining():
+        assert "preprocess" not in vars(model[0])
+
+
+def test_what_is_longest_is_cut_first() -> None:
+    assert longest_first(3, 4, 7) == (3, 4)
+    assert longest_first(3, 9, 7) == (3, 4)
+    assert longest_first(9, 3, 7) == (4, 3)
+    assert longest_first(9, 9, 7) == (3, 4)
+    assert longest_first(10, 9, 7) == (4, 3)
+
+
+def test_float32_scores_are_the_librarys(folder: Path, model: Any) -> None:
+    scorer = CrossEncoderScorer(find_model(str(folder)), [], precision=Precision.FLOAT32)
+    scores = scorer.score(PAIRS)
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, plain_cross_encoder(model, PAIRS), atol=2e-6)
+    np.testing.assert_array_equal(scorer.score(PAIRS), scores)
+    assert scorer.score([]).shape == (0,)
+
+
+def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(folder: Path) -> None:
+    source = find_model(str(folder))
+    exact = CrossEncoderScorer(source, [], precision=Precision.FLOAT32).score(PAIRS)
+    reduced = CrossEncoderScorer(source, [], precision=Precision.BFLOAT16).score(PAIRS)
+    assert reduced.dtype == np.float32
+    assert np.abs(exact - reduced).max() > 0
+    assert spearmanr(exact, reduced).statistic > 0.99
+    assert len(np.unique(reduced)) > 0.95 * len(np.unique(exact))
+
+
+def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
+    pairs = [(text, other) for text in SENTENCES for other in SENTENCES]
+    scorers = [CrossEncoderScorer(find_model(STARTER), SENTENCES, precision=precision) for precision in Precision]
+    assert len({scorer.fingerprint for scorer in scorers}) == 1
+    first, *others = (scorer.score(pairs) for scorer in scorers)
+    for scores in others:
+        np.testing.assert_array_equal(scores, first)
+
+
+def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path) -> None:
+    place = str(damaged(folder, tmp_path / "damaged"))
+    with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
+        CrossEncoderScorer(find_model(place), []).score(PAIRS[:5])
+    assert (told.value.code, told.value.details) == ("not_finite", {"model": place})
+
+
+def addresses(model: Any) -> set[int]:
+    return {parameter.data_ptr() for parameter in model[0].parameters()}
+
+
+def test_dense_and_late_encoders_of_one_model_share_its_weights(tmp_path: Path) -> None:
+    source = find_model(str(build_bi_encoder(tmp_path / "base")))
+    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
+    assert addresses(dense.model) == addresses(late.model)
+    alone = load_token_encoder(source, TokenLayers.UPPER)
+    vectors = alone.encode_query(SENTENCES, convert_to_numpy=True, show_progress_bar=False)
+    for shared, expected in zip(late.encode("question", SENTENCES), vectors, strict=True):
+        np.testing.assert_array_equal(shared, expected.astype(np.float16))
+
+
+def test_other_content_and_trained_models_have_weights_of_their_own(tmp_path: Path) -> None:
+    source = find_model(str(build_bi_encoder(tmp_path / "base")))
+    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
+    other = BiEncoder(find_model(str(build_bi_encoder(tmp_path / "other", num_hidden_layers=1))), [])
+    trained = load_bi_encoder(source, [])
+    before = dense.encode("question", SENTENCES)
+    assert not addresses(dense.model) & (addresses(other.model) | addresses(trained))
+    for parameter in trained.parameters():
+        parameter.data.zero_()
+    np.testing.assert_array_equal(dense.encode("question", SENTENCES), before)
+
+
+def test_weights_outlive_the_encoder_that_loaded_them(tmp_path: Path) -> None:
+    source = find_model(str(build_bi_encoder(tmp_path / "base")))
+    dense = BiEncoder(source, [], precision=Precision.FLOAT32)
+    late = TokenEncoder(source, [], precision=Precision.FLOAT32, layers=TokenLayers.UPPER)
+    dense.load()
+    before = late.encode("question", SENTENCES)
+    del dense
+    for now, then in zip(late.encode("question", SENTENCES), before, strict=True):
+        np.testing.assert_array_equal(now, then)
