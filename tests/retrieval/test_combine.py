@@ -12,18 +12,9 @@ from hypothesis import strategies as st
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import Meter
-from mrc_workbench.models.windows import WindowOptions
+from mrc_workbench.models.windows import Pair, WindowOptions
 from mrc_workbench.retrieval import combine
-from mrc_workbench.retrieval.combine import (
-    Fusion,
-    Hybrid,
-    PairScores,
-    Reranked,
-    fused,
-    interpolated,
-    min_max,
-    normalised,
-)
+from mrc_workbench.retrieval.combine import Fusion, Hybrid, PairScores, Reranked, fused, min_max, normalised
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.rankings import Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
@@ -103,21 +94,13 @@ def test_z_scores_by_hand() -> None:
 
 
 @pytest.mark.parametrize("fusion", Fusion)
-def test_the_ends_of_a_weight_curve_are_the_retrievers(fusion: Fusion) -> None:
+def test_the_ends_of_a_weight_curve_are_the_retrievers_and_all_that_a_list_holds_is_a_candidate(fusion: Fusion) -> None:
     rng = np.random.default_rng(0)
     first, second = (top_k(rng.normal(size=(20, 50)), 10) for _ in range(2))
     for weights, alone in (((1, 0), first), ((0, 0.3), second)):
         assert fused([first, second], 50, fusion, weights, 10).indices.tolist() == alone.indices.tolist()
-
-
-@pytest.mark.parametrize("fusion", Fusion)
-def test_all_that_any_list_holds_is_a_candidate(fusion: Fusion) -> None:
-    rng = np.random.default_rng(1)
-    lists = [top_k(rng.normal(size=(30, 200)), 20) for _ in range(3)]
-    found = fused(lists, 200, fusion, None, 70)
-    for row in range(30):
-        wanted = set().union(*(one.indices[row].tolist() for one in lists))
-        assert set(found.indices[row].tolist()) - {-1} == wanted
+    for row, found in enumerate(fused([first, second], 50, fusion, None, 30).indices.tolist()):
+        assert {*found} - {-1} == {*first.indices[row].tolist(), *second.indices[row].tolist()}
 
 
 @pytest.mark.parametrize("fusion", Fusion)
@@ -137,8 +120,7 @@ def test_values_add_up_to_the_fused_score(fusion: Fusion) -> None:
 @pytest.mark.parametrize("fusion", Fusion)
 def test_values_where_nothing_was_found(fusion: Fusion) -> None:
     values, absent = normalised(rankings_of({}, {3: 2.5}), fusion)
-    assert np.isnan(values[0]).all()
-    assert np.isnan(values[1]).tolist() == [False] + [True] * (N_PASSAGES - 1)
+    assert np.isnan(values).tolist() == [[True] * N_PASSAGES, [False] + [True] * (N_PASSAGES - 1)]
     assert absent[0] == 0
 
 
@@ -164,14 +146,6 @@ class Fixed:
         return Rankings(indices, np.where(indices >= 0, -np.arange(k, dtype=np.float32), -np.float32(np.inf)))
 
 
-def test_a_hand_sum() -> None:
-    hybrid = Hybrid("hybrid", [Fixed([2, 0, 1]), Fixed([0, 3])], n_passages=4, fusion=Fusion.RRF)
-    rankings = hybrid.search(["?"], 4)
-    assert rankings.indices.tolist() == [[0, 2, 3, 1]]
-    expected = [[1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63]]
-    np.testing.assert_allclose(rankings.scores, expected, rtol=1e-6)
-
-
 @given(st.lists(RANKED_ROWS, min_size=2, max_size=4), st.integers(1, 10), st.integers(1, 10))
 def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) -> None:
     fixed = [Fixed(rows) for rows in parts]
@@ -185,9 +159,10 @@ def test_a_hybrid_is_a_plain_loop(parts: list[list[int]], depth: int, k: int) ->
 
 
 def test_questions_are_fused_each_by_itself() -> None:
-    first, second = Fixed([0, 1], [], [2]), Fixed([1], [], [2, 0])
-    rankings = Hybrid("h", [first, second], n_passages=3, fusion=Fusion.RRF).search(["a", "b", "c"], 2)
-    assert rankings.indices.tolist() == [[1, 0], [-1, -1], [2, 0]]
+    first, second = Fixed([2, 0, 1], [], [2]), Fixed([0, 3], [], [2, 0])
+    rankings = Hybrid("h", [first, second], n_passages=4, fusion=Fusion.RRF).search(["a", "b", "c"], 4)
+    assert rankings.indices.tolist() == [[0, 2, 3, 1], [-1] * 4, [2, 0, -1, -1]]
+    np.testing.assert_allclose(rankings.scores[0], [1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], rtol=1e-6)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -198,22 +173,15 @@ def test_ranks_past_the_depth_do_not_count_however_many_are_asked_for(k: int) ->
     np.testing.assert_allclose(rankings.scores, [[1 / 61, 1 / 61, -np.inf][:k]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("fusion", [Fusion.Z_SCORE, Fusion.MIN_MAX])
-def test_scores_below_a_rerankers_depth_do_not_count(fusion: Fusion) -> None:
-    """They only keep an order and lie far below: left in, all that the reranker read would look alike."""
+@pytest.mark.parametrize("fusion", Fusion)
+def test_ranks_below_a_rerankers_depth_count_and_scores_do_not(fusion: Fusion) -> None:
+    """Scores only keep an order and lie far below: left in, all that the reranker read would look alike."""
     words, reranked = Fixed([2, 1, 0, 3]), Fixed([0, 1, 2, 3])
-    cut = Hybrid("h", [words, Fixed([0, 1])], n_passages=4, fusion=fusion)
-    whole = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2))
-    found, expected = (hybrid.search(["?"], 4) for hybrid in (whole, cut))
+    counted = reranked if fusion is Fusion.RRF else Fixed([0, 1])
+    expected = Hybrid("h", [words, counted], n_passages=4, fusion=fusion).search(["?"], 4)
+    found = Hybrid("h", [words, reranked], n_passages=4, fusion=fusion, depths=(100, 2)).search(["?"], 4)
     assert found.indices.tolist() == expected.indices.tolist()
     np.testing.assert_allclose(found.scores, expected.scores)
-
-
-def test_ranks_below_a_rerankers_depth_count() -> None:
-    parts = [Fixed([2, 1, 0]), Fixed([0, 1, 2])]
-    found = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF, depths=(100, 1)).search(["?"], 3)
-    expected = Hybrid("h", parts, n_passages=3, fusion=Fusion.RRF).search(["?"], 3)
-    np.testing.assert_array_equal(found.scores, expected.scores)
 
 
 @pytest.mark.parametrize("parts", [[], [Fixed([0])]])
@@ -263,18 +231,9 @@ def scored(found: Rankings, fingerprint: str = "counting", texts: list[str] = TE
     return len(scorer.asked)
 
 
-def test_a_smaller_depth_scores_nothing_and_a_deeper_one_what_is_new() -> None:
-    assert scored(candidates(10)) == 600
-    assert scored(candidates(10)) == 0
-    assert scored(candidates(4)) == 0
-    assert scored(candidates(13)) == 180
-    assert scored(candidates(13)) == 0
-
-
-def test_another_first_stage_scores_only_what_it_brings() -> None:
-    assert scored(candidates(10)) == 600
-    assert scored(candidates(10, first=6)) == 360
-    assert scored(candidates(16)) == 0
+def test_only_new_pairs_are_scored() -> None:
+    asked = [(10, 0), (10, 0), (4, 0), (13, 0), (13, 0), (10, 6), (16, 0)]  # depths, and the first of another stage
+    assert [scored(candidates(depth, first)) for depth, first in asked] == [600, 0, 0, 180, 0, 180, 0]
 
 
 def test_another_model_corpus_or_questions_are_scored_anew() -> None:
@@ -325,18 +284,10 @@ def test_the_meter_tells_what_scoring_takes_also_where_nothing_is_scored() -> No
     assert (first.load, second.load) == (pytest.approx(half.load), pytest.approx(first.load))
 
 
-def test_progress() -> None:
-    told: list[float] = []
-    PairScores(Counting(), TEXTS, on_progress=told.append).of(QUESTIONS_ASKED, candidates(2))
-    assert told == [64 / 70, 1.0]
-
-
 class CountingWindows(Counting):
     """A passage with bars scores as the best of its parts."""
 
-    def score_windows(
-        self, pairs: Sequence[tuple[str, str]], heads: Sequence[int], options: WindowOptions
-    ) -> np.ndarray:
+    def score_windows(self, pairs: Sequence[Pair], heads: Sequence[int], options: WindowOptions) -> np.ndarray:
         del options
         self.heads = list(heads)
         parts = [[(question, part) for part in text.split("|")] for question, text in pairs]
@@ -400,33 +351,26 @@ def test_weight_0_keeps_the_first_order(k: int) -> None:
     assert reranked(0).search(ASKED, k).indices.tolist() == first.indices.tolist()
 
 
-def test_weight_1_is_the_order_of_the_scorer() -> None:
-    scorer = PassageScorer(3, 9, 1, 3, 5)
-    rankings = Reranked("r", Fixed([3, 2, 0, 4, 1]), scorer, PASSAGES, depth=5, weight=1).search(["?"], 5)
-    assert rankings.indices.tolist() == [[1, 4, 0, 3, 2]]  # 9, 5, 3, 3, 1
-
-
-def test_below_the_depth_the_order_is_the_first_one() -> None:
-    first, scorer = Fixed([4, 2, 0, 3, 1]), PassageScorer(9, 8, 7, 6, 5)
-    rankings = Reranked("r", first, scorer, PASSAGES, depth=2).search(["?"], 6)
-    assert rankings.indices.tolist() == [[2, 4, 0, 3, 1, -1]]
-    assert rankings.scores.tolist() == [[1, 0, -1, -2, -3, -np.inf]]
+@pytest.mark.parametrize(
+    ("first", "scores", "depth", "weight", "k", "expected"),
+    [
+        ([3, 2, 0, 4, 1], (3, 9, 1, 3, 5), 5, 1, 5, {1: 1, 4: 0.5, 0: 0.25, 3: 0.25, 2: 0}),
+        # below the depth the order is the first one
+        ([4, 2, 0, 3, 1], (9, 8, 7, 6, 5), 2, 1, 6, {2: 1, 4: 0, 0: -1, 3: -2, 1: -3, -1: -np.inf}),
+        ([4, 2, 0], (9, 8, 7, 6, 5), 3, 1, 1, {0: 1}),  # the depth is read even if fewer are asked for
+        # first: 0, -1, -2 -> 1, .5, 0; scorer: 5, 7, 9 -> 0, .5, 1
+        ([4, 2, 0], (9, 8, 7, 6, 5), 3, 0.75, 3, {0: 0.75, 2: 0.5, 4: 0.25}),
+    ],
+)
+def test_scores_are_the_weighted_sum_after_min_max(  # noqa: PLR0917
+    first: list[int], scores: tuple[int, ...], depth: int, weight: float, k: int, expected: dict[int, float]
+) -> None:
+    scorer = PassageScorer(*scores)
+    rankings = Reranked("r", Fixed(first), scorer, PASSAGES, depth=depth, weight=weight).search(["?"], k)
+    assert rankings.indices.tolist() == [[*expected]]
+    np.testing.assert_allclose(rankings.scores, [[*expected.values()]])
     texts = Passages.of(PASSAGES).indexed_texts(title=True)
-    assert scorer.asked == [("?", texts[4]), ("?", texts[2])]
-
-
-def test_the_depth_is_read_even_where_fewer_are_asked_for() -> None:
-    rankings = Reranked("r", Fixed([4, 2, 0]), PassageScorer(9, 8, 7, 6, 5), PASSAGES, depth=3).search(["?"], 1)
-    assert rankings.indices.tolist() == [[0]]
-
-
-def test_scores_are_the_weighted_sum_after_min_max() -> None:
-    # first: 0, -1, -2 -> 1, .5, 0; scorer: 5, 7, 9 -> 0, .5, 1
-    rankings = Reranked("r", Fixed([4, 2, 0]), PassageScorer(9, 8, 7, 6, 5), PASSAGES, depth=3, weight=0.75).search(
-        ["?"], 3
-    )
-    assert rankings.indices.tolist() == [[0, 2, 4]]
-    np.testing.assert_allclose(rankings.scores, [[0.75, 0.5, 0.25]])
+    assert scorer.asked == [("?", texts[row]) for row in first[:depth]]
 
 
 def test_a_scorer_is_asked_only_for_what_was_found() -> None:
@@ -446,7 +390,7 @@ def test_more_questions_than_a_block_and_progress() -> None:
 
 def test_interpolation_leaves_out_what_is_no_candidate() -> None:
     candidates = Rankings(np.array([[7, -1]], dtype=np.int32), np.array([[2, -np.inf]], dtype=np.float32))
-    assert interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
+    assert combine.interpolated(candidates, np.array([[3, -np.inf]]), 0.5).tolist() == [[1, -np.inf]]
 
 
 @pytest.mark.parametrize(("depth", "weight"), [(0, 1), (5, -0.1), (5, 1.1)])

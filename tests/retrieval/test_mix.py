@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from mrc_workbench.retrieval.mix import (
     training_lists,
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
+from tests.doubles import texts_of
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
 FREE = np.ones(6, dtype=bool)
@@ -136,6 +138,10 @@ def ranked_by(learned: Learned, question_set: QuestionSet, scores: Sequence[np.n
     return mixed(rankings_of(scores), learned, folds, N_PASSAGES, 10)
 
 
+def untaught(rankings: Sequence[Rankings]) -> Rankings:
+    return fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10)
+
+
 def ndcg(rankings: Rankings, question_set: QuestionSet) -> float:
     return evaluate(rankings, question_set, (10,)).means()["ndcg@10"]
 
@@ -145,28 +151,22 @@ def test_untaught_it_is_the_mix_of_two_halves_by_z_score() -> None:
     nothing = Lessons.of(question_set, np.zeros(0, dtype=np.int64))
     rankings = rankings_of(scores)
     learned = learn(rankings, nothing, PARTS, N_PASSAGES)
-    found = mixed(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10)
-    expected = fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10)
+    found, expected = mixed(rankings, learned, np.full(60, FOLDS), N_PASSAGES, 10), untaught(rankings)
     np.testing.assert_array_equal(found.indices, expected.indices)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
 
 
 def test_the_better_signal_counts_more_and_the_mix_is_better_than_each_and_than_the_untaught() -> None:
     question_set, scores = world(300)
-    learned = taught(question_set, scores)
-    rankings = rankings_of(scores)
-    notes = explained(
-        rankings, learned, Lessons.of(question_set, question_set.answerable), ["middling", "good", "noise"]
-    )
-    shares = [notes["signals"][name]["share"] for name in ("middling", "good", "noise")]
-    assert shares[1] > shares[0] > 4 * shares[2]
-    assert sum(shares) == pytest.approx(1)
-    brings = {name: notes["signals"][name]["brings"] for name in ("middling", "good", "noise")}
-    assert brings["good"] > brings["middling"] > 0.01 > abs(brings["noise"])
+    learned, rankings = taught(question_set, scores), rankings_of(scores)
+    lessons = Lessons.of(question_set, question_set.answerable)
+    middling, good, noise = explained(rankings, learned, lessons, "abc")["signals"].values()
+    assert good["share"] > middling["share"] > 4 * noise["share"]
+    assert good["share"] + middling["share"] + noise["share"] == pytest.approx(1)
+    assert good["brings"] > middling["brings"] > 0.01 > abs(noise["brings"])
     reached = ndcg(ranked_by(learned, question_set, scores), question_set)
     alone = [ndcg(one, question_set) for one in rankings]
-    untaught = ndcg(fused(rankings, N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10), question_set)
-    assert reached > max(*alone, untaught)
+    assert reached > max(*alone, ndcg(untaught(rankings), question_set))
 
 
 @pytest.mark.slow
@@ -191,16 +191,20 @@ def test_a_copy_of_a_signal_changes_no_ranking(signal: int, part: str | None, se
     np.testing.assert_array_equal(found.indices, again.indices)
 
 
-class Ranked:
-    """A retriever that gives every question the same scores of passages, times a factor."""
+class Fixed:
+    """A retriever whose scores of known questions are given."""
 
-    def __init__(self, name: str, question_set: QuestionSet, scores: np.ndarray) -> None:
-        self.name = name
-        self._rows = {question.text: row for row, question in enumerate(question_set.questions)}
-        self._scores = scores
+    def __init__(self, name: str, texts: Sequence[str], scores: np.ndarray) -> None:
+        self.name, self._row, self._scores = name, {text: row for row, text in enumerate(texts)}, scores
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        return top_k(self._scores[[self._rows[text] for text in questions]], k)
+        return top_k(self._scores[[self._row[text] for text in questions]].reshape(len(questions), -1), k)
+
+
+def mix_of(texts: Sequence[str], scores: Sequence[np.ndarray], lessons: Lessons, **options: Any) -> LearnedMix:
+    """Return the mix of retrievers named a, b, c and so on."""
+    parts = [Fixed(name, texts, one) for name, one in zip("abcde", scores, strict=False)]
+    return LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, depth=DEPTH, **{"halves": PARTS, **options})
 
 
 @pytest.mark.slow
@@ -220,20 +224,13 @@ def test_a_mix_of_copies_ranks_as_the_signal_does(  # noqa: PLR0917 - drawn by H
     row_of = {passage.id: row for row, passage in enumerate(question_set.passages)}
     relevant = [row_of[question.relevant[0]] for question in question_set.questions]
     scores[np.arange(30), relevant] += worth
-    parts = [Ranked(f"copy {row}", question_set, scores * factor) for row, factor in enumerate([1.0, *factors])]
+    copies = [scores * factor for factor in (1.0, *factors)]
     lessons = replace(Lessons.of(question_set, question_set.answerable), known=np.arange(30) < known)
-    mix = LearnedMix(
-        "mix",
-        parts,
-        lessons,
-        n_passages=N_PASSAGES,
-        halves=["words", *(half for _ in factors)],
-        trained=[is_trained] * len(parts),
-        depth=DEPTH,
-    )
-    asked = [question.text for question in question_set.questions]
-    np.testing.assert_array_equal(mix.search(asked, 10).indices, parts[0].search(asked, 10).indices)
-    assert set(mix.notes["signals"]) == {part.name for part in parts}
+    asked = texts_of(question_set.questions)
+    options = {"halves": ["words", *(half for _ in factors)], "trained": [is_trained] * len(copies)}
+    mix = mix_of(asked, copies, lessons, **options)
+    np.testing.assert_array_equal(mix.search(asked, 10).indices, top_k(scores, 10).indices)
+    assert set(mix.notes["signals"]) == {*"abcde"[: len(copies)]}
     assert all(np.isfinite([*signal.values()]).all() for signal in mix.notes["signals"].values())
 
 
@@ -244,14 +241,15 @@ def test_a_wrong_label_moves_nothing_in_its_own_fold(row: int, label: int) -> No
     question_set, scores = world()
     lessons = Lessons.of(question_set, question_set.answerable)
     poisoned = list(question_set.questions)
-    poisoned[row] = Question(poisoned[row].id, poisoned[row].text, relevant=(f"p{label}",))
+    poisoned[row] = replace(poisoned[row], relevant=(f"p{label}",))
     wrong = replace(lessons, question_set=QuestionSet("poisoned", question_set.passages, tuple(poisoned)))
     right, other = (learn(rankings_of(scores), of, PARTS, N_PASSAGES) for of in (lessons, wrong))
     fold = lessons.folds[row]
     np.testing.assert_array_equal(right.weights[fold], other.weights[fold])
-    right_one = question_set.questions[row].relevant
     seen = {f"p{passage}" for one in rankings_of(scores[:2]) for passage in one.indices[row, :5].tolist()}
-    if f"p{label}" in seen.difference(right_one):  # what neither half finds is no candidate, and teaches nothing
+    if f"p{label}" in seen.difference(
+        question_set.questions[row].relevant
+    ):  # what neither half finds is no candidate, and teaches nothing
         assert (right.weights[FOLDS] != other.weights[FOLDS]).any()
 
 
@@ -264,7 +262,6 @@ def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> Non
     knowing, better = scores[2].copy(), scores[2].copy()
     knowing[known, relevant[known]] += 4.0
     better[np.arange(300), relevant] += 2.5
-
     parts = ("words", "meaning", "tokens")  # a trained retriever is one of those mixed
 
     def learned_of(third: np.ndarray, trained: Sequence[bool], lessons: Lessons) -> tuple[float, float, float]:
@@ -295,29 +292,23 @@ def test_folds_keep_groups_of_passages_and_equal_texts_together() -> None:
     all_asked = QuestionSet("more", question_set.passages, (*question_set.questions, *repeated))
     lessons = Lessons.of(all_asked, all_asked.answerable)
     assert len({*lessons.folds[-8:], lessons.folds[3]}) == 1
-    folds_of_title: dict[str, set[int]] = {}
-    for question, fold in zip(all_asked.questions[:200], lessons.folds, strict=False):
-        if question.text != "question 3":
-            title = all_asked.passages[all_asked.row_of_passage[question.relevant[0]]].title
-            folds_of_title.setdefault(title, set()).add(int(fold))
-    assert all(len(folds) == 1 for folds in folds_of_title.values())
-    sizes = np.bincount(lessons.folds, minlength=FOLDS)
-    assert sizes.min() > 25
+    titles = [int(question.relevant[0][1:]) // 2 for question in question_set.questions]
+    pairs = {(title, fold) for row, (title, fold) in enumerate(zip(titles, lessons.folds, strict=False)) if row != 3}
+    assert len(pairs) == len({title for title, _ in pairs})
+    assert np.bincount(lessons.folds, minlength=FOLDS).min() > 25
 
 
 def test_a_set_of_one_article_is_in_folds_by_its_passages() -> None:
     passages = tuple(Passage(f"p{row}", f"passage {row}", "the only title") for row in range(10))
     questions = tuple(Question(f"q{row}", f"question {row}", relevant=(f"p{row % 10}",)) for row in range(40))
-    one = QuestionSet("one", passages, questions)
-    folds = Lessons.of(one, one.answerable).folds
+    folds = Lessons.of(QuestionSet("one", passages, questions), np.arange(40)).folds
     assert np.bincount(folds, minlength=FOLDS).tolist() == [8] * FOLDS
     assert all(len({*folds[row::10]}) == 1 for row in range(10))
 
 
 def test_of_few_questions_little_is_learned() -> None:
     """Fewer questions leave the mix nearer to the untrained one, and it is no worse than that on all others."""
-    _, scores = world(400)
-    question_set, _ = world(400)
+    question_set, scores = world(400)
     distances = []
     for count in (5, 60, 400):
         lessons = Lessons.of(question_set, np.arange(count))
@@ -327,31 +318,17 @@ def test_of_few_questions_little_is_learned() -> None:
         directions = weights[:, 0] / np.linalg.norm(weights)
         distances.append(1 - float(directions @ np.array([1, 1, 0])) / 2**0.5)
         found = mixed(rankings_of(scores), learned, np.full(400, FOLDS), N_PASSAGES, 10)
-        untaught = fused(rankings_of(scores), N_PASSAGES, Fusion.Z_SCORE, [0.5, 0.5, 0.0], 10)
-        assert ndcg(found, question_set) >= ndcg(untaught, question_set) - 0.002
+        assert ndcg(found, question_set) >= ndcg(untaught(rankings_of(scores)), question_set) - 0.002
     assert distances[0] < distances[1] < distances[2]
-
-
-class Fixed:
-    """A retriever whose scores of known questions are given."""
-
-    def __init__(self, name: str, texts: Sequence[str], scores: np.ndarray) -> None:
-        self.name, self._row, self._scores = name, {text: row for row, text in enumerate(texts)}, scores
-
-    def search(self, questions: Sequence[str], k: int) -> Rankings:
-        return top_k(self._scores[[self._row[text] for text in questions]].reshape(len(questions), -1), k)
 
 
 def test_a_question_that_taught_is_ranked_by_its_fold_and_a_new_one_by_all() -> None:
     question_set, scores = world()
-    texts = [question.text for question in question_set.questions]
-    known, new = np.arange(50), np.arange(50, 60)
-    lessons = Lessons.of(question_set, known)
-    parts = [Fixed(name, texts, one) for name, one in zip("abc", scores, strict=True)]
-    mix = LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, depth=DEPTH)
+    texts, lessons = texts_of(question_set.questions), Lessons.of(question_set, np.arange(50))
+    mix = mix_of(texts, scores, lessons)
     found = mix.search(texts, 10)
-    learned = learn([part.search(texts[:50], DEPTH) for part in parts], lessons, PARTS, N_PASSAGES)
-    folds = np.concatenate([lessons.folds, np.full(len(new), FOLDS)])
+    learned = learn(rankings_of([one[:50] for one in scores]), lessons, PARTS, N_PASSAGES)
+    folds = np.concatenate([lessons.folds, np.full(10, FOLDS)])
     expected = mixed(rankings_of(scores), learned, folds, N_PASSAGES, 10)
     np.testing.assert_array_equal(found.indices, expected.indices)
     assert mix.notes["questions"] == 50
@@ -361,16 +338,11 @@ def test_a_question_that_taught_is_ranked_by_its_fold_and_a_new_one_by_all() -> 
 def test_of_a_reranker_only_what_it_read_is_a_signal() -> None:
     """Below, its list has another's order and scores of a scale of their own, which would hide what it says."""
     question_set, scores = world()
-    texts, lessons = [question.text for question in question_set.questions], Lessons.of(question_set, np.arange(50))
+    texts, lessons = texts_of(question_set.questions), Lessons.of(question_set, np.arange(50))
     order = np.argsort(np.argsort(-scores[1], axis=1), axis=1)
     reranked = scores.copy()
     reranked[1] = np.where(order < 5, scores[1], scores[1].min() - 1.0 - 40.0 * order)
-    parts = [Fixed(name, texts, one) for name, one in zip("abc", reranked, strict=True)]
-
-    def mix(depths: tuple[int, ...]) -> LearnedMix:
-        return LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, depth=DEPTH, depths=depths)
-
-    cut = mix((DEPTH, 5, DEPTH))
+    cut = mix_of(texts, reranked, lessons, depths=(DEPTH, 5, DEPTH))
     lists = [one.first(5 if row == 1 else DEPTH) for row, one in enumerate(rankings_of(scores))]
     expected = learn([Rankings(one.indices[:50], one.scores[:50]) for one in lists], lessons, PARTS, N_PASSAGES)
     np.testing.assert_allclose(cut.learned.weights, expected.weights, atol=1e-4)
@@ -378,26 +350,25 @@ def test_of_a_reranker_only_what_it_read_is_a_signal() -> None:
     assert found.indices.shape[1] == DEPTH
     folds = np.concatenate([lessons.folds, np.full(10, FOLDS)])
     np.testing.assert_array_equal(found.indices, mixed(lists, expected, folds, N_PASSAGES, DEPTH).indices)
-    assert ndcg(found, question_set) > ndcg(mix(()).search(texts, DEPTH), question_set)
+    assert ndcg(found, question_set) > ndcg(mix_of(texts, reranked, lessons).search(texts, DEPTH), question_set)
 
 
 @pytest.mark.parametrize("known", [40, 60])
 def test_who_was_trained_on_a_question_is_not_asked_it_to_teach(known: int) -> None:
     """What it finds for them would teach nothing; the others' weights are those that all of it would teach."""
     question_set, scores = world()
-    texts = [question.text for question in question_set.questions]
+    texts, trained = texts_of(question_set.questions), (False, True, False)
     lessons = Lessons.of(question_set, np.arange(60), np.arange(known))
     parts = [Fixed(name, texts, one) for name, one in zip("abc", scores, strict=True)]
     parts[1] = Fixed("b", texts[known:] or texts[:1], scores[1][known:])  # others it does not know
-    trained = (False, True, False)
     mix = LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, halves=PARTS, trained=trained, depth=DEPTH)
     weights = mix.learned.weights
-    asked = learn(rankings_of(scores), lessons, PARTS, N_PASSAGES, trained)
     assert np.isfinite(weights).all()
     assert sum(one["share"] for one in mix.notes["signals"].values()) == pytest.approx(1)
     if known == 60:
         np.testing.assert_allclose(weights[:, 2:4], 0.0, atol=1e-9)
     else:
+        asked = learn(rankings_of(scores), lessons, PARTS, N_PASSAGES, trained)
         assert np.sign(weights[FOLDS, 2]) == np.sign(asked.weights[FOLDS, 2]) == 1
 
 
@@ -406,8 +377,8 @@ def test_equal_signals_rank_as_one_of_them(halves: Sequence[str | None]) -> None
     question_set, scores = world()
     learned = taught(question_set, [scores[1], 2.0 * scores[1], 0.5 * scores[1]], halves)
     assert learned.shares.tolist() == [1.0, 0.0, 0.0]
-    ranked_by_mix = ranked_by(learned, question_set, [scores[1]] * 3)
-    np.testing.assert_array_equal(ranked_by_mix.indices, top_k(scores[1], DEPTH).indices[:, :10])
+    found = ranked_by(learned, question_set, [scores[1]] * 3)
+    np.testing.assert_array_equal(found.indices, top_k(scores[1], 10).indices)
 
 
 @pytest.mark.parametrize(("count", "loss"), [(30, 0.1), (300, 0.01)])
@@ -417,8 +388,7 @@ def test_useless_retrievers_cost_the_mix_little(count: int, loss: float) -> None
     for seed in range(8):
         question_set, scores = world(count, seed)
         noise = np.random.default_rng(seed).normal(size=scores[2].shape)
-        signals = [scores[2], scores[1], noise]
-        rankings = [top_k(signal, N_PASSAGES) for signal in signals]  # so that every passage is a candidate
+        rankings = [top_k(one, N_PASSAGES) for one in (scores[2], scores[1], noise)]  # every passage is a candidate
         lessons = Lessons.of(question_set, question_set.answerable)
         learned = learn(rankings, lessons, ("words", "meaning", "tokens"), N_PASSAGES)
         ranked_by_mix = mixed(rankings, learned, lessons.folds, N_PASSAGES, 10)
