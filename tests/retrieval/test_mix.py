@@ -202,7 +202,6 @@ class Fixed:
 
 
 def mix_of(texts: Sequence[str], scores: Sequence[np.ndarray], lessons: Lessons, **options: Any) -> LearnedMix:
-    """Return the mix of retrievers named a, b, c and so on."""
     parts = [Fixed(name, texts, one) for name, one in zip("abcde", scores, strict=False)]
     return LearnedMix("mix", parts, lessons, n_passages=N_PASSAGES, depth=DEPTH, **{"halves": PARTS, **options})
 
@@ -265,7 +264,6 @@ def test_who_knows_the_answers_is_trusted_for_the_other_questions_alone() -> Non
     parts = ("words", "meaning", "tokens")  # a trained retriever is one of those mixed
 
     def learned_of(third: np.ndarray, trained: Sequence[bool], lessons: Lessons) -> tuple[float, float, float]:
-        """How much the third counts, nDCG@10 of the new questions, and what it is said to bring."""
         rankings = rankings_of([*scores[:2], third])
         learned = learn(rankings, lessons, parts, N_PASSAGES, trained)
         some = [Rankings(one.indices[new], one.scores[new]) for one in rankings]
