@@ -185,14 +185,14 @@ def test_the_file_holds_every_token_once(
     assert np.array_equal(file.counts, np.bincount([one for one in flattened(texts) if one != END], minlength=56)[:])
     words = sum(len(text.split()) for text in texts)
     assert int(file.starts.sum()) == words + len(texts), "of every word, and of every [SEP]"
-    monkeypatch.setattr("mrc_workbench.models.language.masking._CHARACTERS_AT_ONCE", 1000)
+    monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 1000)
     assert np.array_equal(written(tmp_path, texts).tokens, file.tokens), "however many are cut together"
 
 
 @pytest.mark.slow
 def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for some numbers of each document, fewer than its tokens."""
-    monkeypatch.setattr("mrc_workbench.models.language.masking._CHARACTERS_AT_ONCE", 1000)
+    monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 1000)
 
     def most(count: int) -> int:
         gc.collect()
@@ -209,7 +209,7 @@ def test_cutting_holds_no_more_of_a_longer_text(tmp_path: Path, monkeypatch: pyt
 
 
 def test_documents_are_cut_together_until_they_are_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.models.language.masking._CHARACTERS_AT_ONCE", 4)
+    monkeypatch.setattr("mrc_workbench.models.language.tokenizers._CHARACTERS_AT_ONCE", 4)
     together: list[list[str]] = []
 
     class Noted(LetterTokenizer):
