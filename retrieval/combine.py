@@ -13,7 +13,7 @@ retriever's list for one question, its values are
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple
+from dataclasses import KW_ONLY, astuple, dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -98,6 +98,7 @@ def normalised(rankings: Rankings, fusion: Fusion) -> tuple[np.ndarray, np.ndarr
     return np.where(found, values, np.nan), absent[:, 0]
 
 
+@dataclass(eq=False)
 class Hybrid:
     """The first `depth` passages of each retriever, all of them fused, whatever k is; see `fused`.
 
@@ -106,29 +107,25 @@ class Hybrid:
     are.
     """
 
-    def __init__(
-        self,
-        name: str,
-        parts: Sequence[Retriever],
-        *,
-        n_passages: int,
-        depth: int = 100,
-        fusion: Fusion = Fusion.Z_SCORE,
-        weights: Sequence[float] | None = None,
-        depths: Sequence[int] = (),
-    ) -> None:
-        if len(parts) < 2:
+    name: str
+    parts: Sequence[Retriever]
+    _: KW_ONLY
+    n_passages: int
+    depth: int = 100
+    fusion: Fusion = Fusion.Z_SCORE
+    weights: Sequence[float] | None = None
+    depths: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
             raise ValueError("a hybrid needs at least two retrievers")
-        self.name = name
-        self._parts, self._n_passages, self._depth = parts, n_passages, depth
-        self._fusion, self._weights = fusion, weights
-        by_score = depths and fusion is not Fusion.RRF
-        self._depths = depths if by_score else [depth] * len(parts)
+        if not self.depths or self.fusion is Fusion.RRF:
+            self.depths = [self.depth] * len(self.parts)
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        searched = zip(self._parts, self._depths, strict=True)
-        rankings = [part.search(questions, self._depth).first(depth) for part, depth in searched]
-        return fused(rankings, self._n_passages, self._fusion, self._weights, k)
+        searched = zip(self.parts, self.depths, strict=True)
+        rankings = [part.search(questions, self.depth).first(depth) for part, depth in searched]
+        return fused(rankings, self.n_passages, self.fusion, self.weights, k)
 
 
 _SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended

@@ -23,7 +23,8 @@ ranked by weights learned from the other folds.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,7 @@ class Learned:
     trained: np.ndarray
 
 
+@dataclass(eq=False)
 class LearnedMix:
     """The first `depth` passages of each retriever, ordered by the mix fitted to the `lessons`; see the module.
 
@@ -180,55 +182,49 @@ class LearnedMix:
     `explained`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        parts: Sequence[Retriever],
-        lessons: Lessons,
-        *,
-        n_passages: int,
-        halves: Sequence[str | None],
-        trained: Sequence[bool] = (),
-        depth: int = 100,
-        depths: Sequence[int] = (),
-    ) -> None:
-        if not any(halves):
+    name: str
+    parts: Sequence[Retriever]
+    lessons: Lessons
+    _: KW_ONLY
+    n_passages: int
+    halves: Sequence[str | None]
+    trained: Sequence[bool] = ()
+    depth: int = 100
+    depths: Sequence[int] = ()
+    notes: dict[str, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if not any(self.halves):
             raise ValueError("a mix needs a retriever that counts before anything is learned")
-        self.name = name
-        self._parts, self._lessons, self._halves = parts, lessons, halves
-        self._trained = trained or [False] * len(parts)
-        self._n_passages, self._depth = n_passages, depth
-        self._depths = depths or [depth] * len(parts)
-        self._learned: Learned | None = None
-        self.notes: dict[str, Any] = {}
+        self.trained = self.trained or [False] * len(self.parts)
+        self.depths = self.depths or [self.depth] * len(self.parts)
 
     def make_ready(self, questions: Sequence[str]) -> None:
         del questions
         _ = self.learned
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
-        asked = zip(self._parts, self._depths, strict=True)
-        learned, rankings = self.learned, [part.search(questions, self._depth).first(depth) for part, depth in asked]
-        folds = np.array([self._lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
-        return mixed(rankings, learned, folds, self._n_passages, k)
+        asked = zip(self.parts, self.depths, strict=True)
+        learned, rankings = self.learned, [part.search(questions, self.depth).first(depth) for part, depth in asked]
+        folds = np.array([self.lessons.fold_of.get(composed(text), FOLDS) for text in questions], dtype=np.int64)
+        return mixed(rankings, learned, folds, self.n_passages, k)
 
-    @property
+    @cached_property
     def learned(self) -> Learned:
-        if self._learned is None:
-            asked = zip(self._parts, self._trained, self._depths, strict=True)
-            rankings = [self._taught_by(part, is_trained).first(depth) for part, is_trained, depth in asked]
-            self._learned = learn(rankings, self._lessons, self._halves, self._n_passages, self._trained)
-            if self._lessons.texts:
-                self.notes = explained(rankings, self._learned, self._lessons, [part.name for part in self._parts])
-        return self._learned
+        asked = zip(self.parts, self.trained, self.depths, strict=True)
+        rankings = [self._taught_by(part, is_trained).first(depth) for part, is_trained, depth in asked]
+        learned = learn(rankings, self.lessons, self.halves, self.n_passages, self.trained)
+        if self.lessons.texts:
+            self.notes = explained(rankings, learned, self.lessons, [part.name for part in self.parts])
+        return learned
 
     def _taught_by(self, part: Retriever, is_trained: bool) -> Rankings:
-        lessons = self._lessons
+        lessons = self.lessons
         if not (is_trained and lessons.known.any()):
-            return part.search(lessons.texts, self._depth)
-        of_all = Rankings.of_nothing(len(lessons.texts), min(self._depth, self._n_passages))
+            return part.search(lessons.texts, self.depth)
+        of_all = Rankings.of_nothing(len(lessons.texts), min(self.depth, self.n_passages))
         if len(new := np.flatnonzero(~lessons.known)):
-            found = part.search([lessons.texts[row] for row in new], self._depth)
+            found = part.search([lessons.texts[row] for row in new], self.depth)
             of_all.indices[new], of_all.scores[new] = found.indices, found.scores
         return of_all
 

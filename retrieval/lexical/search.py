@@ -190,7 +190,10 @@ def search(
             size = _search_segment(
                 lists, asked, n_terms, number, number * segment, n_here, sums, candidates, best, size
             )
-        _sort(best, size)
+        for last in range(size - 1, 0, -1):  # the heap's keys into order, the highest first
+            worst, key = best[0], best[last]
+            _replace_worst(best, last, key)
+            best[last] = worst
         for place in range(size):
             found[question, place] = _LAST_ROW - np.uint32(best[place] & np.uint64(_LAST_ROW))
             scores[question, place] = _score_of(best[place])
@@ -377,14 +380,6 @@ def _offer(best: Array, size: int, key: np.uint64) -> int:
     if key > best[0]:
         _replace_worst(best, size, key)
     return size
-
-
-@compiled
-def _sort(best: Array, size: int) -> None:
-    for last in range(size - 1, 0, -1):
-        worst, key = best[0], best[last]
-        _replace_worst(best, last, key)
-        best[last] = worst
 
 
 @compiled

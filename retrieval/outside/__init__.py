@@ -108,7 +108,7 @@ class ResultReader:
             unknown_passages=len(unknown),
             unknown_example=unknown[0] if unknown else "",
             repeated=sum(map(len, answers)) - len(unknown) - sum(map(len, known)),
-            rising_scores=sum(map(self._rises, answers)),
+            rising_scores=0 if self._order == "rank" else sum(map(_rises, answers)),
         )
 
     def _best_scores(self, hits: Sequence[Hit]) -> dict[int, float]:
@@ -119,12 +119,6 @@ class ResultReader:
             if hit.row >= 0 and score > best.get(hit.row, -np.inf):
                 best[hit.row] = score
         return best
-
-    def _rises(self, hits: Sequence[Hit]) -> bool:
-        scores = [hit.score for hit in hits if hit.score is not None]
-        if self._order == "rank" or len(scores) < max(2, len(hits)):
-            return False
-        return scores[0] < scores[-1] and scores == sorted(scores)
 
     def _hit(self, item: Any) -> Hit:
         score = None
@@ -161,6 +155,11 @@ class ResultReader:
     def _row_of_text(self) -> dict[str, int]:
         texts = enumerate(self._question_set.passages.texts)
         return {composed(text): row for row, text in reversed([*texts])}
+
+
+def _rises(hits: Sequence[Hit]) -> bool:
+    scores = [hit.score for hit in hits if hit.score is not None]
+    return len(scores) == len(hits) > 1 and scores[0] < scores[-1] and scores == sorted(scores)
 
 
 def _items(results: Any) -> Iterator[object]:

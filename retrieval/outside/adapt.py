@@ -27,7 +27,7 @@ import importlib.util
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -155,7 +155,9 @@ def measure(item: object, question_set: QuestionSet, k: int = 100, **how: Any) -
 def _caller(item: Any, name: str, batched: bool | None, concurrency: int) -> Caller:
     has = {method for method in ("search", "invoke", "retrieve") if callable(getattr(item, method, None))}
     if "search" not in has and "invoke" in has:
-        return QueryCaller(_langchain(item), concurrency)
+        inner = getattr(item, "_get_relevant_documents", None)
+        takes_k = callable(inner) and takes(inner, "k")
+        return QueryCaller(lambda query, k: item.invoke(query, **({"k": k} if takes_k else {})), concurrency)
     if "search" not in has and "retrieve" in has:
         return QueryCaller(lambda query, _: item.retrieve(query), concurrency)
     if not has and not callable(item):
@@ -178,13 +180,6 @@ def _object_of(item: type[Any], name: str, question_set: QuestionSet) -> object:
         reason = shortened(f"{type(error).__name__}: {error}")
         message = f"no object of the class {name} can be made: {reason}"
         raise OutsideError("outside_plugin_failed", message, name=name, reason=reason) from error
-
-
-def _langchain(retriever: Any) -> Callable[[str, int], object]:
-    inner = getattr(retriever, "_get_relevant_documents", None)
-    if callable(inner) and takes(inner, "k"):
-        return lambda query, k: retriever.invoke(query, k=k)
-    return lambda query, _: retriever.invoke(query)
 
 
 def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> Rankings:
