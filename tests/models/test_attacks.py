@@ -49,6 +49,11 @@ def copied(folder: Path, place: Path) -> Path:
     return place / "copy"
 
 
+@pytest.fixture
+def model(folder: Path, tmp_path: Path) -> Path:
+    return copied(folder, tmp_path)
+
+
 def refusal(folder: Path, load: Callable[..., Any] = load_bi_encoder) -> ModelError:
     with pytest.raises(ModelError) as error:
         load(find_model(str(folder)), *(() if load is load_token_encoder else ([],)))
@@ -72,8 +77,7 @@ def add_module(folder: Path, type_: str, path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("type_", [*(f"{MODULES}.{name}" for name in LIBRARY_MODULES), "own_code.Module"])
 @pytest.mark.parametrize("path", ["2_Module", "modules/inner", "2_Module/"])
-def test_refuses_a_module_in_a_pickle_before_it_is_opened(type_: str, path: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_refuses_a_module_in_a_pickle_before_it_is_opened(type_: str, path: str, model: Path, tmp_path: Path) -> None:
     add_module(model, type_, path)
     write_pickle(model / path / "pytorch_model.bin", tmp_path / "canary")
     (model / path / "config.json").write_text("{}", encoding="utf-8")
@@ -83,8 +87,7 @@ def test_refuses_a_module_in_a_pickle_before_it_is_opened(type_: str, path: str,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
-def test_refuses_a_transformer_in_a_pickle(name: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_refuses_a_transformer_in_a_pickle(name: str, model: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").unlink()
     write_pickle(model / name, tmp_path / "canary")
     assert refusal(model).code == "pickled"
@@ -92,8 +95,7 @@ def test_refuses_a_transformer_in_a_pickle(name: str, folder: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_refuses_a_pickle_within_a_router(folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_refuses_a_pickle_within_a_router(model: Path, tmp_path: Path) -> None:
     add_module(model, "sentence_transformers.base.modules.Router", "3_Router")
     (model / "3_Router").mkdir()
     router = {"types": {"query_0_Dense": f"{MODULES}.Dense"}, "structure": {"query": ["query_0_Dense"]}}
@@ -181,16 +183,14 @@ def test_refuses_what_is_no_regular_file(kind: str, name: str, folder: Path, tmp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["../other", "1_Pooling/../../other", "/etc", ".."])
-def test_refuses_a_module_out_of_the_folder(path: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_refuses_a_module_out_of_the_folder(path: str, model: Path, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "1_Pooling", tmp_path / "other")
     add_module(model, f"{MODULES}.Pooling", path)
     assert refusal(model).code == "irregular_file"
 
 
 @pytest.mark.slow
-def test_opens_links_within_the_folder_and_snapshots_of_the_hub(folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_opens_links_within_the_folder_and_snapshots_of_the_hub(model: Path, folder: Path, tmp_path: Path) -> None:
     (model / "model.safetensors").rename(model / "weights.safetensors")
     (model / "model.safetensors").symlink_to("weights.safetensors")
     load_bi_encoder(find_model(str(model)), [])
@@ -217,10 +217,7 @@ CONFIGURATIONS = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("text", [DEEP, f'{{"a": {DEEP}}}', "", "{", "[]", "3", "null", '"x"', "\0", "\udc80"])
-def test_a_configuration_that_is_none_is_refused_in_words_or_loaded(
-    name: str, text: str, folder: Path, tmp_path: Path
-) -> None:
-    model = copied(folder, tmp_path)
+def test_a_configuration_that_is_none_is_refused_in_words_or_loaded(name: str, text: str, model: Path) -> None:
     (model / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     for load in (load_bi_encoder, load_token_encoder):
         loads_or_is_refused(model, load)
@@ -271,10 +268,7 @@ def test_odd_values_are_refused_in_words_or_loaded(seed: int, folder: Path, late
         ("auto_map", {"AutoModel": "code.Model"}),
     ],
 )
-def test_a_configuration_of_wrong_types_is_refused_in_words(
-    name: str, value: object, folder: Path, tmp_path: Path
-) -> None:
-    model = copied(folder, tmp_path)
+def test_a_configuration_of_wrong_types_is_refused_in_words(name: str, value: object, model: Path) -> None:
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     (model / "config.json").write_text(json.dumps(config | {name: value}), encoding="utf-8")
     loads_or_is_refused(model, load_bi_encoder)
@@ -284,8 +278,7 @@ def test_a_configuration_of_wrong_types_is_refused_in_words(
 @pytest.mark.parametrize(
     "type_", ["", 3, None, "os.system", "no.such.Module", f"{MODULES}.Nothing", "sentence_transformers"]
 )
-def test_a_module_type_that_does_not_exist_is_refused_in_words(type_: Any, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_a_module_type_that_does_not_exist_is_refused_in_words(type_: Any, model: Path) -> None:
     add_module(model, type_, "1_Pooling")
     assert not loads_or_is_refused(model, load_bi_encoder)
 
@@ -348,8 +341,7 @@ def _same_json(one: bytes, other: bytes) -> bool:
 
 
 @pytest.mark.slow
-def test_a_sealed_model_that_was_changed_is_not_loaded_and_one_without_a_seal_is(folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_a_sealed_model_that_was_changed_is_not_loaded_and_one_without_a_seal_is(model: Path) -> None:
     seal(model)
     weights = bytearray((model / "model.safetensors").read_bytes())
     weights[-1] ^= 1
@@ -363,8 +355,7 @@ def test_a_sealed_model_that_was_changed_is_not_loaded_and_one_without_a_seal_is
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["adapter_config.json", "1_Pooling/model.safetensors", "2_Dense/config.json"])
-def test_a_file_added_to_a_sealed_model_is_refused(name: str, folder: Path, tmp_path: Path) -> None:
-    model = copied(folder, tmp_path)
+def test_a_file_added_to_a_sealed_model_is_refused(name: str, model: Path) -> None:
     seal(model)
     (model / name).parent.mkdir(exist_ok=True)
     (model / name).write_text("{}", encoding="utf-8")
