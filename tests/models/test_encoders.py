@@ -153,20 +153,14 @@ def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_
     assert analyzers._shared_kiwi.cache_info().currsize == 1
 
 
-WORDS_CROSS_ENCODER = " ".join(SENTENCES).split()
 rng = np.random.default_rng(0)
-TEXTS_CROSS_ENCODER = [
-    " ".join(rng.choice(WORDS_CROSS_ENCODER, n))
-    for n in [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
-]
-PAIRS = [
-    (TEXTS_CROSS_ENCODER[first], TEXTS_CROSS_ENCODER[second])
-    for first, second in rng.integers(0, len(TEXTS_CROSS_ENCODER), (300, 2))
-]
+LENGTHS = [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
+PAIR_TEXTS = [" ".join(rng.choice(WORDS, n)) for n in LENGTHS]
+PAIRS = [(PAIR_TEXTS[first], PAIR_TEXTS[second]) for first, second in rng.integers(0, len(PAIR_TEXTS), (300, 2))]
 
 
 @pytest.fixture(scope="module", params=["roberta", "roberta-segments", "bert"])
-def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def scorer_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("model") / str(request.param)
     if request.param == "bert":
         return with_head(telling(build_bi_encoder(place)))
@@ -174,12 +168,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Any:
-    return load_cross_encoder(find_model(str(folder)), [])
-
-
-def plain_cross_encoder(model: Any, pairs: list[tuple[str, str]]) -> np.ndarray:
-    return np.asarray(model.predict(pairs, activation_fn=torch.nn.Identity()))
+def model(scorer_folder: Path) -> Any:
+    return load_cross_encoder(find_model(str(scorer_folder)), [])
 
 
 def test_pairs_are_joined_as_the_tokenizer_joins_them(model: Any) -> None:
@@ -227,17 +217,17 @@ def test_what_is_longest_is_cut_first() -> None:
     assert longest_first(10, 9, 7) == (4, 3)
 
 
-def test_float32_scores_are_the_librarys(folder: Path, model: Any) -> None:
-    scorer = CrossEncoderScorer(find_model(str(folder)), [], precision=Precision.FLOAT32)
+def test_float32_scores_are_the_librarys(scorer_folder: Path, model: Any) -> None:
+    scorer = CrossEncoderScorer(find_model(str(scorer_folder)), [], precision=Precision.FLOAT32)
     scores = scorer.score(PAIRS)
     assert scores.dtype == np.float32
-    np.testing.assert_allclose(scores, plain_cross_encoder(model, PAIRS), atol=2e-6)
+    np.testing.assert_allclose(scores, model.predict(PAIRS, activation_fn=torch.nn.Identity()), atol=2e-6)
     np.testing.assert_array_equal(scorer.score(PAIRS), scores)
     assert scorer.score([]).shape == (0,)
 
 
-def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(folder: Path) -> None:
-    source = find_model(str(folder))
+def test_bfloat16_orders_as_float32_and_scores_do_not_melt_together(scorer_folder: Path) -> None:
+    source = find_model(str(scorer_folder))
     exact = CrossEncoderScorer(source, [], precision=Precision.FLOAT32).score(PAIRS)
     reduced = CrossEncoderScorer(source, [], precision=Precision.BFLOAT16).score(PAIRS)
     assert reduced.dtype == np.float32
@@ -255,8 +245,8 @@ def test_a_starter_scores_in_float32_whatever_is_asked() -> None:
         np.testing.assert_array_equal(scores, first)
 
 
-def test_weights_that_are_no_numbers_are_a_failure(folder: Path, tmp_path: Path) -> None:
-    place = str(damaged(folder, tmp_path / "damaged"))
+def test_weights_that_are_no_numbers_are_a_failure(scorer_folder: Path, tmp_path: Path) -> None:
+    place = str(damaged(scorer_folder, tmp_path / "damaged"))
     with pytest.raises(ModelError, match=f"the model '{place}' answers with what is no number") as told:
         CrossEncoderScorer(find_model(place), []).score(PAIRS[:5])
     assert (told.value.code, told.value.details) == ("not_finite", {"model": place})

@@ -41,12 +41,7 @@ def test_who_is_served_beside_others_is_answered_in_float32_unless_told(monkeypa
     with keeping_nothing():
         assert not in_bfloat16(Precision.AUTO)
         assert in_bfloat16(Precision.BFLOAT16)
-    assert in_bfloat16(Precision.AUTO)
-
-
-def test_as_told() -> None:
-    assert in_bfloat16(Precision.BFLOAT16)
-    assert not in_bfloat16(Precision.FLOAT32)
+    assert [in_bfloat16(one) for one in (Precision.AUTO, Precision.BFLOAT16, Precision.FLOAT32)] == [True, True, False]
 
 
 @pytest.mark.parametrize(("slower", "expected"), [(4.1, True), (1.3, True), (1.1, False), (0.5, False)])

@@ -58,26 +58,16 @@ def a_model(folder: Path) -> Path:
     return folder
 
 
-def test_the_starter() -> None:
+def test_a_starter_a_folder_a_finished_run_and_a_hub_id(tmp_path: Path) -> None:
     assert find_model("starter") == ModelSource(STARTER)
-
-
-def test_a_folder_by_its_path_from_the_base_or_from_the_root(tmp_path: Path) -> None:
     folder = a_model(tmp_path / "models" / "mine")
     assert find_model("models/mine", tmp_path) == ModelSource("models/mine", folder=folder.resolve())
     assert find_model(str(folder)) == ModelSource(str(folder), folder=folder.resolve())
-
-
-def test_a_finished_run_by_its_id_and_by_its_folder(tmp_path: Path) -> None:
-    folder = a_model(workspace() / "runs" / "2026-run" / "model")
-    assert find_model("2026-run").folder == folder.resolve()
-    assert find_model(str(folder.parent)).folder == folder.resolve()
-
-
-def test_a_folder_goes_before_a_hub_id(tmp_path: Path) -> None:
+    trained = a_model(workspace() / "runs" / "2026-run" / "model")
+    assert find_model("2026-run").folder == find_model(str(trained.parent)).folder == trained.resolve()
     assert find_model(CROSS_ENCODER_BASE, tmp_path) == ModelSource(CROSS_ENCODER_BASE, hub_id=CROSS_ENCODER_BASE)
-    folder = a_model(tmp_path / CROSS_ENCODER_BASE)
-    assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == folder.resolve()
+    own = a_model(tmp_path / CROSS_ENCODER_BASE)  # a folder goes before a hub id
+    assert find_model(CROSS_ENCODER_BASE, tmp_path).folder == own.resolve()
 
 
 @pytest.mark.parametrize(

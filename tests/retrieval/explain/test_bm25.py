@@ -122,18 +122,6 @@ def test_a_small_case_by_hand() -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
-@given(texts=TEXTS, questions=QUESTIONS, feedback=FEEDBACK)
-def test_values_sum_to_the_score_after_feedback_on_any_tokens(
-    texts: list[str], questions: list[str], feedback: tuple[int, int, float]
-) -> None:
-    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback, strict=True))
-    options = BM25Options(Analyzer.BIGRAM, **names)  # type: ignore[arg-type]
-    for explanation, score in explained(passages(*texts), options, questions, 7):
-        assert explanation.score == pytest.approx(score, rel=1e-5)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("analyzer", [Analyzer.WORD, pytest.param(Analyzer.KIWI_BIGRAM, marks=pytest.mark.slow)])
 def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: Analyzer) -> None:
     options = BM25Options(analyzer, feedback_passages=5, feedback_terms=20, feedback_share=0.3)
@@ -145,14 +133,15 @@ def test_values_sum_to_the_score_after_feedback(sample: QuestionSet, analyzer: A
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
-@given(titled=TITLED, questions=QUESTIONS, weight=st.floats(0.1, 9), again=st.booleans())
-def test_values_sum_to_the_score_where_the_title_weighs(
-    titled: list[tuple[str, str]], questions: list[str], weight: float, again: bool
+@settings(deadline=None, max_examples=100)
+@given(titled=TITLED, questions=QUESTIONS, weight=st.none() | st.floats(0.1, 9), feedback=st.none() | FEEDBACK)
+def test_values_sum_to_the_score_after_feedback_and_where_the_title_weighs(
+    titled: list[tuple[str, str]], questions: list[str], weight: float | None, feedback: tuple[int, int, float] | None
 ) -> None:
     held = [Passage(f"p{row}", text, title) for row, (text, title) in enumerate(titled)]
-    options = BM25Options(Analyzer.BIGRAM, title_weight=weight, feedback_passages=2 * again)
-    for explanation, score in explained(held, options, questions, 6):
+    names = dict(zip(("feedback_passages", "feedback_terms", "feedback_share"), feedback or (), strict=False))
+    options = BM25Options(Analyzer.BIGRAM, title_weight=weight, **names)  # type: ignore[arg-type]
+    for explanation, score in explained(held, options, questions, 7):
         assert explanation.score == pytest.approx(score, rel=1e-5)
 
 
