@@ -66,6 +66,9 @@ class Windows:
     def none(cls) -> "Windows":
         return cls(np.zeros(0, dtype=np.int64), np.zeros((0, 3), dtype=np.int64))
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
     @property
     def added(self) -> np.ndarray:
         """Which of them must be read beside the texts as they are, `(n_windows,)` bool."""

@@ -189,7 +189,7 @@ def paired_tests(pairs: Sequence[Pair], groups: np.ndarray | None = None) -> lis
     means = np.array([column.mean() for column in differences.T])
     columns = [column.tolist() for column in (means, tests.low, tests.high, tests.p, tests.p_family, *signs)]
     return [
-        PairTest(pair.a, pair.b, *numbers, pair.measure, wins, ties, losses)
+        PairTest(pair.a, pair.b, *numbers, measure=pair.measure, wins=wins, ties=ties, losses=losses)
         for pair, *numbers, wins, ties, losses in zip(pairs, *columns, strict=True)
     ]
 

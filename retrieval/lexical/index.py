@@ -1,13 +1,11 @@
 """An index of passages by weighed terms and its search, exact and on all cores; large ones are mapped into memory.
 
-The system reads what is mapped from the file on demand, so an index may be larger than the free memory. It is built a
-segment at a time from what is known of its passages and of the collection's terms: only one segment is in memory while
-an index is written. What is put together at the end is where each term's lists are, never the lists themselves.
+It is built a segment at a time, so that only one segment is in memory while an index is written. What is put together
+at the end is where each term's lists are, never the lists themselves.
 
-The system ends a process that reads a mapped position which its file has lost since; nothing can catch that. So no
-process maps the stored files: it copies them into files without a name, which no other can reach, and which are gone
-with it. That takes the disk's space once more and a second or two for the 2 GB of a million passages; a file system
-that shares what is copied (Btrfs, XFS) takes neither. Reading into memory would take as long and that much memory.
+The system ends a process that reads a mapped position which its file has lost since. So no process maps the stored
+files: it copies them into files without a name, which no other process can reach. That takes the disk's space once more
+and a second or two for the 2 GB of a million passages; file systems that share copied blocks (Btrfs, XFS) take neither.
 """
 
 import json

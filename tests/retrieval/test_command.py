@@ -39,27 +39,29 @@ EVERY_KIND = """
 data = "sample"
 split = "test"
 ks = [1, 5, 10, 20]
-
 [[retriever]]
 name = "BM25 (words)"
 kind = "bm25"
 analyzer = "word"
-
 [[retriever]]
 name = "../dense/starter"
 kind = "dense"
-
 [[retriever]]
 name = "qrels"
 kind = "hybrid"
 of = ["BM25 (words)", "../dense/starter"]
-
 [[retriever]]
 name = ".."
 kind = "rerank"
 first = "qrels"
 depth = 10
 """
+RUNS = {
+    "BM25 (words)": "BM25_words_.trec",
+    "../dense/starter": "_dense_starter.trec",
+    "qrels": "qrels-2.trec",
+    "..": "retriever.trec",
+}
 WORDS = 'data = "sample"\nks = [1]\n[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 ALWAYS = {
     *("scores.json", "significance.json", "provenance.json", "rankings.npz", "qrels.trec", "beir"),
@@ -108,7 +110,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
     scores = every_kind.scores
     assert list(scores) == ["data", "fingerprint", "split", "questions", "passages", "parts", "retrievers"]
     assert (scores["data"], scores["split"], scores["passages"]) == ("Korean sample", "test", 200)
-    assert list(scores["retrievers"]) == ["BM25 (words)", "../dense/starter", "qrels", ".."]
+    assert list(scores["retrievers"]) == list(RUNS)
     for measured in scores["retrievers"].values():
         assert list(measured)[: len(THEIRS)] == list(measured["interval"]) == list(THEIRS)
         told = {"build_seconds", "query_seconds", "model_seconds", "memory_bytes", "short", "unanswered", "interval"}
@@ -120,15 +122,7 @@ def test_every_kind_is_scored(every_kind: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "file"),
-    [
-        ("BM25 (words)", "BM25_words_.trec"),
-        ("../dense/starter", "_dense_starter.trec"),
-        ("qrels", "qrels-2.trec"),
-        ("..", "retriever.trec"),
-    ],
-)
+@pytest.mark.parametrize(("name", "file"), RUNS.items())
 def test_other_tools_read_the_same_figures_from_the_files(every_kind: Run, name: str, file: str) -> None:
     qrels = list(ir_measures.read_trec_qrels(str(every_kind.folder / "qrels.trec")))
     ranking = list(ir_measures.read_trec_run(str(every_kind.folder / file)))
@@ -154,8 +148,7 @@ def test_significance_holds_every_pair_by_every_measure(every_kind: Run) -> None
 
 @pytest.mark.slow
 def test_the_folder_holds_each_run_and_the_questions_asked(every_kind: Run) -> None:
-    runs = {"BM25_words_.trec", "_dense_starter.trec", "qrels-2.trec", "retriever.trec"}
-    assert {path.name for path in every_kind.folder.iterdir()} == ALWAYS | runs
+    assert {path.name for path in every_kind.folder.iterdir()} == ALWAYS | {*RUNS.values()}
     assert {path.name for path in every_kind.folder.parent.iterdir()} == {"experiment.toml", "out", "workspace"}
     corpus, queries, qrels = GenericDataLoader(str(every_kind.folder / "beir")).load(split="test")
     assert (len(corpus), len(queries)) == (200, every_kind.scores["questions"])
