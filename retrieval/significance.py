@@ -57,7 +57,7 @@ class PairedTest:
         return PairedTest(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PairTest(PairedTest):
     """The test of two retrievers by one measure, 0 to 1 each; a `wins` where its value of a question is higher."""
 
