@@ -54,6 +54,11 @@ def each(tokens: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
 
 
+def numbered(words: np.ndarray) -> np.ndarray:
+    """Words that are others in every row."""
+    return words + np.arange(len(words))[:, None] * words.shape[1]
+
+
 def whole_or_not_at_all(hidden: np.ndarray, words: np.ndarray) -> bool:
     """Whether all tokens of every word are hidden, or none of them."""
     sizes, gone = np.bincount(words), np.bincount(words, weights=hidden)
@@ -73,13 +78,13 @@ def test_the_shares_of_seven_million_tokens(whole: bool) -> None:
     tokens = batch(rng, 120)
     text = tokens >= 5
     words = words_of((rng.random(tokens.shape) < 0.6) | ~text) if whole else each(tokens)
-    numbered = words + np.arange(len(tokens))[:, None] * tokens.shape[1]  # otherwise in every row
+    numbers = numbered(words)
     seen = np.zeros(5, dtype=np.int64)  # text, hidden, as the mask, as another, as it is
     for _ in range(500):
         shown, labels = hides.masked(tokens, words, rng)
         hidden = labels != IGNORED
         assert not hidden[~text].any(), "a special token"
-        assert whole_or_not_at_all(hidden[text], numbered[text])
+        assert whole_or_not_at_all(hidden[text], numbers[text])
         as_mask, as_itself = hidden & (shown == MASK), hidden & (shown == tokens)
         seen += [text.sum(), hidden.sum(), as_mask.sum(), (hidden & ~as_mask & ~as_itself).sum(), as_itself.sum()]
     assert seen[1] / seen[0] == pytest.approx(0.15, abs=0.001)
@@ -120,10 +125,7 @@ def test_words_are_hidden_whole() -> None:
     words = words_of((rng.random(tokens.shape) < 0.4) | (tokens < 5))
     _, labels = masker().masked(tokens, words, rng)
     hidden, text = labels != IGNORED, tokens >= 5
-    for row in range(len(tokens)):
-        for word in np.unique(words[row]):
-            own = hidden[row, (words[row] == word) & text[row]]
-            assert own.all() or not own.any()
+    assert whole_or_not_at_all(hidden[text], numbered(words)[text])
     assert 0.1 < hidden[text].mean() < 0.2
 
 
