@@ -252,13 +252,11 @@ def score_by_name(rankings: Rankings, question_set: QuestionSet, names: Sequence
         # of sets without graded judgements, ir_measures computes the measures of these
         values = {name: scores[str(measure)] for name, measure in own.items() if str(measure) in scores}
     if others := [name for name in names if name not in values]:
-        values |= _values_of_ir_measures(rankings, question_set, others)
+        values |= _other_values(rankings, question_set, others)
     return {name: values[name] for name in names}
 
 
-def _values_of_ir_measures(
-    rankings: Rankings, question_set: QuestionSet, names: Sequence[str]
-) -> dict[str, np.ndarray]:
+def _other_values(rankings: Rankings, question_set: QuestionSet, names: Sequence[str]) -> dict[str, np.ndarray]:
     import ir_measures
 
     parsed = {name: _parsed(name) for name in names}
