@@ -21,6 +21,10 @@ from mrc_workbench.data.workspace import limits, user
 
 A = TypeVar("A")
 K = TypeVar("K")
+T = TypeVar("T")
+ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
+TIMEOUT_SECONDS = 60.0
+_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
 _FAILED_IN_A_ROW = 8  # then the endpoint itself is at fault
 _SECONDS_BETWEEN_WORDS = 0.5  # it can be stopped while all wait for answers
 
@@ -111,12 +115,6 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(entry, dict):
             yield entry
-
-
-ADDRESS, MODEL, KEY = "OPENAI_BASE_URL", "OPENAI_MODEL", "OPENAI_API_KEY"  # variables of the environment
-TIMEOUT_SECONDS = 60.0
-_SHORTEST_KEY = 8  # a server of one's own takes any word for a key, and an answer may hold that word
-T = TypeVar("T")
 
 
 def sound(text: str) -> str:
