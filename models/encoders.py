@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer, SparseEncoder
 
 _VERSION = 4  # raise when what is kept of encoded texts changes
+_SPARSE_VERSION = 1  # raise when what is stored of sparse texts changes
+_LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
+_NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
+_WORD_BEGINS = ("▁", "Ġ")
+_ROUTES = {"question": "query", "passage": "document"}
+_PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
 
 class BiEncoder(CutModel):
@@ -165,13 +171,6 @@ def kept_at(key: str) -> Path:
     return workspace() / "cache" / "vectors" / f"{key}.npy"
 
 
-_SPARSE_VERSION = 1  # raise when what is stored of sparse texts changes
-_LOGITS_A_PASS = {"cpu": 1 << 26, "cuda": 1 << 29}  # one for each term at each place: 256 MB and 2 GB in float32
-_NO_LETTER = "\ufffd"  # of a term that is a part of a letter's bytes
-_WORD_BEGINS = ("▁", "Ġ")
-_ROUTES = {"question": "query", "passage": "document"}
-
-
 class SparseTextEncoder(CutModel):
     """A sentence-transformers sparse encoder, loaded when a text is encoded whose terms are not on disk.
 
@@ -284,9 +283,6 @@ class SparseTextEncoder(CutModel):
 
         key = key_of(_SPARSE_VERSION, self.fingerprint, side, fingerprint_of(texts)) if keep else ""
         return cached_arrays("sparse", key, compute, keep=keep)
-
-
-_PAIRS_AT_ONCE = 4096  # tokenized together; more take memory and gain nothing
 
 
 class CrossEncoderScorer(CutModel):

@@ -19,6 +19,13 @@ from mrc_workbench.data.problems import Failure, naming_extras, require
 from mrc_workbench.data.workspace import is_of_the_disk, read_json, shared_workspace, user
 
 TIMEOUT_SECONDS = 5.0
+CARD = "README.md"  # written after the folder is sealed; no library reads it
+_SAFE = ("model.safetensors", "model.safetensors.index.json")
+_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_LARGEST_SIZE = 10**7  # of a layer, a vocabulary or a length in a module's configuration
+Find = Callable[[str], Path | None]  # returns a file of a model by its name, None if the model has no such file
+_OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
+_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 class ModelError(Failure):
@@ -107,13 +114,6 @@ def hub_file(where: dict[str, Any], name: str) -> Path | None:
         return None
 
 
-CARD = "README.md"  # written after the folder is sealed; no library reads it
-_SAFE = ("model.safetensors", "model.safetensors.index.json")
-_PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_LARGEST_SIZE = 10**7  # of a layer, a vocabulary or a length in a module's configuration
-Find = Callable[[str], Path | None]  # returns a file of a model by its name, None if the model has no such file
-
-
 def require_regular_files(reference: str, folder: Path) -> None:
     """Raise `ModelError` (`irregular_file`) if a model folder holds anything but folders and regular files.
 
@@ -200,10 +200,6 @@ def require_sealed_content(reference: str, folder: Path) -> None:
             f"Copy the model again, train it again, or delete {SEAL} in its folder to use them as they are"
         )
         raise ModelError("model_changed", message, model=reference, name=SEAL)
-
-
-_OTHER_SHAPES = ("ignore_mismatched_sizes", "loading state_dict")
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 
 
 @contextmanager

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 _TURNS = 15
 _GAIN = 1.25  # of float32's time to that of bfloat16, from which its coarser numbers are worth it
+Features = dict[str, Any]
+Told = Callable[[float], None]
+TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
+_PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
+_MULTIPLE = 8  # of which a pass's length is: what matrix units work in
+_ROWS = {"input_ids", "attention_mask", "token_type_ids"}
+_HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
+OF_TOKENS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
+_networks: WeakValueDictionary[tuple[str, int], Any] = WeakValueDictionary()
+_lock = Lock()
 
 
 class Precision(StrEnum):
@@ -149,16 +159,6 @@ def _two_layers(transformer: Any, height: float, share: float) -> Any:
     weights[0] += share / states[lower].norm(dim=-1).mean()
     weights[-1] += (1 - share) / states[last].norm(dim=-1).mean()
     return WeightedLayerPooling(config.hidden_size, last, lower, torch.nn.Parameter(weights, requires_grad=False))
-
-
-Features = dict[str, Any]
-Told = Callable[[float], None]
-TOKENS_A_PASS = {"cpu": 4096, "cuda": 65536}  # places, padding among them
-_PASS_COSTS = {"cpu": 64, "cuda": 4096}  # places that could be computed while a pass is begun
-_MULTIPLE = 8  # of which a pass's length is: what matrix units work in
-_ROWS = {"input_ids", "attention_mask", "token_type_ids"}
-_HEADS = ("classifier", "score", "qa_outputs")  # what transformers call the last layer of a task
-OF_TOKENS = ("token_embeddings", "attention_mask")  # wanted of late interaction: a value for each place of a text
 
 
 def takes_rows(model: Any) -> bool:
@@ -309,10 +309,6 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
         delattr(module, name)  # the class's own is there again
         if before is not None:
             setattr(module, name, before)
-
-
-_networks: WeakValueDictionary[tuple[str, int], Any] = WeakValueDictionary()
-_lock = Lock()
 
 
 def transformers_in(model: Any) -> Iterator[tuple[Any, Any]]:

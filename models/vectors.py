@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     pass
 
+_OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
+_SQUARE = 1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
+_MOST = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
+logger = logging.getLogger(__name__)
+Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
+_in_memory = partial(np.zeros, dtype=np.float32)
+BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
+
 
 @dataclass(frozen=True)
 class TokenVectors:
@@ -144,11 +152,6 @@ class PairScorer(Computing, Protocol):
     def score(self, pairs: Sequence[Pair]) -> np.ndarray: ...
 
 
-_OWN = 12.0  # characters' worth of what each text brings: special tokens, a prompt, a row of its own
-_SQUARE = 1200.0  # characters at which attention, which grows with the square of the length, costs as much as the rest
-_MOST = 2000  # characters: of more, models read the beginning, or windows that are texts of their own
-
-
 def reading_costs(lengths: np.ndarray) -> np.ndarray:
     """Return the cost of texts of so many characters, `(n_texts,)` float64; a cost of 1 is a character's.
 
@@ -157,12 +160,6 @@ def reading_costs(lengths: np.ndarray) -> np.ndarray:
     """
     read = np.minimum(np.asarray(lengths, dtype=np.float64), _MOST)
     return _OWN + read + read**2 / _SQUARE
-
-
-logger = logging.getLogger(__name__)
-Block = tuple[np.ndarray, float]  # vectors, and the seconds they took
-_in_memory = partial(np.zeros, dtype=np.float32)
-BLOCK = 256  # texts, a minute's work for a large model on a small machine: what is lost at most when it ends
 
 
 @dataclass(frozen=True)

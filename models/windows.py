@@ -23,6 +23,8 @@ _BLOCK = 1024  # texts tokenized at a time
 _LONGEST_WORD = 16  # tokens: a longer run without a space is cut within
 _REMEMBERED = 100_000  # texts cut beside questions
 _ROOMS = 16  # of which a window's room beside a question is a multiple: windows are shared by questions of like length
+_TOKENS_REMEMBERED = 64_000_000  # tokens, 4 bytes each
+_PROBE = ("a b", "c d e")
 
 
 @dataclass(frozen=True)
@@ -295,10 +297,6 @@ def joint_of(tokenizer: Any) -> Joint | None:
     spans = [ids[start:end] for start, end in pairwise(bounds)]
     of_pieces = tuple(segments[min(start, len(ids) - 1)] for start in bounds[:-1])
     return Joint(spans[0], spans[2], spans[4], of_pieces)
-
-
-_TOKENS_REMEMBERED = 64_000_000  # tokens, 4 bytes each
-_PROBE = ("a b", "c d e")
 
 
 class PairTokens:

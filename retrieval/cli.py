@@ -52,6 +52,11 @@ from mrc_workbench.retrieval.takeaway.fusion import MEASURE, Engine
 
 ReportLanguage = Annotated[Literal["en", "ko"], Parameter(help="language of the report")]
 _CONTINUES = "Stopped. Finished work is kept in the workspace: run the same command again to continue."
+Key = Annotated[str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")]
+_NONE_YET = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
+_SETTING_COLUMNS = ("name", "analyzer", "k1", "b", "layers", "value", "low", "high")
+_SHOWN = 10  # settings of the table that is printed
+_SEARCHES_CONTINUE = "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
 
 
 def compare_command(
@@ -133,10 +138,6 @@ def table(comparison: Comparison) -> str:
         rows.append((result.name, [f"{100 * means[one]:.2f}" if one in means else missing for one in measures]))
     counts = f"{len(of.questions):,} questions, {len(of.passages):,} passages, in percent"
     return "\n".join([counts, *aligned(map(label, measures), rows, 8)])
-
-
-Key = Annotated[str, Parameter(help="key of a stored comparison, its experiment file, or a folder of compare --out")]
-_NONE_YET = "No comparisons yet: `mrc compare EXPERIMENT.toml` runs and stores one."
 
 
 def list_command(*, as_json: AsJson = False) -> int:
@@ -231,11 +232,6 @@ def delete_command(key: Key, /) -> int:
     return 0
 
 
-_SETTING_COLUMNS = ("name", "analyzer", "k1", "b", "layers", "value", "low", "high")
-_SHOWN = 10  # settings of the table that is printed
-_CONTINUES_tune = "Stopped. Finished searches are kept in the workspace: run the same command again to continue."
-
-
 def tune_command(
     experiment: Annotated[Path, Parameter(help="experiment file (TOML)")],
     retriever: Annotated[str, Parameter(help="name of a BM25 or of late interaction in the experiment")],
@@ -264,7 +260,7 @@ def tune_command(
     compared = read_experiment(experiment)
     lab = _lab(compared, retriever, analyzer, (k1, b), metric)
     question_set = find(compared.data, experiment.parent)
-    with stop_message(_CONTINUES_tune):
+    with stop_message(_SEARCHES_CONTINUE):
         report_progress("", 0.0)
         comparison = compare(lab, question_set, base=experiment.parent, on_progress=report_progress)
     end_progress_line()

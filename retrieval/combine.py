@@ -31,6 +31,9 @@ from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, Retriever, places_in, ranked, top_k_sparse
 
 RRF_CONSTANT = 60
+_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
+_BLOCK = 64  # questions between two words of progress
+_FILE = "reranking.json"
 
 
 class Fusion(StrEnum):
@@ -128,9 +131,6 @@ class Hybrid:
         return fused(rankings, self.n_passages, self.fusion, self.weights, k)
 
 
-_SECONDS_BETWEEN_WRITING = 30.0  # what is lost at most when the process is ended
-
-
 class KnownPairs:
     """Numbers by pair, `width` of them, and their seconds; stored as `kind` if there is a `key`."""
 
@@ -179,9 +179,6 @@ class KnownPairs:
 
     def _codes_of(self, rows: np.ndarray, passages: np.ndarray) -> np.ndarray:
         return np.asarray(rows * self._n_passages + passages)
-
-
-_BLOCK = 64  # questions between two words of progress
 
 
 class PairScores:
@@ -255,9 +252,6 @@ class PairScores:
             scores = self._scorer.score(pairs)
         known.add(rows, passages, scores[:, None], load_seconds=loaded - began, seconds=time.perf_counter() - loaded)
         return scores
-
-
-_FILE = "reranking.json"
 
 
 def recommended_weight(source: ModelSource) -> float:

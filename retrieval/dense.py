@@ -45,6 +45,10 @@ HNSW_CANDIDATES_TO_BUILD = 128
 HNSW_CANDIDATES = 256  # kept during a search: more find more and take longer
 HNSW_IN_ORDER = 100_000  # vectors up to which one core links them in turn, so that the graph is always the same
 _VECTORS_A_CELL = 39  # that FAISS asks for to place the centre of a cell
+ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
+_QUESTIONS = 32  # compared at a time with all passages
+_PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
+_MANY = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
 
 
 class IndexKind(StrEnum):
@@ -199,12 +203,6 @@ class Dense:
         worse = np.zeros_like(passages, dtype=bool)
         np.put_along_axis(worse, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
         return np.where(worse, NOT_FOUND, passages)
-
-
-ENCODING = 0.7  # of the progress: encoding passages and questions, before they are compared
-_QUESTIONS = 32  # compared at a time with all passages
-_PLACES = 8192  # tokens of passages compared at a time: what comes of them stays in the processor's cache
-_MANY = 10_000  # passages with all of which a question is compared, which takes some tenths of a second
 
 
 class LateIndex(StrEnum):

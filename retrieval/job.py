@@ -33,6 +33,8 @@ from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, provenance
 
+Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
+
 
 def run_comparison(folder: Path, /, *, rest: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Run the comparison of this folder: light retrievers at once, the `rest` in a process that has the libraries."""
@@ -108,9 +110,6 @@ def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
     if isinstance(made, Exception):
         raise made
     return made
-
-
-Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
 
 def encode_command(

@@ -41,6 +41,21 @@ _NAMES = {
     **{"recall": "Recall", "hit": "Hit", "mrr": "MRR", "ndcg": "nDCG"},
     **{"ndcg_exp": "nDCG(dcg='exp-log2')", "judged": "Judged", "bpref": "Bpref"},
 }
+# names without parameters that the project computes itself, in any spelling of the field
+_OWN_NAMES = {
+    **dict.fromkeys(("recall", "r"), "recall"),
+    **dict.fromkeys(("hit", "success"), "hit"),
+    **dict.fromkeys(("mrr", "rr"), "mrr"),
+    **dict.fromkeys(("ndcg_exp", "ndcg(dcg='exp-log2')"), "ndcg_exp"),
+    **{name: name for name in ("ndcg", "judged", "bpref")},
+}
+_WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
+_WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
+_EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
+_SUGGESTED = (
+    *("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)"),
+    *("ERR@10", "Rprec", "Bpref", "Judged@10"),
+)
 
 
 class Measure(NamedTuple):
@@ -192,23 +207,6 @@ def _at(rankings: Rankings, values: csr_array) -> np.ndarray:
 
 def _first(hits: np.ndarray) -> np.ndarray:
     return np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0) if hits.size else np.zeros(len(hits), np.int64)
-
-
-# names without parameters that the project computes itself, in any spelling of the field
-_OWN_NAMES = {
-    **dict.fromkeys(("recall", "r"), "recall"),
-    **dict.fromkeys(("hit", "success"), "hit"),
-    **dict.fromkeys(("mrr", "rr"), "mrr"),
-    **dict.fromkeys(("ndcg_exp", "ndcg(dcg='exp-log2')"), "ndcg_exp"),
-    **{name: name for name in ("ndcg", "judged", "bpref")},
-}
-_WITH_CUT = re.compile(r"(?P<name>.+)@(?P<cut>[1-9]\d{0,8})")
-_WHOLE_NUMBERS = {"cutoff": 10**9, "rel": 10**9}  # the largest value of each; the least is 1
-_EXAMPLE_VALUES = {"cutoff": 10, "recall": 0.5, "max_rel": 1}
-_SUGGESTED = (
-    *("nDCG@10", "R@10", "Success@10", "RR@10", "AP", "P@5", "RBP(rel=1)"),
-    *("ERR@10", "Rprec", "Bpref", "Judged@10"),
-)
 
 
 class MetricError(Failure, ValueError):

@@ -27,6 +27,9 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25Options
 from mrc_workbench.retrieval.milvus_connection import MOST, PATIENCE, ROW, Field, Place, Vectors, connected, load
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
+_VERSION = 1  # part of a collection's name: raise it when what lies in one changes
+_QUESTIONS = 100  # a request
+
 
 class Search(StrEnum):
     """What is compared: BM25 weights of terms, vectors of a bi-encoder, or both, fused by Milvus."""
@@ -41,10 +44,6 @@ class Ranker(StrEnum):
 
     RRF = "rrf"
     WEIGHTED = "weighted"
-
-
-_VERSION = 1  # part of a collection's name: raise it when what lies in one changes
-_QUESTIONS = 100  # a request
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,15 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace
 
 FILES = "Milvus Lite"
+PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
+_WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
+_SECONDS_TO_CONNECT = 5.0
+_SECONDS_FOR_A_TURN = 60.0
+MOST = 16_384  # hits that Milvus gives for a question
+Vectors = list[dict[int, float]] | list[list[float]]
+ROW = "row"  # the id of a passage: its row in the corpus
+_BATCH = 256  # passages a request
+_SECONDS_TO_INDEX = 600.0
 
 
 class MilvusError(Failure):
@@ -72,12 +81,6 @@ def is_reachable(place: Place, seconds: float = 2.0) -> bool:
             return True
     except OSError:
         return False
-
-
-PATIENCE = {"retry_times": 8}  # of a call whose connection was lost: after 0.01, 0.03, ... 3 seconds, ten in all
-_WAITS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds before a connection is tried again
-_SECONDS_TO_CONNECT = 5.0
-_SECONDS_FOR_A_TURN = 60.0
 
 
 @contextmanager
@@ -166,11 +169,6 @@ def _told(error: Any, place: Place) -> MilvusError:
     return MilvusError(code, f"Milvus at {place.shown} {what}", milvus=place.shown)
 
 
-MOST = 16_384  # hits that Milvus gives for a question
-
-Vectors = list[dict[int, float]] | list[list[float]]
-
-
 class Field(Protocol):
     """A vector of every passage, compared with a question's by inner product: higher is better."""
 
@@ -186,11 +184,6 @@ class Field(Protocol):
     def of_passages(self, start: int, stop: int) -> Vectors: ...  # of rows of the corpus
 
     def of_questions(self, questions: Sequence[str]) -> tuple[np.ndarray, Vectors]: ...  # rows of known ones, vectors
-
-
-ROW = "row"  # the id of a passage: its row in the corpus
-_BATCH = 256  # passages a request
-_SECONDS_TO_INDEX = 600.0
 
 
 def load(

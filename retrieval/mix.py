@@ -44,6 +44,9 @@ STRENGTHS = (30.0, 10.0, 3.0)  # of the pull to the untrained mix, in queries
 USUAL_STRENGTH = 10.0  # of a single fit, where several would take long
 EXTRA = 10.0  # times the strength, for signals that are not in the untrained mix
 _STEEPEST = 100.0  # the largest factor of the untrained mix
+_CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
+_AT_ONCE = 1000  # questions that are ranked at a time
+_EXPLAINING = 1000  # questions on which it is looked up what each signal brings
 
 
 @dataclass(frozen=True)
@@ -144,11 +147,6 @@ class _Queries:
         """Return the loss of scores `(n_queries, n)`, summed over queries, and the likelihood of each candidate."""
         logs = log_softmax(np.where(self._exists, scores, -np.inf), axis=1)
         return -float((self._targets * np.where(self._exists, logs, 0.0)).sum()), np.exp(logs)
-
-
-_CANDIDATES = 50  # a question, that teach: what lies below the untrained mix's first tells little
-_AT_ONCE = 1000  # questions that are ranked at a time
-_EXPLAINING = 1000  # questions on which it is looked up what each signal brings
 
 
 class SignalTold(TypedDict):

@@ -12,6 +12,9 @@ from mrc_workbench.data.records import QuestionSet, composed
 
 NOT_FOUND = -1
 MOST = 2**31 - 1  # passages: their rows are int32
+DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them
+# a page that is drawn anew while a search goes on asks the same retriever, or its model, from a second thread
+asking = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -114,12 +117,6 @@ def places_in(ordered: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     known = places < len(ordered)
     known[known] = ordered[places[known]] == wanted[known]
     return np.where(known, places, -1)
-
-
-DEPTH = 100  # passages fetched, however few are shown: the rank of the answer passage is looked up among them
-
-# a page that is drawn anew while a search goes on asks the same retriever, or its model, from a second thread
-asking = threading.Lock()
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ _UNSAFE = re.compile(r"[^\w.+-]+")
 _QRELS = "qrels"
 _BLOCK = 100_000  # lines written at a time
 _LONGEST_STEM = 60  # a file name holds 255 bytes, a Korean letter takes 3
+_COLUMNS, _TOO_MANY = ["question", "Q0", "passage", "rank", "score", "name"], "more"
+_BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
 def write_qrels(path: Path, question_set: QuestionSet) -> None:
@@ -112,10 +114,6 @@ def file_names(names: list[str]) -> list[str]:
         free = next(choice for choice in _choices(stem) if choice.casefold() not in stems)
         stems[free.casefold()] = free
     return list(stems.values())[1:]
-
-
-_COLUMNS, _TOO_MANY = ["question", "Q0", "passage", "rank", "score", "name"], "more"
-_BETWEEN_COLUMNS = re.compile(r"[ \t]+")
 
 
 class RunError(Failure):

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 
 IGNORED = -100  # the label where nothing is to be guessed, as torch's cross-entropy has it
+NEXT, RANDOM = 0, 1  # what a second segment is, as BERT numbers it
+PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
+GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"
+_COLUMNS = ("losses", "hidden", "right", "follow_right")
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,6 @@ class Masker:
 def words_of(starts: np.ndarray) -> np.ndarray:
     """Number the words of rows of tokens from 0, `(n, width)`, by where they start: `(n, width)` bool."""
     return np.asarray(np.maximum(np.cumsum(starts, axis=1) - 1, 0))
-
-
-NEXT, RANDOM = 0, 1  # what a second segment is, as BERT numbers it
 
 
 class Rows(NamedTuple):
@@ -244,11 +245,6 @@ def configuration(size: Size, vocabulary: int, length: int, pad: int) -> dict[st
         "max_position_embeddings": max(512, length),
         "pad_token_id": pad,
     }
-
-
-PERPLEXITY, LOG_LIKELIHOOD = "perplexity", "log_likelihood"
-GUESSED, FOLLOWED = "masked_accuracy", "next_accuracy"
-_COLUMNS = ("losses", "hidden", "right", "follow_right")
 
 
 @dataclass(frozen=True)

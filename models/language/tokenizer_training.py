@@ -31,6 +31,24 @@ if TYPE_CHECKING:
 
 PAD, UNKNOWN, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # numbered from 0
 BLANKS = ("▁", "Ġ")  # as Metaspace and byte-level BPE write one
+BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
+_BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
+LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
+TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
+MOST_CHARACTERS = 50_000_000
+_FEWEST = 2  # times that a pair occurs before it is a piece
+_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
+_CONFIG = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "pad_token": PAD,
+    "unk_token": UNKNOWN,
+    "cls_token": CLS,
+    "sep_token": SEP,
+    "mask_token": MASK,
+    "clean_up_tokenization_spaces": False,
+    "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+}
+_SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
 
 
 class TokenizerKind(StrEnum):
@@ -52,10 +70,6 @@ class Split(StrEnum):
 
     WORDS = "words"
     MORPHEMES = "morphemes"
-
-
-BOUNDARY = "\N{INVISIBLE SEPARATOR}"  # nobody sees it, NFC keeps it, and texts of people hold none
-_BLOCK = 256  # texts that Kiwi is given at a time: its morphemes take a hundred times the memory of the text
 
 
 def composed_letters(text: str) -> str:
@@ -107,14 +121,6 @@ def unmarked(places: np.ndarray, at: np.ndarray) -> np.ndarray:
     return at - np.searchsorted(places + np.arange(1, len(places) + 1), at, side="right") if len(places) else at
 
 
-LEAST, MOST = 1_000, 64_000  # pieces of a vocabulary
-TRAINED = "trained"  # how a tokenizer was trained, in its tokenizer_config.json
-MOST_CHARACTERS = 50_000_000
-_BLOCK_train = 256  # documents that Kiwi is given at a time
-_FEWEST = 2  # times that a pair occurs before it is a piece
-_READING = 0.6  # share of a training that is reading: the library does not tell how far it is with the rest
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """Which documents are learned from. `held_out` is the share kept for measuring, chosen by `seed`."""
@@ -163,7 +169,7 @@ def gathered(corpus: Corpus, sample: Sample, on_progress: OnProgress | None = No
             every = gone_through(corpus.documents(), corpus.characters, on_progress)
             not_held_out = (one for one in every if not held_out(one, sample.held_out, sample.seed))
             learned = (one for one in not_held_out if held_out(one, share, sample.seed + 1))
-            for block in in_blocks(learned, _BLOCK_train):
+            for block in in_blocks(learned, _BLOCK):
                 for text in marked(block) if sample.split is Split.MORPHEMES else map(composed_letters, block):
                     line = " ".join(text.split())
                     line = line.lower() if sample.lowercase else line
@@ -219,18 +225,6 @@ class TrainedTokenizer:
             self.tokenizer.save(str(new / "tokenizer.json"))
             # of what it does not know, transformers keeps and saves all: whoever loads it learns of the marks it needs
             write_json(new / "tokenizer_config.json", {**_CONFIG, TRAINED: self.provenance()})
-
-
-_CONFIG = {
-    "tokenizer_class": "PreTrainedTokenizerFast",
-    "pad_token": PAD,
-    "unk_token": UNKNOWN,
-    "cls_token": CLS,
-    "sep_token": SEP,
-    "mask_token": MASK,
-    "clean_up_tokenization_spaces": False,
-    "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-}
 
 
 def train_on(
@@ -291,9 +285,6 @@ def _trainer(kind: TokenizerKind, vocabulary: int, first: Sequence[str]) -> Any:
             return trainers.BpeTrainer(**shared, min_frequency=_FEWEST)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     return trainers.BpeTrainer(**shared, min_frequency=_FEWEST, initial_alphabet=alphabet)
-
-
-_SIGN = r"[[\p{P}\p{S}]&&[^▁]]"  # punctuation and symbols, each of them a word
 
 
 def untrained(kind: TokenizerKind, split: Split, *, lowercase: bool = False) -> "Tokenizer":

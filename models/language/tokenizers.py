@@ -38,6 +38,8 @@ from mrc_workbench.models.sources import ModelSource, find_model, is_starter
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_CHARACTERS_AT_ONCE = 1 << 18  # of documents tokenized together
+
 
 class Cut(NamedTuple):
     """The piece numbers of a text `(n,)` and their letters `(n, 2)` without blanks; bytes of a letter share them."""
@@ -297,9 +299,6 @@ def _starts(numbers: np.ndarray, letters: np.ndarray) -> np.ndarray:
     first, last = letters[:, 0], np.maximum(letters[:, 1] - 1, letters[:, 0])
     reached = np.concatenate([[-1], np.maximum.accumulate(numbers[last])[:-1]])
     return np.asarray(numbers[first] > reached)
-
-
-_CHARACTERS_AT_ONCE = 1 << 18  # of documents tokenized together
 
 
 class Specials(NamedTuple):

@@ -33,6 +33,8 @@ from mrc_workbench.models.vectors import Encoder, WindowEncoder
 from mrc_workbench.models.windows import Window, WindowOptions
 from mrc_workbench.retrieval.explain import Explanation, TermExplanation, Weights
 
+NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matches, by their places, that stand there
+
 
 @dataclass(frozen=True)
 class TokenContribution:
@@ -172,9 +174,6 @@ def term_contributions(
         for term, text, both in zip(shared.tolist(), encoder.readings(shared.tolist()), weights, strict=True)
     ]
     return SparseExplanation(composed, indexed, tuple(sorted(terms, key=lambda term: -term.value)))
-
-
-NumberedPiece = tuple[str, tuple[int, ...]]  # a stretch of text, and the matches, by their places, that stand there
 
 
 @dataclass(frozen=True)

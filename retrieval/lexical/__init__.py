@@ -33,6 +33,23 @@ from mrc_workbench.retrieval.rankings import Rankings, joined, places_in, top_k
 
 Array = np.ndarray[Any, Any]
 Write = Callable[[str, Array], None]  # appends a part to the array of a name
+FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
+_BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
+Function = TypeVar("Function", bound=Callable[..., Any])
+WORD = 64  # passages a word of a map
+# where a term's list in a segment is; as one record, so that a term costs one wait for memory
+LIST = np.dtype(
+    [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
+)
+DTYPES = {
+    "terms": np.dtype("<u8"),
+    "firsts": np.dtype("<i8"),
+    "found": LIST,
+    "rows": np.dtype("<u2"),
+    "weights": np.dtype("<f4"),
+    "bits": np.dtype("<u8"),
+    "ranks": np.dtype("<u2"),
+}
 
 
 class Segment(NamedTuple):
@@ -72,9 +89,6 @@ def in_one(parts: list[Array]) -> Array:
 def first_places(ordered: Array) -> Array:
     """Return where each value of an ordered array stands first."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
-
-
-FEW = 1_000_000  # tokens that numpy counts in a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -250,9 +264,6 @@ def _pairs(ids: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return ids.astype(np.int64) * n_passages + np.repeat(np.arange(n_passages), np.diff(offsets))
 
 
-_BLOCK, _CELLS = 512, 50_000_000  # questions, and scores, at a time: 200 MB
-
-
 class Engine(StrEnum):
     """`POSTINGS` is the engine; `RANK_BM25` is a slow reference in its own variant (Okapi with an idf floor): there a
     term of half of the passages weighs nothing, and a passage that scores 0 or less is not found.
@@ -328,14 +339,6 @@ class InOneSegment(Index):
         return sums
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-WORD = 64  # passages a word of a map
-# where a term's list in a segment is; as one record, so that a term costs one wait for memory
-LIST = np.dtype(
-    [("segment", "<i4"), ("length", "<i4"), ("begin", "<i8"), ("map", "<i8"), ("largest", "<f4"), ("unused", "<f4")]
-)
-
-
 class Lists(NamedTuple):
     """Passages are cut into segments of the same size; a term has a list in every segment that holds it.
 
@@ -354,17 +357,6 @@ class Lists(NamedTuple):
     weights: Array  # (n_postings,) float32
     bits: Array  # (n_words,) uint64
     ranks: Array  # (n_words,) uint16
-
-
-DTYPES = {
-    "terms": np.dtype("<u8"),
-    "firsts": np.dtype("<i8"),
-    "found": LIST,
-    "rows": np.dtype("<u2"),
-    "weights": np.dtype("<f4"),
-    "bits": np.dtype("<u8"),
-    "ranks": np.dtype("<u2"),
-}
 
 
 def compiled(function: Function) -> Function:

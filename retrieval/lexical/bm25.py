@@ -48,6 +48,8 @@ QUESTIONS = 512  # asked again at a time: of their first passages the tokens are
 _COMMON = 0.1  # a term of more passages than this share tells none of them apart, and is not added
 _TIE = 12  # digits: sums that differ in later ones are the same sum made in another order
 _MOST_WEIGHT = 1e6  # of a count: sums and quotients of such are numbers in float32, too
+_ANALYSIS = 0.9  # the share of analysis in all the work
+Told = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -321,10 +323,6 @@ class RankBM25(Index):
         for words in questions.texts():
             scores = self._index.get_scores(words)[None, :]
             yield np.where(scores > 0, scores, -np.inf)
-
-
-_ANALYSIS = 0.9  # the share of analysis in all the work
-Told = Callable[[float], None]
 
 
 def _text_index(passages: Passages, analysis: Analysis, options: BM25Options, on_progress: Told | None) -> Index:

@@ -24,6 +24,15 @@ from mrc_workbench.retrieval.lexical import counts_by_term, term_statistics
 
 OF_ONE_LANGUAGE = (*LANGUAGE_OF, Analyzer.JAPANESE)
 OF_ANY_LANGUAGE = tuple(one for one in Analyzer if one not in (Analyzer.AUTO, *OF_ONE_LANGUAGE))
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_HANGUL = regex.compile(r"\p{Hangul}")
+_NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
+_PIECE_TAGS = ("NNG", "NNP")
+_TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, and what makes a noun a verb or a statement
+_SHORTEST, _LONGEST = 2, 12  # letters of a proposal
+_FEWEST_TAILS = 5  # times that a tail is seen: once, it may be a wrongly cut word's own
+_FEWEST = 5  # times that a word stands in the passages to be extracted from them
+_BLOCK = 512  # texts read at a time
 
 
 @dataclass(frozen=True)
@@ -70,17 +79,6 @@ def shared_terms(
 
 def _questions(question_set: QuestionSet, analysis: Analyzer | Analysis) -> Tokens:
     return tokens_of(analysis, [question.text for question in question_set.questions])
-
-
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
-_HANGUL = regex.compile(r"\p{Hangul}")
-_NOUN_TAGS = ("NNG", "NNP", "NR", "NP", "XR", "XPN", "XSN", "SL", "SH", "SN")
-_PIECE_TAGS = ("NNG", "NNP")
-_TAIL_TAGS = ("J", "E", "XSV", "XSA", "VCP")  # particles, and what makes a noun a verb or a statement
-_SHORTEST, _LONGEST = 2, 12  # letters of a proposal
-_FEWEST_TAILS = 5  # times that a tail is seen: once, it may be a wrongly cut word's own
-_FEWEST = 5  # times that a word stands in the passages to be extracted from them
-_BLOCK = 512  # texts read at a time
 
 
 class Evidence(StrEnum):

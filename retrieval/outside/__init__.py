@@ -32,6 +32,15 @@ from mrc_workbench.data.records import QuestionSet, composed
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
 _LONGEST = 200  # characters of foreign text in a message
+Order = Literal["score", "rank"]
+ID_KEYS = ("id", "_id", "passage_id", "doc_id", "docid", "docno", "document_id", "id_", "node_id", "ref_doc_id")
+SCORE_KEYS = ("score", "_score", "_rankingScore", "relevance_score", "similarity")
+TEXT_KEYS = ("text", "page_content", "content", "contents", "passage")
+_NESTED = ("node", "metadata", "document", "_source", "payload", "fields")
+K_NAMES = ("k", "top_k", "topk", "n", "limit", "size", "num_results", "n_results")
+_SINGLE = ("query", "question", "text", "q", "query_str", "input")
+_SEVERAL = ("queries", "questions", "texts")
+POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class OutsideError(Failure, ValueError):
@@ -42,13 +51,6 @@ def shortened(text: object) -> str:
     """Return text of another program on one line, at most 200 characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-
-
-Order = Literal["score", "rank"]
-ID_KEYS = ("id", "_id", "passage_id", "doc_id", "docid", "docno", "document_id", "id_", "node_id", "ref_doc_id")
-SCORE_KEYS = ("score", "_score", "_rankingScore", "relevance_score", "similarity")
-TEXT_KEYS = ("text", "page_content", "content", "contents", "passage")
-_NESTED = ("node", "metadata", "document", "_source", "payload", "fields")
 
 
 @dataclass(frozen=True)
@@ -224,12 +226,6 @@ def _number(value: Any) -> float | None:
             return score
     message = f"a score is not a finite number: {shortened(repr(value))}"
     raise OutsideError("outside_score", message, score=shortened(repr(value)))
-
-
-K_NAMES = ("k", "top_k", "topk", "n", "limit", "size", "num_results", "n_results")
-_SINGLE = ("query", "question", "text", "q", "query_str", "input")
-_SEVERAL = ("queries", "questions", "texts")
-POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Caller(Protocol):

@@ -55,6 +55,9 @@ from mrc_workbench.retrieval.outside import (
 )
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, ranked
 
+GROUP, VARIABLE = "mrc_workbench.retrievers", "MRC_RETRIEVERS"
+_REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
+
 
 class OutsideRetriever:
     """Searches elsewhere, and reads the results as passages of a question set.
@@ -189,10 +192,6 @@ def _checked(rankings: Rankings, n_questions: int, n_passages: int, k: int) -> R
         message = f"expected rankings of {n_questions} questions with rows from 0 to {n_passages - 1}"
         raise OutsideError("outside_rankings", message, questions=n_questions, passages=n_passages - 1)
     return ranked(indices, np.asarray(rankings.scores), k)
-
-
-GROUP, VARIABLE = "mrc_workbench.retrievers", "MRC_RETRIEVERS"
-_REFERENCE = re.compile(r"(?:(?P<name>[\w.-]+)\s*=\s*)?(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,11 @@ SECRETS = "MRC_SECRET_"  # how the names of environment variables begin whose va
 _BARE_K = re.compile(r"""(?<=[:\[,\s])\{k\}(?=[,\]}\s])""")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_PUBLIC = re.compile(r"authorization|cookie|token|secret|password|api[-_]?key", re.IGNORECASE)
+MOST_BYTES = 16 * 2**20  # of an answer, unpacked
+_TRIES = 3  # for what passes: too many requests, a gateway's fault, a lost connection
+_PASSING = (429, 502, 503, 504)
+_LONGEST_PAUSE = 10.0  # seconds
+_KEYS_SHOWN = 8
 
 
 def checked_url(url: str) -> str:
@@ -201,13 +206,6 @@ PRESETS: dict[str, Preset] = {
         "X-TYPESENSE-API-KEY",
     ),
 }
-
-
-MOST_BYTES = 16 * 2**20  # of an answer, unpacked
-_TRIES = 3  # for what passes: too many requests, a gateway's fault, a lost connection
-_PASSING = (429, 502, 503, 504)
-_LONGEST_PAUSE = 10.0  # seconds
-_KEYS_SHOWN = 8
 
 
 @dataclass(frozen=True)
