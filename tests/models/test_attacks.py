@@ -23,6 +23,15 @@ from tests.hub import build_bi_encoder
 MODULES = "sentence_transformers.sentence_transformer.modules"
 LATE = "late"
 LIBRARY_MODULES = ("Dense", "WeightedLayerPooling", "LSTM", "CNN", "LayerNorm", "WordEmbeddings", "StaticEmbedding")
+DEEP = "[" * 100_000 + "]" * 100_000
+CONFIGURATIONS = (
+    *("config.json", "sentence_bert_config.json", "tokenizer_config.json", "tokenizer.json"),
+    *("config_sentence_transformers.json", "1_Pooling/config.json", "modules.json"),
+)
+ODD: tuple[object, ...] = (
+    *("x", "", None, True, -1, 0, 1.5, 10**12, float("nan"), [], [[]], {}, {"a": "b"}, "a" * 10_000),
+    *(["query", 3], {"x": {}}, "os.system", "sentence_transformers.nowhere.Nothing"),
+)
 
 
 class Canary:
@@ -207,13 +216,6 @@ def test_opens_links_within_the_folder_and_snapshots_of_the_hub(model: Path, fol
         require_regular_files("snapshot", snapshot)
 
 
-DEEP = "[" * 100_000 + "]" * 100_000
-CONFIGURATIONS = (
-    *("config.json", "sentence_bert_config.json", "tokenizer_config.json", "tokenizer.json"),
-    *("config_sentence_transformers.json", "1_Pooling/config.json", "modules.json"),
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @pytest.mark.parametrize("text", [DEEP, f'{{"a": {DEEP}}}', "", "{", "[]", "3", "null", '"x"', "\0", "\udc80"])
@@ -234,12 +236,6 @@ def loads_or_is_refused(folder: Path, load: Callable[..., Any]) -> bool:
     assert str(told)
     assert told.code in ("unloadable", "impossible", "weights_missing", "no_head", "model_not_found", "not_late")
     return False
-
-
-ODD: tuple[object, ...] = (
-    *("x", "", None, True, -1, 0, 1.5, 10**12, float("nan"), [], [[]], {}, {"a": "b"}, "a" * 10_000),
-    *(["query", 3], {"x": {}}, "os.system", "sentence_transformers.nowhere.Nothing"),
-)
 
 
 @pytest.mark.slow

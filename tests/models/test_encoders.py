@@ -26,6 +26,10 @@ pytestmark = pytest.mark.slow
 
 WORDS = " ".join(SENTENCES).split()
 TEXTS = [" ".join(np.random.default_rng(n).choice(WORDS, n % 41)) for n in range(150)]  # of 0 to 40 words
+rng = np.random.default_rng(0)
+LENGTHS = [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
+PAIR_TEXTS = [" ".join(rng.choice(WORDS, n)) for n in LENGTHS]
+PAIRS = [(PAIR_TEXTS[first], PAIR_TEXTS[second]) for first, second in rng.integers(0, len(PAIR_TEXTS), (300, 2))]
 
 
 def plain(folder: Path, texts: list[str], prompt: str | None = None) -> np.ndarray:
@@ -151,12 +155,6 @@ def test_loading_a_starter_loads_its_analyzer_so_that_no_encoding_time_includes_
     analyzers._plain_reader.cache_clear()
     encoder.load()
     assert analyzers._shared_kiwi.cache_info().currsize == 1
-
-
-rng = np.random.default_rng(0)
-LENGTHS = [0, 1, 2, 60, 61, 62, 63, 64, 65, 300, *rng.integers(0, 200, 40)]
-PAIR_TEXTS = [" ".join(rng.choice(WORDS, n)) for n in LENGTHS]
-PAIRS = [(PAIR_TEXTS[first], PAIR_TEXTS[second]) for first, second in rng.integers(0, len(PAIR_TEXTS), (300, 2))]
 
 
 @pytest.fixture(scope="module", params=["roberta", "roberta-segments", "bert"])

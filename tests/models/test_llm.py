@@ -35,6 +35,22 @@ ADDRESSES = (
     "http://a:99999",
     "http://a\nb",
 )
+entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
+HTML = {"content-type": "text/html"}
+ONCE = [
+    (Reply(429, {"error": {"message": "tomorrow"}}, {"retry-after": "86400"}), "rate"),  # longer than anybody waits
+    *(
+        (reply, "broken_off")
+        for reply in (
+            Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
+            Reply(200, chunk("서울"), EVENTS, dropped=True),
+            Reply(200, iter([chunk("서울"), "data: {broken\n\n"]), EVENTS),
+            Reply(200, iter([chunk("서울"), event({"error": {"message": "out of memory"}})]), EVENTS),
+            Reply(200, iter([chunk("서울"), "data: [DONE]\n\n"]), EVENTS),
+            Reply(200, iter([chunk("서울"), event({"choices": [{"delta": 3}]})]), EVENTS),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -119,9 +135,6 @@ def test_two_halves_are_one_character_and_one_is_none() -> None:
     assert sound("a\ud83db") == "a\ufffdb"
 
 
-entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=8), max_size=3), min_size=1, max_size=6)
-
-
 @given(entries, st.integers(0, 400))
 @settings(max_examples=60, deadline=None)
 def test_a_file_cut_anywhere_loses_its_last_lines_alone_and_goes_on(
@@ -144,9 +157,6 @@ def test_what_cannot_be_read_is_passed_over(tmp_path: Path, content: bytes) -> N
     assert [*lines_of(path)] == [], "there is no file"
     path.write_bytes(content + b'\n{"a": 1}')
     assert [*lines_of(path)] == [{"a": 1}]
-
-
-HTML = {"content-type": "text/html"}
 
 
 def chat(server: ChatServer, key: str = KEY, seconds: float = 5) -> Chat:
@@ -255,22 +265,6 @@ def test_an_endpoint_that_does_not_answer_as_it_should(reply: Reply, code: str, 
     failure, _ = failing(reply)
     assert (failure.code, failure.ends) == (code, ends)
     assert len(str(failure)) > 10
-
-
-ONCE = [
-    (Reply(429, {"error": {"message": "tomorrow"}}, {"retry-after": "86400"}), "rate"),  # longer than anybody waits
-    *(
-        (reply, "broken_off")
-        for reply in (
-            Reply(200, iter([chunk("서울")]), EVENTS),  # the connection ends, and does not say why
-            Reply(200, chunk("서울"), EVENTS, dropped=True),
-            Reply(200, iter([chunk("서울"), "data: {broken\n\n"]), EVENTS),
-            Reply(200, iter([chunk("서울"), event({"error": {"message": "out of memory"}})]), EVENTS),
-            Reply(200, iter([chunk("서울"), "data: [DONE]\n\n"]), EVENTS),
-            Reply(200, iter([chunk("서울"), event({"choices": [{"delta": 3}]})]), EVENTS),
-        )
-    ),
-]
 
 
 @pytest.mark.parametrize(("reply", "code"), ONCE)

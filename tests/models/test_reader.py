@@ -47,6 +47,16 @@ rng = np.random.default_rng(0)
 PAIRS = [
     (" ".join(rng.choice(WORDS, 3)), " ".join(rng.choice(WORDS, count))) for count in [1, 2, 5, 20, 40, 40, 90, 200]
 ]
+PIECES = 60
+SMALL = {**TINY, "vocab_size": PIECES, "max_position_embeddings": 40, "pad_token_id": 0}
+NETWORKS = {
+    "bert": lambda: BertForMaskedLM(BertConfig(**SMALL)),
+    "pairs": lambda: BertForPreTraining(BertConfig(**SMALL)),
+    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**SMALL, type_vocab_size=1)),
+    "another": lambda: DistilBertForMaskedLM(
+        DistilBertConfig(vocab_size=PIECES, dim=32, n_layers=2, n_heads=2, hidden_dim=64, pad_token_id=0)
+    ),
+}
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta"])
@@ -234,18 +244,6 @@ def test_a_tokenizer_that_tells_no_letters_is_refused() -> None:
 def test_windows_must_move_on(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"must|least"):
         SpanOptions(**wrong)
-
-
-PIECES = 60
-SMALL = {**TINY, "vocab_size": PIECES, "max_position_embeddings": 40, "pad_token_id": 0}
-NETWORKS = {
-    "bert": lambda: BertForMaskedLM(BertConfig(**SMALL)),
-    "pairs": lambda: BertForPreTraining(BertConfig(**SMALL)),
-    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**SMALL, type_vocab_size=1)),
-    "another": lambda: DistilBertForMaskedLM(
-        DistilBertConfig(vocab_size=PIECES, dim=32, n_layers=2, n_heads=2, hidden_dim=64, pad_token_id=0)
-    ),
-}
 
 
 def features(*, pairs: bool = False) -> dict[str, torch.Tensor]:

@@ -33,6 +33,10 @@ CORPORA = [
     (KOREAN, texts_of(QUESTIONS), Analyzer.KIWI_BIGRAM),
     (ENGLISH, ["old bridge over the river", "when do trains leave", "old old old station"], Analyzer.WORD),
 ]
+STARTERS = {
+    "bi-encoder": lambda: BiEncoder(find_model(STARTER), KOREAN).encode("passage", KOREAN),
+    "cross-encoder": lambda: CrossEncoderScorer(find_model(STARTER), KOREAN).score([(KOREAN[0], KOREAN[1])]),
+}
 
 
 def test_of_a_large_corpus_some_passages_evenly_spread_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,12 +217,6 @@ def test_passages_are_found_by_the_starter_of_their_own_corpus() -> None:
     rows = retriever.search(texts_of(QUESTIONS), 1).indices[:, 0].tolist()
     assert rows[:5] == [0, 1, 2, 3, 4]
     assert rows[5] in (1, 2)
-
-
-STARTERS = {
-    "bi-encoder": lambda: BiEncoder(find_model(STARTER), KOREAN).encode("passage", KOREAN),
-    "cross-encoder": lambda: CrossEncoderScorer(find_model(STARTER), KOREAN).score([(KOREAN[0], KOREAN[1])]),
-}
 
 
 @pytest.mark.parametrize("kind", STARTERS)

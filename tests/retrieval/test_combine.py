@@ -22,6 +22,9 @@ from tests.doubles import PASSAGES, QUESTIONS, SharedWordScorer, texts_of
 N_PASSAGES = 7
 SCORES = st.dictionaries(st.integers(0, N_PASSAGES - 1), st.integers(-4, 9), max_size=N_PASSAGES)
 WEIGHTS = st.one_of(st.none(), st.tuples(*[st.sampled_from([0, 0.25, 1, 3])] * 3).filter(any))
+TEXTS = [f"passage {row}" for row in range(30)]
+QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block
+ASKED = texts_of(QUESTIONS)
 
 
 def rankings_of(*questions: dict[int, float]) -> Rankings:
@@ -190,10 +193,6 @@ def test_one_retriever_is_no_hybrid(parts: list[Fixed]) -> None:
         Hybrid("h", parts, n_passages=1)
 
 
-TEXTS = [f"passage {row}" for row in range(30)]
-QUESTIONS_ASKED = [f"question {row}" for row in range(70)]  # more than a block
-
-
 class Counting:
     """Scores a pair by its two numbers, and remembers what it was asked for."""
 
@@ -314,9 +313,6 @@ def test_a_scorer_without_windows_reads_passages_as_they_are() -> None:
     scores = PairScores(scorer, TEXTS, Meter(), windows=WindowOptions()).of(QUESTIONS_ASKED, candidates(2))
     np.testing.assert_array_equal(scores, expected(candidates(2)))
     assert scored(candidates(2)) == 0  # and they are those kept without windows
-
-
-ASKED = texts_of(QUESTIONS)
 
 
 def bigrams() -> BM25:

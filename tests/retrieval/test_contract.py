@@ -29,6 +29,24 @@ from tests.milvus_server import serving
 from tests.search_server import SearchServer, searching
 
 Make = Callable[[Sequence[Passage]], Retriever]
+# more passages than the small set's, in groups that hold the same words: many tie
+MANY = tuple(
+    Passage(f"{passage.id}-{copy}", f"{passage.text}{mark}", passage.title)
+    for copy, mark in enumerate((".", "!", "?", " ;", ""))
+    for passage in PASSAGES
+)
+ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
+# values without which a kind is no retriever, or would load an analyzer or a model
+GIVEN: dict[str, dict[str, object]] = {
+    "bm25": {"analyzer": "bigram"},
+    "bm25-windows": {"analyzer": "bigram"},
+    "sparse": {"model": "keywords"},
+    "hybrid": {"of": ("one", "other"), "depth": 4},
+    "late": {"model": "keywords"},
+    "learned": {"of": ("one", "other"), "depth": 4},
+    "rerank": {"first": "one", "weight": 0.5, "depth": 3},
+}
+_SERVERS = ExitStack()
 
 
 def bm25(passages: Sequence[Passage]) -> BM25:
@@ -71,27 +89,6 @@ def milvus(passages: Sequence[Passage], *searches: str) -> Milvus:
     return Milvus("milvus", len(passages), fields, place(), fusion=fusion)
 
 
-# more passages than the small set's, in groups that hold the same words: many tie
-MANY = tuple(
-    Passage(f"{passage.id}-{copy}", f"{passage.text}{mark}", passage.title)
-    for copy, mark in enumerate((".", "!", "?", " ;", ""))
-    for passage in PASSAGES
-)
-ASKED = [*texts_of(QUESTIONS), "", "?!", "zebra", "서울"]
-
-
-# values without which a kind is no retriever, or would load an analyzer or a model
-GIVEN: dict[str, dict[str, object]] = {
-    "bm25": {"analyzer": "bigram"},
-    "bm25-windows": {"analyzer": "bigram"},
-    "sparse": {"model": "keywords"},
-    "hybrid": {"of": ("one", "other"), "depth": 4},
-    "late": {"model": "keywords"},
-    "learned": {"of": ("one", "other"), "depth": 4},
-    "rerank": {"first": "one", "weight": 0.5, "depth": 3},
-}
-
-
 def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetriever:
     """What an experiment makes of a kind, with doubles of the models."""
     name = kind.model_fields["kind"].default
@@ -111,7 +108,6 @@ def of_its_kind(passages: Sequence[Passage], kind: type[Spec]) -> CachedRetrieve
     return spec.make(materials)
 
 
-_SERVERS = ExitStack()
 atexit.register(_SERVERS.close)
 
 

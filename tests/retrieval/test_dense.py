@@ -18,6 +18,7 @@ from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings, top_k
 from tests.doubles import PASSAGES, QUESTIONS, KeywordEncoder, KeywordTokens, texts_of
 
 APPROXIMATE = [IndexKind.HNSW, IndexKind.IVF, IndexKind.INT8]
+LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -279,9 +280,6 @@ def test_where_no_passage_is_long_windows_change_nothing() -> None:
     )
     assert plain.indices.tobytes() == windowed.indices.tobytes()
     assert plain.scores.tobytes() == windowed.scores.tobytes()
-
-
-LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
 
 
 def vectors_of(lengths: list[int], seed: int) -> TokenVectors:

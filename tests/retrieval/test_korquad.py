@@ -32,6 +32,13 @@ RETRIEVERS = (
     {"name": "dense", "kind": "dense"},
     {"name": "hybrid", "kind": "hybrid", "of": ["bm25", "dense"]},
 )
+WITHOUT_MODEL = (
+    *RETRIEVERS[:2],
+    {"name": "sentences", "kind": "bm25-windows"},
+    {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
+)
+DRAWS, DRAWN = sampled(20, 8), 60
+AT_MOST_WORSE = 0.002  # of nDCG@10
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +102,6 @@ def test_ir_measures_says_the_same(
     theirs = ir_measures.calc_aggregate(list(THEIRS.values()), qrels, run)
     assert len(comparison.question_set.questions) == 5774
     assert {m: means[name][m] for m in THEIRS} == pytest.approx({m: theirs[THEIRS[m]] for m in THEIRS}, abs=1e-6)
-
-
-WITHOUT_MODEL = (
-    *RETRIEVERS[:2],
-    {"name": "sentences", "kind": "bm25-windows"},
-    {"name": "3 sentences", "kind": "bm25-windows", "sentences": 3},
-)
-DRAWS, DRAWN = sampled(20, 8), 60
-AT_MOST_WORSE = 0.002  # of nDCG@10
 
 
 @pytest.fixture(scope="module")

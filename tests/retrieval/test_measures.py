@@ -28,6 +28,11 @@ THEIRS = {
 }
 BY_JUDGEMENTS = {**{f"judged@{k}": Judged @ k for k in KS}, "bpref@20": Bpref}
 EXPONENTIAL = {f"ndcg_exp@{k}": nDCG(dcg="exp-log2") @ k for k in KS}
+LAYOUT_KS = (1, 2, 3, 5)
+GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
+BINARY = ("mr_tydi", "llama_index", "ragas")
+IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
+ASKED = {text: id_ for id_, text in QUESTIONS.items()}
 
 
 def random_set(rng: np.random.Generator, n_questions: int, n_passages: int, most_relevant: int) -> QuestionSet:
@@ -260,13 +265,6 @@ def test_a_measure_is_read_from_its_text_and_says_its_names() -> None:
 def test_what_is_no_measure_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"measure|int"):
         Measure.parse(text)
-
-
-LAYOUT_KS = (1, 2, 3, 5)
-GRADED = ("beir", "mteb", "mteb_jsonl", "trec_sgml", "trec_xml", "trec_lines", "ms_marco", "miracl", "quepid")
-BINARY = ("mr_tydi", "llama_index", "ragas")
-IDS = {text: id_ for id_, (_, text) in PASSAGES.items()}
-ASKED = {text: id_ for id_, text in QUESTIONS.items()}
 
 
 def scored(name: str, seed: int) -> tuple[QuestionSet, dict[str, float], dict[str, dict[str, float]]]:

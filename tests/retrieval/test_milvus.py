@@ -42,6 +42,8 @@ from tests.programs import free_port
 
 ASKED = texts_of(QUESTIONS)
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
+PASSWORD, TOKEN = "pass%20w/rd", "t0ken-nobody-reads"
+SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
 
 
 def milvus(passages: Sequence[Passage], *fields: Field, fusion: EngineFusion | None = None) -> Milvus:
@@ -193,10 +195,6 @@ def test_bm25_in_milvus_is_bm25_on_korquad() -> None:
     options = BM25Options("bigram")
     found = milvus(questions.passages, TermField(questions.passages, options)).search(asked, 20)
     assert_same(found, BM25("bm25", questions.passages, options).search(asked, 20))
-
-
-PASSWORD, TOKEN = "pass%20w/rd", "t0ken-nobody-reads"
-SPEC = MilvusSpec(name="Milvus", analyzer="bigram")
 
 
 @pytest.fixture

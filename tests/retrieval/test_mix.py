@@ -30,6 +30,8 @@ from tests.doubles import texts_of
 
 START = np.array([0.5, 0.0, 0.5, 0.0, 0.0, 0.0])
 FREE = np.ones(6, dtype=bool)
+N_PASSAGES, DEPTH = 30, 12
+PARTS = ("words", "meaning", None)
 
 
 def lists_of(n_questions: int, seed: int = 0) -> tuple[TrainingLists, list[Rankings]]:
@@ -102,10 +104,6 @@ def test_models_that_know_all_queries_count_nothing() -> None:
     weights = TrainingLists(known, lists.indices, lists.values, lists.relevant, trained).averaged(START, FREE)
     assert not weights[:, trained].any()
     assert (weights[:, 0] > 0).all()
-
-
-N_PASSAGES, DEPTH = 30, 12
-PARTS = ("words", "meaning", None)
 
 
 def world(n_questions: int = 60, seed: int = 0) -> tuple[QuestionSet, list[np.ndarray]]:

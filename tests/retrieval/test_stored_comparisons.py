@@ -41,6 +41,8 @@ from tests.doubles import small_set
 HEAD = "ks = [1, 10]\n"
 WORDS = '[[retriever]]\nname = "words"\nkind = "bm25"\nanalyzer = "word"\n'
 RUN = '[[retriever]]\nname = "run"\nkind = "run"\npath = "a.trec"\n'
+RANKINGS = Rankings(np.array([[5, 0, 3], [2, 1, -1]], np.int32), np.array([[3, 2, 1], [2, 1, -np.inf]], np.float32))
+KS = (1, 2, 3)
 
 
 @pytest.fixture
@@ -219,9 +221,6 @@ def question_set() -> QuestionSet:
     return QuestionSet("set", passages, (graded, Question("q 2", "two?", relevant=("p 1",))))  # type: ignore[arg-type]
 
 
-RANKINGS = Rankings(np.array([[5, 0, 3], [2, 1, -1]], np.int32), np.array([[3, 2, 1], [2, 1, -np.inf]], np.float32))
-
-
 @pytest.mark.parametrize(
     ("name", "measure"),
     [
@@ -318,9 +317,6 @@ def test_division_by_zero_is_reported() -> None:
 @pytest.mark.parametrize(("name", "cutoff"), [("R@5", 5), ("P@5", 5), ("AP", None), ("RBP(rel=1)@20", 20)])
 def test_cutoff_is_that_of_the_name(name: str, cutoff: int | None) -> None:
     assert cutoff_of(name) == cutoff
-
-
-KS = (1, 2, 3)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -32,6 +32,14 @@ from mrc_workbench.retrieval.trec import (
 )
 from tests.doubles import QUESTIONS, small_set, texts_of
 
+MEASURES = {"recall@1": R @ 1, "recall@5": R @ 5, "recall@20": R @ 20, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
+MERGED = QuestionSet(
+    "merged",
+    (Passage("p1", "one"), Passage("p2", "two"), Passage("p3", "three")),
+    (Question("q1", "?", relevant=("p1",)), Question("q2", "!", relevant=("p2",))),
+    {"copy": "p1", "copy 2": "p2"},
+)
+
 
 def test_lines(tmp_path: Path) -> None:
     question_set = small_set().with_questions([0, 5])
@@ -46,9 +54,6 @@ def test_lines(tmp_path: Path) -> None:
         "q1 Q0 p1 2 0.1 my_retriever",
         "q6 Q0 p5 1 7 my_retriever",
     ]
-
-
-MEASURES = {"recall@1": R @ 1, "recall@5": R @ 5, "recall@20": R @ 20, "mrr@10": RR @ 10, "ndcg@10": nDCG @ 10}
 
 
 def assert_means_of_tools(rankings: Rankings, question_set: QuestionSet, qrels: Any, run: Any) -> None:
@@ -90,14 +95,6 @@ def test_changed_ids_are_listed() -> None:
     question_set = QuestionSet("ids", passages, (Question("q 1", "?", relevant=("c",)),), {"a_b": "c"})
     assert changed_ids(question_set).to_numpy().tolist() == [["question", "q 1", "q_1"], ["passage", "a b", "a_b-2"]]
     assert changed_ids(small_set()).empty
-
-
-MERGED = QuestionSet(
-    "merged",
-    (Passage("p1", "one"), Passage("p2", "two"), Passage("p3", "three")),
-    (Question("q1", "?", relevant=("p1",)), Question("q2", "!", relevant=("p2",))),
-    {"copy": "p1", "copy 2": "p2"},
-)
 
 
 def test_the_id_of_a_merged_copy_counts_as_the_stored_passage(tmp_path: Path) -> None:

@@ -36,6 +36,10 @@ from tests.labs.language.doubles import (
 )
 
 SIZE = 30_000
+SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
+LETTERS = [(place, place + 1) for place, letter in enumerate(SENTENCE) if letter != " "]
+PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
+RNG = np.random.default_rng(0)
 
 
 def masker(**options: float) -> Masker:
@@ -129,11 +133,6 @@ def test_words_are_hidden_whole() -> None:
     assert 0.1 < hidden[text].mean() < 0.2
 
 
-SENTENCE = "학교에서 공부했다."  # its morphemes are 학교 에서 공부 하었 다 .
-LETTERS = [(place, place + 1) for place, letter in enumerate(SENTENCE) if letter != " "]
-PIECES = [(0, 2), (2, 4), (4, 6), (6, 7), (7, 9), (9, 10)]  # 학교 에서 ␣공 부 했다 .
-
-
 @pytest.mark.parametrize(
     ("text", "letters", "whole_words", "starts"),
     [
@@ -158,9 +157,6 @@ def test_where_words_begin(text: str, letters: Any, whole_words: WholeWords, sta
 
 def test_words_are_numbered_by_where_they_start() -> None:
     assert words_of(np.array([[True, False, True, False, False, False]])).tolist() == [[0, 0, 1, 1, 1, 1]]
-
-
-RNG = np.random.default_rng(0)
 
 
 def written(folder: Path, texts: list[str]) -> TokenFile:

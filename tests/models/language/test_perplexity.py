@@ -17,6 +17,8 @@ from mrc_workbench.models.language.masking import (
 )
 
 NONE = np.zeros(0, dtype=bool)
+# millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
+PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
 
 
 def of(losses: list[float], hidden: list[int], right: list[int], follow_right: list[bool] | None = None) -> Guesses:
@@ -92,10 +94,6 @@ def test_what_was_kept_is_read_again() -> None:
     again = Guesses.of(guesses.kept())
     assert again.means() == guesses.means()
     assert again.follow_right.dtype == np.bool_
-
-
-# millions, of BERT's vocabulary of 30,522 pieces; Turc et al. 2019, and Devlin et al. 2019 for large
-PUBLISHED = {"tiny": 4.4, "mini": 11.2, "small": 28.8, "medium": 41.4, "base": 109.5, "large": 335.1}
 
 
 @pytest.mark.slow

@@ -35,6 +35,7 @@ SENTENCES = [
     for second in NOUNS
     for verb in VERBS
 ]
+WORDS = ("학교에서", "강아지도서관", "노래를불렀다", "뷁a", "사 과")
 
 
 @dataclass(frozen=True)
@@ -230,9 +231,6 @@ def test_of_hardly_any_text_there_is_a_tokenizer_too(text: str, kind: TokenizerK
     assert [made.tokenizer.id_to_token(number) for number in range(5)] == [*SPECIAL]
     assert made.tokenizer.encode("").tokens == ["[CLS]", "[SEP]"]
     assert PreparedTokenizer.of(made).pieces("") == []
-
-
-WORDS = ("학교에서", "강아지도서관", "노래를불렀다", "뷁a", "사 과")
 
 
 def names_of(tokenizer: PreparedTokenizer, word: str, cut: Tokenizer) -> list[str]:

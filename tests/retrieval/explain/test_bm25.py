@@ -31,6 +31,11 @@ TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=Tr
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=3)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
 TITLED = st.lists(st.tuples(st.text("abd ", max_size=12), st.text("abd ", max_size=6)), min_size=1, max_size=6)
+OF_SENTENCES = (
+    Passage("a", "Apples grow. Pears grow slowly. Red apples are sweet.", "Fruit"),
+    Passage("b", "The river is red. It runs through the apple country.", "River"),
+    Passage("c", "Nothing here."),
+)
 
 
 def explained(
@@ -293,13 +298,6 @@ def test_without_kept_work_or_with_fields_nothing_is_counted_from_the_disk() -> 
     assert counting_explainer(held, BM25Options(Analyzer.WORD, 2.5), asked) is not None
     assert counting_explainer(held, BM25Options(Analyzer.WORD, title_weight=2.0), asked) is None
     assert counting_explainer(held, BM25Options(Analyzer.WORD, feedback_passages=1), asked) is None
-
-
-OF_SENTENCES = (
-    Passage("a", "Apples grow. Pears grow slowly. Red apples are sweet.", "Fruit"),
-    Passage("b", "The river is red. It runs through the apple country.", "River"),
-    Passage("c", "Nothing here."),
-)
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 5])

@@ -45,6 +45,14 @@ ENGLISH = [
     Passage("p4", "Trains leave the station every hour."),
     Passage("p5", "The station hall was built by the old railway, and its hall is old."),
 ]
+WORDS = st.lists(
+    st.sampled_from(["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]), max_size=8
+).map(" ".join)
+QUESTION = "한강은 언제 서울을 지나"
+PASSAGES = [Passage("p1", SENTENCES[1], "한강은"), Passage("p2", SENTENCES[2])]
+LONG_TEXT = " ".join(SENTENCES).split()
+LONG = Passage("long", " ".join(np.random.default_rng(0).choice(LONG_TEXT, 300)), "세종")
+SHORT = Passage("short", SENTENCES[1])
 
 
 def as_vectors(explanation: StaticExplanation) -> tuple[float, float]:
@@ -91,11 +99,6 @@ def english() -> tuple[StaticExplainer, BiEncoder]:
     explainer = static_explainer(STARTER, ENGLISH)
     assert explainer is not None
     return explainer, encoder
-
-
-WORDS = st.lists(
-    st.sampled_from(["the", "old", "river", "station", "zebra", "Hall", "museum", "1890", ",", "town"]), max_size=8
-).map(" ".join)
 
 
 @settings(deadline=None, max_examples=50)
@@ -194,10 +197,6 @@ def test_no_torch_is_imported() -> None:
     assert done.stdout.strip() == f"{round(explainer.explain('old river', 0).score, 6)} []"
 
 
-QUESTION = "한강은 언제 서울을 지나"
-PASSAGES = [Passage("p1", SENTENCES[1], "한강은"), Passage("p2", SENTENCES[2])]
-
-
 @pytest.fixture(scope="module", params=[False, True], ids=["splade", "inference-free"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_sparse_encoder(tmp_path_factory.mktemp("model") / "tiny", inference_free=request.param)
@@ -261,11 +260,6 @@ def test_the_table_of_two_sums_to_both_scores(folder: Path) -> None:
     nowhere = table[table["kind"] == "expansion"]
     assert not (nowhere["in_right"] | nowhere["in_wrong"]).any()
     assert (table["difference"].abs().diff().dropna() <= 1e-9).all()
-
-
-LONG_TEXT = " ".join(SENTENCES).split()
-LONG = Passage("long", " ".join(np.random.default_rng(0).choice(LONG_TEXT, 300)), "세종")
-SHORT = Passage("short", SENTENCES[1])
 
 
 @pytest.mark.parametrize("options", [WindowOptions(), WindowOptions(20, 20)])

@@ -23,6 +23,7 @@ from tests.hub import SENTENCES, build_bi_encoder
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")
 CORPUS = [*PASSAGES, LONG]
+PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +93,6 @@ def test_a_piece_that_answered_twice_names_both_matches() -> None:
     assert explained.title_matches() == [("제목", ())]
     assert explained.text_matches() == [("본", (0,)), ("문", (0, 1)), ("이", (1,)), ("다", ())]
     assert explained.score == pytest.approx(0.6)
-
-
-PASSAGE = Passage("p", "세종은 한글을 만들었다. 한강은 서울을 지난다! 산은 높다.", "세종")
 
 
 @pytest.mark.parametrize(

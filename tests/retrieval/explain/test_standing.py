@@ -35,6 +35,9 @@ PASSAGES = (
 )
 QUESTION = "red apple zebra pie"
 FOUND = Findings((4, 2, 7, 1), (9.0, 8.0, 7.0, 6.0))
+N_PASSAGES = 9
+SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
+LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
 def test_the_two_passages_set_against_each_other() -> None:
@@ -123,11 +126,6 @@ def test_tokens_by_hand() -> None:
     only_letters = token_table(explained(ab=0.1), explained(ab=0.5))
     assert telling_token(only_letters, lost=True) == "ab"
     assert telling_token(only_letters, lost=False) == ""
-
-
-N_PASSAGES = 9
-SCORES = st.one_of(st.integers(-4, 4).map(float), st.floats(-50, 50, width=32))
-LISTS = st.lists(st.dictionaries(st.integers(0, N_PASSAGES - 1), SCORES, max_size=7), min_size=2, max_size=2)
 
 
 class Listed:

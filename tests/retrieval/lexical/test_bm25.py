@@ -29,6 +29,11 @@ PARAMETERS = [(0.9, 0.4), (1.5, 0.75), (0.0, 0.0), (2.0, 1.0)]
 ASKED = slice(None, None, 16)  # thirty questions, of every kind
 TEXTS = st.lists(st.text("ab c", max_size=12), min_size=1, max_size=7, unique=True)
 QUESTIONS = st.lists(st.text("abd ", max_size=8), min_size=1, max_size=4)
+CORPUS = [
+    Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
+]
+CORPUS_ASKED = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
+WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9, title_weight=2.5)]
 
 
 def lucene(counts: list[Counter[str]], question: list[str], k1: float, b: float) -> list[float]:
@@ -208,13 +213,6 @@ def test_memory_is_that_of_a_weight_and_a_row_for_every_term_of_every_passage_an
     assert known == 4 * (2 + 4) + 3 * (of_a_term + of_a_list)  # ab, bc; a, b, c
     assert BM25("", held, BM25Options(Analyzer.WHITESPACE, engine=Engine.RANK_BM25)).memory_bytes == 0
     assert BM25("", [Passage("p1", "")], BM25Options(Analyzer.WHITESPACE)).memory_bytes == 0
-
-
-CORPUS = [
-    Passage(f"p{row}", f"word{row % 7} text {'again ' * (row % 4)}rare{row}", f"title{row % 3}") for row in range(50)
-]
-CORPUS_ASKED = ["word3 again", "rare7 text", "title1 word1 again again", "nothing", ""]
-WEIGHED = [BM25Options(Analyzer.WORD), BM25Options(Analyzer.WORD, k1=1.5, b=0.9, title_weight=2.5)]
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from tests.retrieval.compared import passages
 TEXTS = st.lists(st.text("abcdef ", max_size=16), min_size=1, max_size=8, unique=True)
 QUESTIONS_OF_LETTERS = st.lists(st.text("abg ", max_size=8), min_size=1, max_size=4)
 FEEDBACK = st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([0, 0.25, 0.3, 1]))
+LETTERS = st.text("abd ", max_size=12)
+WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0])  # few, so that many scores tie
 
 
 def rm3(
@@ -202,9 +204,6 @@ def test_options_that_do_not_go_together_are_refused(values: dict[str, float]) -
         BM25Options(**values)  # type: ignore[arg-type]
 
 
-LETTERS = st.text("abd ", max_size=12)
-
-
 def bm25f(
     titles: Sequence[Sequence[str]],
     texts: Sequence[Sequence[str]],
@@ -278,9 +277,6 @@ def test_a_title_stands_before_its_text() -> None:
     both = one_after_the_other(titles, texts)
     assert both.texts() == [["a", "b", "b", "d", "d"], ["a"], ["c"]]
     assert sorted(both.vocabulary) == ["a", "b", "c", "d"]
-
-
-WEIGHTS = st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 1.5, 3.0])  # few, so that many scores tie
 
 
 class Given:

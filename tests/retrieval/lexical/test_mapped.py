@@ -21,6 +21,52 @@ from tests.retrieval.lexical.postings import asked, postings_with, segments_with
 
 DOCUMENTS = [[1, 2], [2, 3, 3], [], [4, 1, 1], [5], [2, 2, 6]] * 8
 SIZE = 10
+_KILLED = """
+import sys, time
+from tests.retrieval.lexical.postings import segments_with
+from tests.retrieval.lexical.test_mapped import DOCUMENTS, SIZE
+from mrc_workbench.retrieval.lexical.index import mapped_postings
+
+def slow():
+    segments = segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
+    yield next(segments)
+    yield next(segments)
+    print("half way", flush=True)
+    time.sleep(600)
+
+mapped_postings("key", len(DOCUMENTS), slow, SIZE)
+"""
+_CUT_WHILE_SEARCHING = """
+import os, sys, threading
+import numpy as np
+from tests.retrieval.lexical.postings import asked, segments_with
+from mrc_workbench.retrieval.lexical.index import mapped_postings
+from pathlib import Path
+
+drawn = np.random.default_rng(0)
+documents = [drawn.integers(0, 7, 40).tolist() for _ in range(3000)]
+postings = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
+questions = asked([[2], [1, 6, 3], [0]] * 20)
+expected = postings.search(*questions, 9)
+ended = threading.Event()
+
+def cut():
+    for path in Path(sys.argv[1]).glob("*/*"):
+        os.truncate(path, 0)
+    ended.set()
+
+cutting = threading.Thread(target=cut)
+searches = 0
+while searches < 20:
+    if searches == 5 and cutting.ident is None:
+        cutting.start()
+    found = postings.search(*questions, 9)
+    assert (found.indices == expected.indices).all() and (found.scores == expected.scores).all()
+    searches += ended.is_set() or searches < 5
+again = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
+assert (again.search(*questions, 9).scores == expected.scores).all()
+print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")} != {0})
+"""
 
 
 class Maker:
@@ -97,23 +143,6 @@ def test_a_build_that_failed_leaves_nothing() -> None:
     assert_finds_the_same(opened(Maker()))
 
 
-_KILLED = """
-import sys, time
-from tests.retrieval.lexical.postings import segments_with
-from tests.retrieval.lexical.test_mapped import DOCUMENTS, SIZE
-from mrc_workbench.retrieval.lexical.index import mapped_postings
-
-def slow():
-    segments = segments_with(DOCUMENTS, 0.9, 0.4, SIZE)
-    yield next(segments)
-    yield next(segments)
-    print("half way", flush=True)
-    time.sleep(600)
-
-mapped_postings("key", len(DOCUMENTS), slow, SIZE)
-"""
-
-
 @pytest.mark.slow
 def test_a_killed_build_is_begun_again_and_leaves_no_rubbish() -> None:
     process = subprocess.Popen([sys.executable, "-c", _KILLED], cwd=PROJECT, stdout=subprocess.PIPE, text=True)
@@ -175,39 +204,6 @@ def test_the_indexes_not_used_for_longest_are_removed(monkeypatch: pytest.Monkey
     assert maker.times == 3
     mapped_postings("b", len(DOCUMENTS), maker, SIZE)
     assert maker.times == 4
-
-
-_CUT_WHILE_SEARCHING = """
-import os, sys, threading
-import numpy as np
-from tests.retrieval.lexical.postings import asked, segments_with
-from mrc_workbench.retrieval.lexical.index import mapped_postings
-from pathlib import Path
-
-drawn = np.random.default_rng(0)
-documents = [drawn.integers(0, 7, 40).tolist() for _ in range(3000)]
-postings = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
-questions = asked([[2], [1, 6, 3], [0]] * 20)
-expected = postings.search(*questions, 9)
-ended = threading.Event()
-
-def cut():
-    for path in Path(sys.argv[1]).glob("*/*"):
-        os.truncate(path, 0)
-    ended.set()
-
-cutting = threading.Thread(target=cut)
-searches = 0
-while searches < 20:
-    if searches == 5 and cutting.ident is None:
-        cutting.start()
-    found = postings.search(*questions, 9)
-    assert (found.indices == expected.indices).all() and (found.scores == expected.scores).all()
-    searches += ended.is_set() or searches < 5
-again = mapped_postings("key", len(documents), lambda: segments_with(documents, 0.9, 0.4, 1000), 1000)
-assert (again.search(*questions, 9).scores == expected.scores).all()
-print("searched", {path.stat().st_size for path in Path(sys.argv[1]).glob("*/*")} != {0})
-"""
 
 
 @pytest.mark.slow

@@ -26,6 +26,22 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, WindowedBM25
 from mrc_workbench.retrieval.lexical.terms import OF_ANY_LANGUAGE, CutWord, Evidence, cut_words, readings, unmatched
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 
+# enough of each particle that they are known as such
+_PARTICLES = " ".join(
+    f"{noun}{particle}" for noun in ("학교", "서울", "한글", "사람", "나라", "책") for particle in "은는이가을를의에"
+)
+PASSAGE = Passage("p1", f"방시혁 대표는 노래를 만들었다. {_PARTICLES}", "방시혁")
+OTHER = Passage("p2", f"고속도로를 달린다. {_PARTICLES}", "도로")
+DATA = Path(os.environ.get("MRC_DATA", ""))
+ENGLISH = (
+    Passage("p1", "The runners were running through the parks of the town.", "Sports"),
+    Passage("p2", "She baked some breads. The ovens were very hot in the mornings.", "Baking"),
+    Passage("p3", "There is nothing about either of them in this passage.", "Nothing"),
+)
+ASKED = QuestionSet("english", ENGLISH, (Question("q", "Who runs in a park?", (), ("p1",)),))
+WORD = BM25Options(Analyzer.WORD)
+SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. d d."]), max_size=5)
+
 
 def test_readings_are_those_of_every_analyzer_for_the_text() -> None:
     found = readings("한글을 만든 King")
@@ -73,14 +89,6 @@ def test_they_are_those_whose_sets_of_tokens_do_not_meet(question_set: QuestionS
     anywhere = [row for row, tokens in enumerate(questions) if not tokens & set().union(*passages)]
     found = unmatched(question_set, analyzer)
     assert (found.own.tolist(), found.anywhere.tolist()) == (own, anywhere)
-
-
-# enough of each particle that they are known as such
-_PARTICLES = " ".join(
-    f"{noun}{particle}" for noun in ("학교", "서울", "한글", "사람", "나라", "책") for particle in "은는이가을를의에"
-)
-PASSAGE = Passage("p1", f"방시혁 대표는 노래를 만들었다. {_PARTICLES}", "방시혁")
-OTHER = Passage("p2", f"고속도로를 달린다. {_PARTICLES}", "도로")
 
 
 def cut(text: str) -> list[str]:
@@ -135,15 +143,6 @@ def test_the_work_is_told_and_other_scripts_and_empty_texts_are_passed_over() ->
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert cut_words(QuestionSet("none", (PASSAGE,), ())) == []
-
-
-DATA = Path(os.environ.get("MRC_DATA", ""))
-ENGLISH = (
-    Passage("p1", "The runners were running through the parks of the town.", "Sports"),
-    Passage("p2", "She baked some breads. The ovens were very hot in the mornings.", "Baking"),
-    Passage("p3", "There is nothing about either of them in this passage.", "Nothing"),
-)
-ASKED = QuestionSet("english", ENGLISH, (Question("q", "Who runs in a park?", (), ("p1",)),))
 
 
 def compared(question_set: QuestionSet, *specs: TermSpec) -> Comparison:
@@ -237,10 +236,6 @@ def test_a_comparison_without_languages_is_not_taken_for_one_with_them(earlier: 
     made["retrievers"]["BM25"]["analyzer"] = "kiwi+bigram"
     write_json(path, made)
     assert ComparisonJob.of(experiment, ASKED.fingerprint).folder == job.folder
-
-
-WORD = BM25Options(Analyzer.WORD)
-SENTENCES = st.lists(st.sampled_from(["a b.", "b c!", "c c a?", "d", "…", "a. d d."]), max_size=5)
 
 
 def test_every_run_of_sentences_is_a_window() -> None:

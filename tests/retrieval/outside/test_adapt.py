@@ -22,6 +22,10 @@ from tests.search_server import scored
 QUERIES = texts_of(QUESTIONS)
 SET = small_set()
 Results = list[tuple[str, int]]
+TEXTS = ("the first passage", "the second passage", "the third  passage")
+NAMED_PASSAGES = tuple(Passage(id_, text) for id_, text in zip(("a", "b", "7"), TEXTS, strict=True))
+SET_RESULTS = QuestionSet("small", NAMED_PASSAGES, (), {"copy of a": "a"})
+SECOND_THEN_FIRST = [(1, 2.5), (0, 1.0)]
 
 
 class Single:
@@ -281,11 +285,6 @@ def test_a_run_of_unknown_depth_is_a_warning(tmp_path: Path) -> None:
     assert compared.as_dict()["warnings"] == compared.warnings
 
 
-TEXTS = ("the first passage", "the second passage", "the third  passage")
-NAMED_PASSAGES = tuple(Passage(id_, text) for id_, text in zip(("a", "b", "7"), TEXTS, strict=True))
-SET_RESULTS = QuestionSet("small", NAMED_PASSAGES, (), {"copy of a": "a"})
-
-
 class Hit:
     def __init__(self, docid: str, score: float) -> None:
         self.docid, self.score = docid, score
@@ -303,9 +302,6 @@ def rows_and_scores(results: object, **how: Any) -> list[tuple[int, float]]:
     rankings = ResultReader(SET_RESULTS, **how).read([results], 3).rankings
     pairs = zip(rankings.indices[0].tolist(), rankings.scores[0].tolist(), strict=True)
     return [(row, score) for row, score in pairs if row >= 0]
-
-
-SECOND_THEN_FIRST = [(1, 2.5), (0, 1.0)]
 
 
 @pytest.mark.parametrize(

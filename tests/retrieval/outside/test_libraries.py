@@ -22,6 +22,7 @@ from tests.search_server import scored
 pytestmark = pytest.mark.slow  # the libraries take seconds to import
 QUERIES = texts_of(QUESTIONS)
 LETTERS = sorted({letter for text in (*QUERIES, *(passage.text for passage in PASSAGES)) for letter in text})
+EXPECTED = [scored(PASSAGES, query, 1)[0][0] for query in QUERIES]
 
 
 class LetterVectors(Embeddings):
@@ -55,9 +56,6 @@ class Nodes(LlamaIndexRetriever):
 def first_ids(item: Any, k: int = 2) -> list[str]:
     rankings = as_retriever(item, small_set()).search(QUERIES, k)
     return [PASSAGES[row].id for row in rankings.indices[:, 0]]
-
-
-EXPECTED = [scored(PASSAGES, query, 1)[0][0] for query in QUERIES]
 
 
 def test_a_vector_store_gets_k() -> None:

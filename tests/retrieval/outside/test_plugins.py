@@ -37,6 +37,40 @@ class ready:
         return ["p2"]
 ready = ready()
 """
+EXPERIMENT = """
+data = "{data}"
+
+[[retriever]]
+name = "BM25"
+kind = "bm25"
+analyzer = "bigram"
+
+[[retriever]]
+name = "Endpoint"
+kind = "http"
+url = "{address}/search?q={{query}}&k={{k}}"
+method = "GET"
+ids = "hits.hits[*]._id"
+scores = "hits.hits[*]._score"
+
+[[retriever]]
+name = "Registered"
+kind = "plugin"
+entry = "letters"
+
+[[retriever]]
+name = "LangChain"
+kind = "plugin"
+entry = "langchain"
+
+[[retriever]]
+name = "Fused"
+kind = "hybrid"
+of = ["BM25", "Endpoint"]
+"""
+REGISTERED = (
+    "letters=tests.search_server:ByLetters,langchain=tests.retrieval.outside.test_libraries:Letters.for_passages"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -122,42 +156,6 @@ def test_a_failure_has_a_reason(
     assert isinstance(result.error, OutsideError)
     assert result.error.code == code
     assert ("broken entry" in str(result.error)) == (code == "outside_plugin_unknown")
-
-
-EXPERIMENT = """
-data = "{data}"
-
-[[retriever]]
-name = "BM25"
-kind = "bm25"
-analyzer = "bigram"
-
-[[retriever]]
-name = "Endpoint"
-kind = "http"
-url = "{address}/search?q={{query}}&k={{k}}"
-method = "GET"
-ids = "hits.hits[*]._id"
-scores = "hits.hits[*]._score"
-
-[[retriever]]
-name = "Registered"
-kind = "plugin"
-entry = "letters"
-
-[[retriever]]
-name = "LangChain"
-kind = "plugin"
-entry = "langchain"
-
-[[retriever]]
-name = "Fused"
-kind = "hybrid"
-of = ["BM25", "Endpoint"]
-"""
-REGISTERED = (
-    "letters=tests.search_server:ByLetters,langchain=tests.retrieval.outside.test_libraries:Letters.for_passages"
-)
 
 
 @pytest.mark.slow
