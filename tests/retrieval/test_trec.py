@@ -63,6 +63,14 @@ def assert_means_of_tools(rankings: Rankings, question_set: QuestionSet, qrels: 
     assert {name: means[name] for name in known} == pytest.approx(known, abs=1e-6)
 
 
+def write_both(folder: Path, rankings: Rankings, question_set: QuestionSet, name: str) -> None:
+    """Write judgements and run, of which other tools make the same measures."""
+    write_qrels(folder / "qrels", question_set)
+    write_run(folder / "run", rankings, question_set, name)
+    qrels = ir_measures.read_trec_qrels(str(folder / "qrels"))
+    assert_means_of_tools(rankings, question_set, qrels, ir_measures.read_trec_run(str(folder / "run")))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_tools_that_break_ties_by_id_see_our_order(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
@@ -74,11 +82,8 @@ def test_tools_that_break_ties_by_id_see_our_order(seed: int, tmp_path: Path) ->
     question_set = QuestionSet("tied", passages, questions)
     rankings = top_k(rng.choice([0.0, 0.5, -1e-30, 3e7], (30, 40)), 20)
     before = rankings.scores.copy()
-    write_qrels(tmp_path / "qrels", question_set)
-    write_run(tmp_path / "run", rankings, question_set, "tied")
+    write_both(tmp_path, rankings, question_set, "tied")
     np.testing.assert_array_equal(rankings.scores, before)
-    qrels = ir_measures.read_trec_qrels(str(tmp_path / "qrels"))
-    assert_means_of_tools(rankings, question_set, qrels, ir_measures.read_trec_run(str(tmp_path / "run")))
 
 
 def test_ids_hold_no_white_space_and_stay_different() -> None:
@@ -135,15 +140,13 @@ def test_a_run_that_names_copies_has_the_measures_of_the_run_with_stored_ids(see
     assert_means_of_tools(rankings, question_set, qrels, run)
 
 
-def test_ids_in_json_lines_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
+def test_ids_may_hold_white_space_and_name_copies(tmp_path: Path) -> None:
     spaced = replace(MERGED, questions=(Question("q 1", "?", relevant=("p2",)),))
     run = written(tmp_path, '{"question": "q 1", "passages": ["copy 2", "p1", "three"]}\n')
     rankings, notes = read_run(run, spaced)
     assert rankings.indices.tolist() == [[1, 0, 2]]
     assert notes.aliases == 1
-
-
-def test_a_written_alias_of_two_passages_is_unknown(tmp_path: Path) -> None:
+    # written in TREC's columns, an id may stand for two
     ambiguous = replace(MERGED, aliases={"copy 2": "p1", "copy\t2": "p2"})
     _, notes = read_run(written(tmp_path, "q1 Q0 copy_2 1 3 x\nq1 Q0 p1 2 2 x\n"), ambiguous)
     assert (notes.aliases, notes.unknown_passages) == (0, 1)
@@ -176,14 +179,11 @@ def test_ids_and_names_with_any_character_stay_themselves(tmp_path: Path) -> Non
         tuple(Question(f"q{id_}", "?", relevant=(id_,)) for id_ in ids),
     )
     rankings = top_k(np.arange(64, dtype=np.float32).reshape(8, 8) % 11, 8)
-    write_qrels(tmp_path / "qrels", question_set)
-    write_run(tmp_path / "run", rankings, question_set, 'my "own"\tname')
+    write_both(tmp_path, rankings, question_set, 'my "own"\tname')
     fields = [line.split(" ") for line in (tmp_path / "run").read_text(encoding="utf-8").splitlines()]
     assert {len(one) for one in fields} == {6}
     assert {one[5] for one in fields} == {'my_"own"_name'}
     assert [one[2] for one in fields[:8]] == [question_set.passages.ids[row] for row in rankings.indices[0]]
-    qrels = ir_measures.read_trec_qrels(str(tmp_path / "qrels"))
-    assert_means_of_tools(rankings, question_set, qrels, ir_measures.read_trec_run(str(tmp_path / "run")))
     again, _ = read_run(tmp_path / "run", question_set)
     assert again.indices.tolist() == rankings.indices.tolist()
 
