@@ -28,9 +28,6 @@ def scores_of(**per_question: list[float]) -> Scores:
     return Scores((), {name.replace("_", "@"): np.array(values) for name, values in per_question.items()})
 
 
-# groups
-
-
 @pytest.mark.parametrize(
     ("relevant", "expected"),
     [
@@ -48,9 +45,6 @@ def test_groups_are_questions_that_share_passages_or_all_of_them(
     groups = question_groups(QuestionSet("groups", passages, questions))
     found = [frozenset(np.flatnonzero(groups == group).tolist()) for group in range(groups.max() + 1)]
     assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
-
-
-# intervals
 
 
 def test_interval_is_that_of_scipy_where_no_two_questions_belong_together() -> None:
@@ -130,9 +124,6 @@ def test_without_groups_the_interval_would_promise_too_much() -> None:
     hits = (rng.random((2000, 360)) < easiness[:, groups]).astype(np.float64)
     alone = mean_intervals(hits.T, resamples=500)
     assert np.mean((alone[:, 0] <= 2 / 3) & (alone[:, 1] >= 2 / 3)) < 0.9
-
-
-# tests of pairs
 
 
 def test_randomization_of_few_questions_tries_every_swap() -> None:
