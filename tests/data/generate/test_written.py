@@ -189,7 +189,7 @@ def test_nobody_answers_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_answer_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrc_workbench.models.llm_connection.RETRIES", 0)
-    monkeypatch.setattr("mrc_workbench.models.llm.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("mrc_workbench.models.llm_connection.TIMEOUT_SECONDS", 0.2)
     late = threading.Event()
 
     def slow(text: str) -> str:
