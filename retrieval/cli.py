@@ -31,20 +31,22 @@ from mrc_workbench.retrieval.analysis.labs import (
     numbers,
 )
 from mrc_workbench.retrieval.analysis.open_comparison import Gate
-from mrc_workbench.retrieval.comparison.compare import Comparison, compare
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
-from mrc_workbench.retrieval.comparison.references import find_comparison, find_stored, storable, store_comparison
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import (
     damaged_comparisons,
     delete,
+    find_comparison,
+    find_stored,
     kept_comparisons,
     load,
     origin_of,
-    provenance,
     rename,
     scores_content,
+    storable,
+    store_comparison,
 )
 from mrc_workbench.retrieval.measures import measures
 from mrc_workbench.retrieval.significance import question_groups

@@ -26,12 +26,12 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.vectors import Share, StoredVectors, VectorBlocks, copy_vectors
 from mrc_workbench.models.windows import WindowOptions, Windows
 from mrc_workbench.retrieval.cli import report_failures, table
-from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of, search_light, write_bases
+from mrc_workbench.retrieval.comparison.compare import compare, materials_of, provenance, search_light, write_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.pace import Pace
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, provenance
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
 
 Model = Annotated[str, Parameter(help="a folder, a run, a hub id or starter")]
 
@@ -106,7 +106,7 @@ def ship(sample: QuestionSet) -> None:
 
 
 def _alone(spec: Spec, question_set: QuestionSet) -> CachedRetriever:
-    made = retrievers_of(Experiment(data="alone", retriever=(spec,)), question_set)[spec.name]
+    made = materials_of(Experiment(data="alone", retriever=(spec,)), question_set).made[spec.name]
     if isinstance(made, Exception):
         raise made
     return made

@@ -18,10 +18,9 @@ from mrc_workbench.data.cache import keeping_nothing
 from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
-from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.compare import materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.references import find_experiment
-from mrc_workbench.retrieval.comparison.store import origin_of
+from mrc_workbench.retrieval.comparison.store import find_experiment, origin_of
 from mrc_workbench.retrieval.milvus_connection import is_reachable, place
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Retriever
 

@@ -15,8 +15,7 @@ from benchmarks.material import korquad
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.retrieval.analysis.evidence import evidence
-from mrc_workbench.retrieval.analysis.questions import ceilings, fates, rank_map
-from mrc_workbench.retrieval.analysis.slices import Property, slice_table, slices
+from mrc_workbench.retrieval.analysis.questions import Property, ceilings, fates, rank_map, slice_table, slices
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec

@@ -15,7 +15,7 @@ from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.labs.reading.generator import GeneratedAnswer, Support, checked, contains
 from mrc_workbench.labs.reading.labels import Property, labels
 from mrc_workbench.labs.reading.rules import ReadingError, Rules, judged
-from mrc_workbench.retrieval.analysis.slices import Slice, slice_table, slice_tests
+from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice_tests
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import (
     Pair,

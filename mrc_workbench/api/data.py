@@ -19,7 +19,7 @@ from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.questions.read import WORK, Reading, read_paths_apart
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry, stored
-from mrc_workbench.retrieval.comparison.references import store_question_set
+from mrc_workbench.retrieval.comparison.store import store_question_set
 
 _COLUMNS = [known.name for known in fields(Columns)]
 

@@ -1,31 +1,27 @@
-"""What a comparison says: how sure its metrics are, which retriever to use, what was judged, and what others published.
+"""The evidence of a comparison: intervals, tests, judgements, published figures, and the questions' languages.
 
-A passage that nobody judged counts as not relevant. A collection's judgements cover what some systems found, and a new
-system that finds other relevant passages looks worse than it is (Zobel 1998); so the first K of all retrievers are
+A passage without a judgement counts as not relevant. A collection's judgements cover the results of some systems, and a
+new system that finds other relevant passages looks worse than it is (Zobel 1998); so the first K of all retrievers are
 judged together, without showing which of them found a passage: pooling (Sparck Jones & van Rijsbergen 1975).
-
-Recommended is the cheapest retriever that a paired test does not find significantly worse than the best on one metric.
-Cheap means few milliseconds per query, then a small index. Only milliseconds of the same machine are compared. A mix
-may hold parts timed on another machine than the rest; then only the parts on the same machine count, so that "faster"
-is a lower bound. If no retriever is the fastest by that rule, one without a model comes first, then the smaller index.
 """
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
 from functools import cache
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field
 
-from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.text.analyzers import Analyzer, choose
+from mrc_workbench.data.text.languages import foreign_language, language_of
+from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.measures import CUT, Measure, Scores, measures
 from mrc_workbench.retrieval.rankings import NOT_FOUND
@@ -241,158 +237,47 @@ def _all_published() -> list[Published]:
     return [Published(**entry | {"source": sources[entry["source"]], "kinds": kinds}) for entry in content["set"]]
 
 
-FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
-CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm
-FEWEST_GROUPS = 6  # of fewer no difference can reach p < 0.05: there are 2^n swaps
-_NEGLIGIBLE = 0.01  # share of a time that may come from another machine
-_FOREIGN = 0.1  # share of a time measured on another machine from which it is marked
-
-
-class TieBreak(StrEnum):
-    """What decides between retrievers that do not differ significantly."""
-
-    SPEED = "speed"
-    MACHINES = "machines"  # timed on different machines: no model first, then the smaller index
-    SCORE = "score"  # no time is known of any: the higher mean
+_MOST_QUESTIONS = 10_000  # that are looked at, evenly spread: a second
+_SOME_PASSAGES, _CHARACTERS = 300, 400  # that are looked at for other languages, and of each its beginning
+_FEW_PASSAGES = 0.05  # of them in a language: questions in it have passages to match
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a retriever costs."""
+class SetLanguages:
+    """`language` is the ISO 639-1 code of the passages' language, empty if it is unclear or if there are several.
 
-    milliseconds: float | None  # per query, None if unknown
-    elsewhere: float  # of these, measured on another machine: they ship with the sample
-    index_bytes: int  # 0 if unknown
-    has_model: bool
+    `analyzer` is the one that `auto` resolves to. `foreign` holds ascending rows of the `examined` questions that are
+    surely in a language of few passages, by language, the most frequent first.
+    """
+
+    language: str
+    analyzer: Analyzer
+    examined: int
+    foreign: Mapping[str, np.ndarray]
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether a page marks the time as measured on another machine."""
-        return self.milliseconds is not None and self.elsewhere > _FOREIGN * self.milliseconds
+    def foreign_count(self) -> int:
+        return sum(map(len, self.foreign.values()))
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """The retriever to use by a metric, and how sure that is."""
-
-    measure: Measure
-    name: str
-    best: str
-    baseline: str
-    mean: float
-    best_mean: float
-    questions: int
-    compared: int  # how many other retrievers have the metric
-    ties: tuple[str, ...]  # others that do not differ significantly from the best, best first
-    faster: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
-    gain: PairTest | None  # test against the baseline; None for the baseline itself, or without such a test
-    from_best: PairTest | None  # test against the best; None for the best itself
-    tie_break: TieBreak
-    untimed: tuple[str, ...]  # of the best and its ties
-    early: bool  # too few questions to recommend anything
+def set_languages(question_set: QuestionSet) -> SetLanguages:
+    """Detect the languages of a question set."""
+    texts = question_set.passages.indexed_texts(title=True)
+    language = language_of(texts)
+    rows = _spread(len(question_set.questions), _MOST_QUESTIONS)
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    if language:
+        sample = _spread(len(texts), _SOME_PASSAGES)
+        passages = Counter(foreign_language(texts[row][:_CHARACTERS], language) for row in sample)
+        for row in rows:
+            other = foreign_language(question_set.questions[row].text, language)
+            if other and passages[other] <= _FEW_PASSAGES * len(sample):
+                found[other].append(row)
+    most_first = sorted(found.items(), key=lambda item: -len(item[1]))
+    foreign = {other: np.array(of_language) for other, of_language in most_first}
+    return SetLanguages(language, choose(Analyzer.AUTO, texts), len(rows), foreign)
 
 
-def best_first(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
-    """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
-    means, allowed = _means(comparison, measure), None if names is None else set(names)
-    return sorted((name for name in means if allowed is None or name in allowed), key=lambda name: -means[name])
-
-
-def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
-    scores, column = comparison.scores.items(), str(measure)
-    return {name: float(of.per_question[column].mean()) for name, of in scores if column in of.per_question}
-
-
-def recommend(
-    comparison: Comparison,
-    measure: Measure,
-    tests: Sequence[PairTest],
-    *,
-    baseline: str,
-    groups: np.ndarray,
-    names: Iterable[str] | None = None,
-) -> Recommendation | None:
-    """Recommend one of the retrievers (of `names`, if given) that have the metric; None if none has it.
-
-    `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
-    """
-    ranked = best_first(comparison, measure, names)
-    if not ranked:
-        return None
-    means, best = _means(comparison, measure), ranked[0]
-    against_best = {name: _test_of(name, best, measure, tests) for name in ranked[1:]}
-    tied = [best, *(name for name, test in against_best.items() if test is not None and not test.sure)]
-    costs = {result.name: cost_of(result) for result in comparison.results if result.name in tied}
-    name, tie_break = _cheapest(tied, costs)
-    questions = len(comparison.question_set.questions)
-    return Recommendation(
-        measure=measure,
-        name=name,
-        best=best,
-        baseline=baseline,
-        mean=means[name],
-        best_mean=means[best],
-        questions=questions,
-        compared=len(ranked) - 1,
-        ties=tuple(one for one in tied if one != name),
-        faster=_lead(name, tied, costs) if tie_break is TieBreak.SPEED else None,
-        gain=None if name == baseline else _test_of(name, baseline, measure, tests),
-        from_best=against_best.get(name),
-        tie_break=tie_break,
-        untimed=tuple(one for one in tied if costs[one].milliseconds is None),
-        early=questions < FEWEST_QUESTIONS or len(np.unique(groups)) < FEWEST_GROUPS,
-    )
-
-
-def cost_of(result: Result) -> Cost:
-    """Return what a retriever with scores costs; an imported run has a time only if it was recorded."""
-    questions = len(result.rankings.indices) if result.rankings else 0
-    timed = questions > 0 and result.query_seconds > 0
-    return Cost(
-        milliseconds=result.query_seconds / questions * 1000 if timed else None,
-        elsewhere=result.elsewhere_seconds / questions * 1000 if timed else 0.0,
-        index_bytes=result.memory_bytes,
-        has_model=result.model_seconds > 0,
-    )
-
-
-def times_faster(a: Cost, b: Cost) -> float | None:
-    """Return how many times faster a is than b, at least; None if a time is unknown, or a's is of two machines."""
-    if not a.milliseconds or not b.milliseconds:
-        return None
-    if a.elsewhere <= _NEGLIGIBLE * a.milliseconds:
-        return (b.milliseconds - b.elsewhere) / a.milliseconds
-    if a.elsewhere >= (1 - _NEGLIGIBLE) * a.milliseconds:
-        return b.elsewhere / a.milliseconds
-    return None
-
-
-def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
-    """Return the test of a pair from the side of `a`; None if the pair was not tested by this metric."""
-    for test in tests:
-        if test.measure == str(measure) and {test.a, test.b} == {a, b}:
-            return test if test.a == a else turned(test)
-    return None
-
-
-def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieBreak]:
-    """Return the cheapest of the ties, which stand best first, and what decided.
-
-    Ties without a clearly faster one count as equally fast: the smaller index decides between them.
-    """
-    timed = [name for name in tied if costs[name].milliseconds is not None]
-    if not timed:
-        return tied[0], TieBreak.SCORE
-    if len(timed) > 1 and not any((_lead(name, timed, costs) or 0.0) >= 1 for name in timed):
-        return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
-    leads = {name: [times_faster(costs[other], costs[name]) for other in timed if other != name] for name in timed}
-    fast = [name for name in timed if not any(lead is not None and lead >= CLEARLY_FASTER for lead in leads[name])]
-    return min(fast, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
-
-
-def _lead(name: str, tied: Sequence[str], costs: Mapping[str, Cost]) -> float | None:
-    """Return how many times faster a retriever is than each of the other ties with a known time, at least."""
-    others = [costs[other] for other in tied if other != name and costs[other].milliseconds is not None]
-    leads = [times_faster(costs[name], other) for other in others]
-    known = [lead for lead in leads if lead is not None]
-    return min(known) if known and len(known) == len(leads) else None
+def _spread(count: int, most: int) -> range:
+    """Return positions evenly spread over `count`, at most `most` of them."""
+    return range(0, count, -(-count // most) or 1)

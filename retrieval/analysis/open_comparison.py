@@ -23,18 +23,23 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_figures
 from mrc_workbench.retrieval.analysis.questions import (
+    Property,
     Quadrant,
     RankMap,
+    Slice,
     ceilings,
     fates,
     most_disputed,
+    properties,
     quadrants,
     question_table,
     rank_map,
     rows_with_text,
     same_article,
+    slice_table,
+    slice_tests,
+    slices,
 )
-from mrc_workbench.retrieval.analysis.slices import Property, Slice, properties, slice_table, slice_tests, slices
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec

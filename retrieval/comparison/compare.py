@@ -4,13 +4,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+from mrc_workbench.data.jobs.processes import commit, hardware, versions
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
+from mrc_workbench.data.statistics import LEVEL, RESAMPLES
+from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
+from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import error_message
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import packaged_base
@@ -20,24 +25,9 @@ from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, 
 from mrc_workbench.retrieval.measures import Scores, depth_of, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
+from mrc_workbench.retrieval.significance import PERMUTATIONS
 
 logger = logging.getLogger(__name__)
-
-
-def retrievers_of(
-    experiment: Experiment,
-    question_set: QuestionSet,
-    base: Path | None = None,
-    on_progress: Callable[[float], None] | None = None,
-    *,
-    whole: QuestionSet | None = None,
-) -> dict[str, CachedRetriever | Exception]:
-    """Make the experiment's retrievers, by name, over the set's passages; the first search builds an index.
-
-    Imported runs answer only the questions of the set; a mix learns from the `whole` set that they are a part of. A
-    retriever that cannot be made is an exception instead. `on_progress` is that of `Materials`.
-    """
-    return materials_of(experiment, question_set, base, on_progress, whole=whole).made
 
 
 def materials_of(
@@ -48,7 +38,11 @@ def materials_of(
     *,
     whole: QuestionSet | None = None,
 ) -> Materials:
-    """Return what `retrievers_of` makes the retrievers from, and these as `made`."""
+    """Make the experiment's retrievers over the set's passages: `made` of the materials returned, by name.
+
+    The first search builds an index. Imported runs answer only the questions of the set; a mix learns from the `whole`
+    set that they are a part of. A retriever that cannot be made is an exception instead.
+    """
     asked = experiment.split_options, experiment.split
     materials = Materials(
         question_set, base, on_progress, experiment.depths, specs=experiment.specs, whole=whole, asked=asked
@@ -249,7 +243,7 @@ def search_light(
     """
     asked = _asked(experiment, question_set)
     texts = [question.text for question in asked.questions]
-    retrievers = retrievers_of(experiment, asked, base, whole=question_set)
+    retrievers = materials_of(experiment, asked, base, whole=question_set).made
     light: list[str] = []
     for spec in experiment.retriever:
         made = retrievers[spec.name]
@@ -287,7 +281,7 @@ def _in_turn(
     def report_within(fraction: float) -> None:
         on_progress(running, pace.at(running, fraction))
 
-    retrievers = retrievers_of(experiment, asked, base, report_within, whole=whole)
+    retrievers = materials_of(experiment, asked, base, report_within, whole=whole).made
     texts = [question.text for question in asked.questions]
     pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
     for running in names:
@@ -345,3 +339,55 @@ def write_bases(experiment: Experiment) -> None:
         with suppress(ModelError, OSError):
             if base := packaged_base(str(getattr(spec, "model", ""))):
                 base.write()
+
+
+# the libraries whose versions decide metrics; those that are not installed are left out
+LIBRARIES = (
+    *("numpy", "scipy", "scikit-learn", "numba", "rank-bm25", "kiwipiepy", "faiss-cpu", "pymilvus", "milvus-lite"),
+    *("torch", "transformers", "sentence-transformers", "tokenizers"),
+)
+
+
+def provenance(
+    comparison: Comparison, question_set: QuestionSet | None = None, base: Path | None = None
+) -> dict[str, Any]:
+    """Return what a comparison was made of and on, JSON-able.
+
+    `question_set` is the whole set, if only a part of it was compared; models named by a path are looked for from
+    `base`, as `compare` did.
+    """
+    experiment, asked = comparison.experiment, comparison.question_set
+    whole, materials = question_set or asked, Materials(asked, base)
+    parts = comparison.parts or split(whole, experiment.split_options)
+    return {
+        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "data": {
+            "name": whole.name,
+            "fingerprint": whole.fingerprint,
+            "corpus_fingerprint": whole.corpus_fingerprint,
+            "questions": len(whole.questions),
+            **({"made_questions": whole.made} if whole.made else {}),
+            "passages": len(whole.passages),
+        },
+        "split": {
+            "part": experiment.split.value,
+            "validation": experiment.validation_share,
+            "test": experiment.test_share,
+            "seed": experiment.seed,
+            **parts.summary(),
+        },
+        "experiment": experiment.model_dump(mode="json", exclude_none=True),
+        "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
+        "analyzer_version": ANALYZER_VERSION,
+        "languages_version": LANGUAGES_VERSION,
+        "statistics": {
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+            "permutations": PERMUTATIONS,
+            "seed": 0,
+            "correction": "max-t",
+        },
+        "versions": versions(LIBRARIES),
+        "hardware": hardware(),
+        "commit": commit(),
+    }

@@ -1,13 +1,15 @@
-"""Comparisons on disk: the job that makes one, its provenance, and its folder, which opens without any model.
+"""Comparisons on disk: the job that makes one, its folder, which opens without any model, and how commands name it.
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is complete. The
-name a user gives it is in `name.json`, never in a path. The page that asked for a comparison imports no torch, and may
-be closed: a process of its own runs it, and notes the metrics of each retriever that is done.
+name a user gives it is in `name.json`, never in a path. A command names a comparison by its key, its experiment file,
+or the folder that `compare --out` wrote. The key is that of the page: the question set is named by its own key in the
+workspace, and paths are absolute, so that the comparison opens from any folder.
 """
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from operator import not_
 from pathlib import Path
 from threading import Thread
@@ -16,23 +18,26 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
-from mrc_workbench.data.jobs.processes import commit, hardware, read_on, versions
+from mrc_workbench.data.jobs.processes import read_on
+from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, split
-from mrc_workbench.data.statistics import LEVEL, RESAMPLES
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies import Study, StudyJob
+from mrc_workbench.data.store import keep as store_set
+from mrc_workbench.data.store import stored as stored_sets
+from mrc_workbench.data.studies.study import Study, StudyJob
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, failures
-from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.spec import VERSION, Materials, SearchCosts, Spec
+from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, failures, provenance
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.spec import VERSION, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.significance import PERMUTATIONS, intervals_of, question_groups
+from mrc_workbench.retrieval.significance import intervals_of, question_groups
 
 COMPARISONS = Study[Experiment, Comparison](
     name="comparisons",
@@ -78,19 +83,17 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
 
     def unfinished(self) -> list[Spec]:
         """Return the retrievers that a stopped job has not searched; none if its experiment cannot be read."""
-        experiment, done = self._readable_request(), self.finished()
-        return [spec for spec in experiment.retriever if spec.name not in done] if experiment else []
+        done = self.finished()
+        with suppress(OSError, ValueError):
+            return [spec for spec in self.read_spec().retriever if spec.name not in done]
+        return []
 
     def compares(self, data: str) -> bool:
         """Whether it compares retrievers over a stored question set (its key), not settings of one."""
-        experiment = self._readable_request()
-        return experiment is not None and experiment.data == data and experiment.lab is None
-
-    def _readable_request(self) -> Experiment | None:
-        try:
-            return self.read_spec()
-        except (OSError, ValueError):
-            return None
+        with suppress(OSError, ValueError):
+            experiment = self.read_spec()
+            return experiment.data == data and experiment.lab is None
+        return False
 
 
 class FinishedRetriever(BaseModel):
@@ -108,80 +111,19 @@ def stopped_jobs(data: str) -> list[ComparisonJob]:
     return [job for job in jobs if job.is_stopped and job.compares(data)]
 
 
-class _Retrievers(BaseModel):
-    retriever: list[dict[str, Any]] = []
-
-
-class _Provenance(BaseModel):
-    experiment: _Retrievers = _Retrievers()
-    retrievers: dict[str, dict[str, Any]] = {}
-    languages_version: int | None = None
+_PROVENANCE = "provenance.json"
 
 
 def _knew_no_languages(folder: Path) -> bool:
-    """Whether `auto` chose words or bigrams before languages were detected: today's results would be others."""
+    """Whether `auto` selected words or bigrams before languages were detected: today's results would differ."""
+    origin = read_json(folder / _PROVENANCE)
     try:
-        origin = _Provenance.model_validate(read_json(folder / _PROVENANCE))
-    except ValidationError:
+        specs, resolved = origin["experiment"]["retriever"], origin["retrievers"]
+        automatic = [resolved.get(spec["name"], {}) for spec in specs if spec.get("analyzer") == Analyzer.AUTO]
+        analyzers = [values.get("analyzer") for values in automatic]
+    except (AttributeError, KeyError, TypeError):
         return False
-    automatic = [spec.get("name") for spec in origin.experiment.retriever if spec.get("analyzer") == Analyzer.AUTO]
-    resolved = [values.get("analyzer") for name, values in origin.retrievers.items() if name in automatic]
-    return origin.languages_version is None and any(one in (Analyzer.WORD, Analyzer.BIGRAM) for one in resolved)
-
-
-# the libraries whose versions decide metrics; those that are not installed are left out
-LIBRARIES = (
-    *("numpy", "scipy", "scikit-learn", "numba", "rank-bm25", "kiwipiepy", "faiss-cpu", "pymilvus", "milvus-lite"),
-    *("torch", "transformers", "sentence-transformers", "tokenizers"),
-)
-
-
-def provenance(
-    comparison: Comparison, question_set: QuestionSet | None = None, base: Path | None = None
-) -> dict[str, Any]:
-    """Return what a comparison was made of and on, JSON-able.
-
-    `question_set` is the whole set, if only a part of it was compared; models named by a path are looked for from
-    `base`, as `compare` did.
-    """
-    experiment, asked = comparison.experiment, comparison.question_set
-    whole, materials = question_set or asked, Materials(asked, base)
-    parts = comparison.parts or split(whole, experiment.split_options)
-    return {
-        "made": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "data": {
-            "name": whole.name,
-            "fingerprint": whole.fingerprint,
-            "corpus_fingerprint": whole.corpus_fingerprint,
-            "questions": len(whole.questions),
-            **({"made_questions": whole.made} if whole.made else {}),
-            "passages": len(whole.passages),
-        },
-        "split": {
-            "part": experiment.split.value,
-            "validation": experiment.validation_share,
-            "test": experiment.test_share,
-            "seed": experiment.seed,
-            **parts.summary(),
-        },
-        "experiment": experiment.model_dump(mode="json", exclude_none=True),
-        "retrievers": {spec.name: spec.resolved(materials) for spec in experiment.retriever},
-        "analyzer_version": ANALYZER_VERSION,
-        "languages_version": LANGUAGES_VERSION,
-        "statistics": {
-            "level": LEVEL,
-            "resamples": RESAMPLES,
-            "permutations": PERMUTATIONS,
-            "seed": 0,
-            "correction": "max-t",
-        },
-        "versions": versions(LIBRARIES),
-        "hardware": hardware(),
-        "commit": commit(),
-    }
-
-
-_PROVENANCE = "provenance.json"
+    return origin.get("languages_version") is None and any(one in (Analyzer.WORD, Analyzer.BIGRAM) for one in analyzers)
 
 
 @dataclass(frozen=True)
@@ -377,3 +319,111 @@ def read_comparison(folder: Path) -> StoredComparison | None:
         return _STORED.validate_python(values)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
+
+
+_PATHS = ("model", "dictionary", "path")  # fields of retrievers that may name a file or a folder
+_LIST = "`mrc list` lists the stored comparisons"
+
+
+class ComparisonNotFoundError(Failure, ValueError):
+    """No comparison is stored under this name."""
+
+
+def find_comparison(reference: str) -> StoredComparison:
+    """Return the comparison that a key, an experiment file or an `--out` folder names.
+
+    Raises `ComparisonNotFoundError`, and `ExperimentError` or `DataError` if an experiment file cannot be used.
+    """
+    if found := kept_comparison(reference):
+        return found
+    path = Path(reference)
+    if _is_output(path):
+        experiment, origin = _experiment_in(path), origin_of(path)
+        job = ComparisonJob.of(experiment, str(origin["data"].get("fingerprint")))
+        if found := kept_comparison(job.folder.name) or read_comparison(path):
+            return found
+        raise _damaged(path)
+    if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        raise ComparisonNotFoundError("unknown_comparison", f"no comparison is stored as {reference!r}; {_LIST}")
+    experiment = read_experiment(path)
+    question_set = find(experiment.data, path.parent)
+    job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
+    if found := kept_comparison(job.folder.name):
+        return found
+    raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
+
+
+def find_stored(reference: str) -> StoredComparison:
+    """Return a named comparison as `find_comparison` does, but only one of the workspace."""
+    found = find_comparison(reference)
+    if kept_comparison(found.key) != found:
+        raise ComparisonNotFoundError("not_stored", f"the comparison in {found.folder} is not stored in this workspace")
+    return found
+
+
+def find_experiment(reference: str | Path) -> tuple[Experiment, Path]:
+    """Return the experiment that a key, an experiment file or an `--out` folder names, and the base of its paths.
+
+    Raises `ExperimentError` or `ComparisonNotFoundError`.
+    """
+    if found := kept_comparison(str(reference)):
+        return _experiment_in(found.folder), found.folder
+    path = Path(reference)
+    if _is_output(path):
+        return _experiment_in(path), path
+    if os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
+        return read_experiment(path), path.parent
+    expected = "give a key, an experiment file or a folder of `compare --out`"
+    message = f"there is no comparison {str(reference)!r}: {expected}; {_LIST}"
+    raise ComparisonNotFoundError("unknown_comparison", message)
+
+
+def store_question_set(question_set: QuestionSet, source: str) -> None:
+    """Store a question set unless the workspace has it. Raises `LimitError` and `OSError`."""
+    if all(stored.fingerprint != question_set.fingerprint for stored in stored_sets()):
+        store_set(question_set, source=source)
+
+
+def store_comparison(
+    comparison: Comparison, question_set: QuestionSet, origin: dict[str, Any], source: str
+) -> ComparisonJob:
+    """Store a comparison of a `storable` experiment and its set in the workspace, where the page finds them.
+
+    Returns its job; `source` names where the set comes from. Raises `LimitError` and `OSError`.
+    """
+    job = ComparisonJob.of(comparison.experiment, question_set.fingerprint)
+    store_question_set(question_set, source)
+    keep(comparison, job.folder, origin)
+    return job
+
+
+def storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
+    """Return the experiment with the set's key as its data and with absolute paths."""
+    retrievers = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
+    return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
+
+
+def with_absolute_paths(spec: Spec, base: Path) -> Spec:
+    """Return a spec whose files and folders, given from `base`, are named by absolute paths."""
+    paths: dict[str, Any] = {}
+    for name in _PATHS:
+        value = getattr(spec, name, "")
+        if value and value != STARTER and os.path.exists(base / value):  # noqa: PTH110 - a name may be too long
+            paths[name] = str((base / value).absolute())
+    return spec.model_copy(update=paths) if paths else spec
+
+
+def _is_output(path: Path) -> bool:
+    origin = origin_of(path)
+    return isinstance(origin.get("experiment"), dict) and isinstance(origin.get("data"), dict)
+
+
+def _experiment_in(folder: Path) -> Experiment:
+    try:
+        return Experiment.model_validate(origin_of(folder)["experiment"])
+    except ValueError as error:
+        raise _damaged(folder) from error
+
+
+def _damaged(folder: Path) -> ComparisonNotFoundError:
+    return ComparisonNotFoundError("damaged_comparison", f"the comparison in {folder} cannot be read")

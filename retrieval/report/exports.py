@@ -18,8 +18,8 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
 from mrc_workbench.retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
-from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.store import keep, provenance
+from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
+from mrc_workbench.retrieval.comparison.store import keep
 from mrc_workbench.retrieval.measures import CUT, first_relevant_ranks
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.trec import changed_ids, file_names, trec_ids, write_qrels, write_run

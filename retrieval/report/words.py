@@ -1,32 +1,33 @@
-"""The words of the report in the reader's language: its texts, names of retrievers, splits and the headline.
+"""The retriever to recommend, and the report's texts in a language: names of retrievers, splits and the headline.
 
-What a person named or wrote is put into the words as text, never as HTML. The report and the Compare page say the
-headline (the retriever to use, its ties, its gain over the baseline) in the same words, one as HTML and the other as
-Markdown: both pass a `Style`. Renamed comparisons are for display, never for storage.
+The cheapest retriever is recommended that a paired test does not find significantly worse than the best on one metric.
+Cheap means few milliseconds per query, then a small index. Only milliseconds of the same machine are compared. A mix
+may hold parts timed on another machine than the rest; then only the parts on the same machine count, so that "faster"
+is a lower bound. If no retriever is the fastest by that rule, one without a model comes first, then the smaller index.
+
+Names and texts of users are inserted as text, never as HTML. The report and the Compare page use the same headline, one
+as HTML and the other as Markdown: both pass a `Style`.
 """
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from mrc_workbench.data.split import FEWEST_QUESTIONS as FEWEST_COMPARED
 from mrc_workbench.data.split import PARTS, Part, Split, SplitMethod
-from mrc_workbench.retrieval.analysis.evidence import (
-    CLEARLY_FASTER,
-    FEWEST_QUESTIONS,
-    Evidence,
-    Recommendation,
-    TieBreak,
-)
-from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.analysis.evidence import turned
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
 
 LANGUAGES = ("en", "ko")
@@ -40,8 +41,6 @@ _RETRIEVERS = {  # the default names, which results and addresses hold, and the 
     "BM25 words": "bm25_words",
     "LSA": "lsa",
 }
-_OF_A_MODEL = " · "  # between the name of a retriever and that of its model
-_TRAINED = "trained"
 
 
 @cache
@@ -82,11 +81,11 @@ def kind_label(kind: str, say: Say) -> str:
 
 def retriever_name(name: str, language: str) -> str:
     """Return the displayed name of a retriever: a default name in a language, any other as it is. Not HTML."""
-    kind, separator, model = name.partition(_OF_A_MODEL)
+    kind, separator, model = name.partition(" · ")
     if kind not in _RETRIEVERS:
         return name
     texts = catalog(language)
-    if model == _TRAINED:
+    if model == "trained":
         model = texts["retriever.trained"]
     return texts[f"retriever.{_RETRIEVERS[kind]}"] + separator + model
 
@@ -114,15 +113,170 @@ def split_words(parts: Split, say: Callable[..., str]) -> str:
     return " ".join(sentences)
 
 
-def few_words(count: int, of: str, say: Callable[..., str]) -> str:
-    """Return the warning that there are too few questions `of` a part, or "compared"; empty if they are enough."""
-    return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", count=count, fewest=FEWEST_COMPARED)
+def few_words(count: int, of: str, say: Callable[..., str], name: str = "") -> str:
+    """Return the warning that there are too few questions; empty if they are enough.
 
-
-def few_taught_words(name: str, count: int, say: Callable[..., str]) -> str:
-    """Return the warning that a mix, `name`, has too few training questions; empty if they are enough."""
+    `of` is a part, "compared", or "taught" for the training questions of the mix `name`.
+    """
     few = {"name": name, "count": count, "fewest": FEWEST_COMPARED}
-    return "" if count >= FEWEST_COMPARED else say("split.few_taught", **few)
+    return "" if count >= FEWEST_COMPARED else say(f"split.few_{of}", **few)
+
+
+FEWEST_QUESTIONS = 30  # of fewer no retriever is recommended
+CLEARLY_FASTER = 2.0  # times; a smaller lead may be chance: the machine was busier, or a cache was warm
+FEWEST_GROUPS = 6  # of fewer no difference can reach p < 0.05: there are 2^n swaps
+_NEGLIGIBLE = 0.01  # share of a time that may come from another machine
+_FOREIGN = 0.1  # share of a time measured on another machine from which it is marked
+
+
+class TieBreak(StrEnum):
+    """What decides between retrievers that do not differ significantly."""
+
+    SPEED = "speed"
+    MACHINES = "machines"  # timed on different machines: no model first, then the smaller index
+    SCORE = "score"  # no time is known of any: the higher mean
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a retriever costs."""
+
+    milliseconds: float | None  # per query, None if unknown
+    elsewhere: float  # of these, measured on another machine: they ship with the sample
+    index_bytes: int  # 0 if unknown
+    has_model: bool
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a page marks the time as measured on another machine."""
+        return self.milliseconds is not None and self.elsewhere > _FOREIGN * self.milliseconds
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The retriever to use by a metric, and how sure that is."""
+
+    measure: Measure
+    name: str
+    best: str
+    baseline: str
+    mean: float
+    best_mean: float
+    questions: int
+    compared: int  # how many other retrievers have the metric
+    ties: tuple[str, ...]  # others that do not differ significantly from the best, best first
+    faster: float | None  # how many times faster than any tie, at least; None if their times cannot be compared
+    gain: PairTest | None  # test against the baseline; None for the baseline itself, or without such a test
+    from_best: PairTest | None  # test against the best; None for the best itself
+    tie_break: TieBreak
+    untimed: tuple[str, ...]  # of the best and its ties
+    early: bool  # too few questions to recommend anything
+
+
+def best_first(comparison: Comparison, measure: Measure, names: Iterable[str] | None = None) -> list[str]:
+    """Return the retrievers that have the metric by their mean, highest first; equal means keep their order."""
+    means, allowed = _means(comparison, measure), None if names is None else set(names)
+    return sorted((name for name in means if allowed is None or name in allowed), key=lambda name: -means[name])
+
+
+def _means(comparison: Comparison, measure: Measure) -> dict[str, float]:
+    scores, column = comparison.scores.items(), str(measure)
+    return {name: float(of.per_question[column].mean()) for name, of in scores if column in of.per_question}
+
+
+def recommend(
+    comparison: Comparison,
+    measure: Measure,
+    tests: Sequence[PairTest],
+    *,
+    baseline: str,
+    groups: np.ndarray,
+    names: Iterable[str] | None = None,
+) -> Recommendation | None:
+    """Recommend one of the retrievers (of `names`, if given) that have the metric; None if none has it.
+
+    `tests` are corrected paired tests of this metric; `groups` number the questions that share a relevant passage.
+    """
+    ranked = best_first(comparison, measure, names)
+    if not ranked:
+        return None
+    means, best = _means(comparison, measure), ranked[0]
+    against_best = {name: _test_of(name, best, measure, tests) for name in ranked[1:]}
+    tied = [best, *(name for name, test in against_best.items() if test is not None and not test.sure)]
+    costs = {result.name: cost_of(result) for result in comparison.results if result.name in tied}
+    name, tie_break = _cheapest(tied, costs)
+    questions = len(comparison.question_set.questions)
+    return Recommendation(
+        measure=measure,
+        name=name,
+        best=best,
+        baseline=baseline,
+        mean=means[name],
+        best_mean=means[best],
+        questions=questions,
+        compared=len(ranked) - 1,
+        ties=tuple(one for one in tied if one != name),
+        faster=_lead(name, tied, costs) if tie_break is TieBreak.SPEED else None,
+        gain=None if name == baseline else _test_of(name, baseline, measure, tests),
+        from_best=against_best.get(name),
+        tie_break=tie_break,
+        untimed=tuple(one for one in tied if costs[one].milliseconds is None),
+        early=questions < FEWEST_QUESTIONS or len(np.unique(groups)) < FEWEST_GROUPS,
+    )
+
+
+def cost_of(result: Result) -> Cost:
+    """Return what a retriever with scores costs; an imported run has a time only if it was recorded."""
+    questions = len(result.rankings.indices) if result.rankings else 0
+    timed = questions > 0 and result.query_seconds > 0
+    return Cost(
+        milliseconds=result.query_seconds / questions * 1000 if timed else None,
+        elsewhere=result.elsewhere_seconds / questions * 1000 if timed else 0.0,
+        index_bytes=result.memory_bytes,
+        has_model=result.model_seconds > 0,
+    )
+
+
+def times_faster(a: Cost, b: Cost) -> float | None:
+    """Return how many times faster a is than b, at least; None if a time is unknown, or a's is of two machines."""
+    if not a.milliseconds or not b.milliseconds:
+        return None
+    if a.elsewhere <= _NEGLIGIBLE * a.milliseconds:
+        return (b.milliseconds - b.elsewhere) / a.milliseconds
+    if a.elsewhere >= (1 - _NEGLIGIBLE) * a.milliseconds:
+        return b.elsewhere / a.milliseconds
+    return None
+
+
+def _test_of(a: str, b: str, measure: Measure, tests: Sequence[PairTest]) -> PairTest | None:
+    """Return the test of a pair from the side of `a`; None if the pair was not tested by this metric."""
+    for test in tests:
+        if test.measure == str(measure) and {test.a, test.b} == {a, b}:
+            return test if test.a == a else turned(test)
+    return None
+
+
+def _cheapest(tied: Sequence[str], costs: Mapping[str, Cost]) -> tuple[str, TieBreak]:
+    """Return the cheapest of the ties, which stand best first, and what decided.
+
+    Ties without a clearly faster one count as equally fast: the smaller index decides between them.
+    """
+    timed = [name for name in tied if costs[name].milliseconds is not None]
+    if not timed:
+        return tied[0], TieBreak.SCORE
+    if len(timed) > 1 and not any((_lead(name, timed, costs) or 0.0) >= 1 for name in timed):
+        return min(timed, key=lambda name: (costs[name].has_model, costs[name].index_bytes or inf)), TieBreak.MACHINES
+    leads = {name: [times_faster(costs[other], costs[name]) for other in timed if other != name] for name in timed}
+    fast = [name for name in timed if not any(lead is not None and lead >= CLEARLY_FASTER for lead in leads[name])]
+    return min(fast, key=lambda name: costs[name].index_bytes or inf), TieBreak.SPEED
+
+
+def _lead(name: str, tied: Sequence[str], costs: Mapping[str, Cost]) -> float | None:
+    """Return how many times faster a retriever is than each of the other ties with a known time, at least."""
+    others = [costs[other] for other in tied if other != name and costs[other].milliseconds is not None]
+    leads = [times_faster(costs[name], other) for other in others]
+    known = [lead for lead in leads if lead is not None]
+    return min(known) if known and len(known) == len(leads) else None
 
 
 @dataclass(frozen=True)
@@ -139,13 +293,13 @@ class Headline:
     """The sentence that recommends a retriever, and notes beside it."""
 
     answer: str
-    notes: tuple[str, ...]
+    notes: Sequence[str] = ()
 
 
-def html_style(language: str) -> Style:
-    """Write as HTML, with names escaped."""
+def html_style(language: str, names: Mapping[str, str]) -> Style:
+    """Write as HTML; `names` are the displayed names of retrievers."""
     say = words_of(language)
-    return Style(say, lambda name: say("headline.bold", name=name), lambda name: name)
+    return Style(say, lambda name: say("headline.bold", name=names[name]), lambda name: names.get(name, name))
 
 
 def markdown_style(language: str, escape: Callable[[str], str]) -> Style:
@@ -164,13 +318,13 @@ def headline_words(found: Recommendation, style: Style, interval: tuple[float, f
     if found.early:
         values = {"best": style.emphasise(found.best), "measure": measure, "mean": percent(found.best_mean)}
         counts = {"questions": f"{found.questions:,}", "fewest": FEWEST_QUESTIONS}
-        return Headline(style.say("headline.early", **values, **counts), ())
+        return Headline(style.say("headline.early", **values, **counts))
     values = {"name": style.emphasise(found.name), "measure": measure, "mean": percent(found.mean)}
     if not found.compared:
         low, high = interval or (found.mean, found.mean)
-        return Headline(style.say("headline.alone", low=percent(low), high=percent(high), **values), ())
+        return Headline(style.say("headline.alone", low=percent(low), high=percent(high), **values))
     answer = style.say("headline.use", ties=_ties(found, style), gain=_gain(found, style), **values)
-    return Headline(answer, tuple(_notes(found, style)))
+    return Headline(answer, _notes(found, style))
 
 
 def percent(share: float) -> str:
@@ -178,16 +332,11 @@ def percent(share: float) -> str:
     return f"{share * 100:.1f}"
 
 
-def signed_points(difference: float) -> str:
-    """Return one end of an interval in percentage points; a minus sign, never a plus sign or a negative zero."""
-    rounded = round(difference * 100, 1)
-    return f"{rounded:.1f}".replace("-", "−") if rounded else "0.0"
-
-
 def interval_of_lead(difference: float, low: float, high: float) -> dict[str, str]:
     """Return the ends of a difference's interval in points, in the direction of a sentence: 2 behind (1 to 3)."""
-    ends = (low, high) if difference >= 0 else (-high, -low)
-    return dict(zip(("low", "high"), map(signed_points, ends), strict=True))
+    ends = {"low": low, "high": high} if difference >= 0 else {"low": -high, "high": -low}
+    points = {name: round(end * 100, 1) or 0.0 for name, end in ends.items()}  # never a negative zero
+    return {name: f"{end:.1f}".replace("-", "−") for name, end in points.items()}
 
 
 def _ties(found: Recommendation, style: Style) -> str:
@@ -238,47 +387,3 @@ def _difference(test: PairTest) -> dict[str, str]:
 
 def _listed(names: Sequence[str], style: Style) -> str:
     return ", ".join(style.escape(name) for name in names)
-
-
-Names = Mapping[str, str]
-
-
-def renamed_comparison(comparison: Comparison, names: Names) -> Comparison:
-    """Return the comparison with every retriever, and every part of one, called by `names`."""
-    content: dict[str, Any] = comparison.experiment.model_dump(mode="json", exclude_none=True)
-    for spec in content["retriever"]:
-        spec["name"] = names[spec["name"]]
-        if "of" in spec:
-            spec["of"] = [names[part] for part in spec["of"]]
-        if "first" in spec:
-            spec["first"] = names[spec["first"]]
-    results = tuple(replace(result, name=names[result.name]) for result in comparison.results)
-    return Comparison(Experiment.model_validate(content), comparison.question_set, results, comparison.parts)
-
-
-def renamed_evidence(evidence: Evidence, names: Names) -> Evidence:
-    """Return the intervals and the tests with every retriever called by `names`."""
-    return Evidence(
-        names.get(evidence.baseline, evidence.baseline),
-        {names[name]: intervals for name, intervals in evidence.intervals.items()},
-        tuple(_renamed_test(test, names) for test in evidence.against),
-        tuple(_renamed_test(test, names) for test in evidence.others),
-    )
-
-
-def renamed_recommendation(found: Recommendation, names: Names) -> Recommendation:
-    """Return the recommendation with every retriever called by `names`."""
-    return replace(
-        found,
-        name=names[found.name],
-        best=names[found.best],
-        baseline=names.get(found.baseline, found.baseline),
-        ties=tuple(names[name] for name in found.ties),
-        untimed=tuple(names[name] for name in found.untimed),
-        gain=found.gain and _renamed_test(found.gain, names),
-        from_best=found.from_best and _renamed_test(found.from_best, names),
-    )
-
-
-def _renamed_test(test: PairTest, names: Names) -> PairTest:
-    return replace(test, a=names[test.a], b=names[test.b])

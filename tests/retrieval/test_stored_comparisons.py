@@ -135,7 +135,7 @@ def test_a_workspace_that_cannot_be_written_does_not_stop_the_files(
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/workspace/datasets")
 
-    monkeypatch.setattr("mrc_workbench.retrieval.comparison.references.store_question_set", refuse)
+    monkeypatch.setattr("mrc_workbench.retrieval.comparison.store.store_question_set", refuse)
     assert main(["compare", str(folder / "e.toml"), "--out", str(folder / "out")]) == 0
     few = "Warning: Too few questions are compared: 12. With fewer than 20, most differences are chance.\n"
     refused = "not stored in the workspace: no permission to use /workspace/datasets (Read-only file system)\n"

@@ -17,7 +17,7 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.models.reader_networks import new_masked
-from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.compare import compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
@@ -152,7 +152,7 @@ def test_the_figures_are_those_of_each_measured_alone(there: Ablation) -> None:
             retriever=(DenseSpec(name="alone", model=one.tuned, windows=True),),
         )
         of_test = alone.asked(question_set())
-        made, texts = retrievers_of(alone, of_test)["alone"], texts_of(of_test.questions)
+        made, texts = materials_of(alone, of_test).made["alone"], texts_of(of_test.questions)
         assert isinstance(made, CachedRetriever)
         assert made.remembers(texts, made.depth), "under another name, Compare has nothing to search again"
         asked = compare(alone, question_set())

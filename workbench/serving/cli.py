@@ -27,8 +27,8 @@ from mrc_workbench.data.terminal import report_progress, tell
 from mrc_workbench.data.workspace import project_version
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.comparison.references import find_experiment
 from mrc_workbench.retrieval.comparison.spec import Spec
+from mrc_workbench.retrieval.comparison.store import find_experiment
 from mrc_workbench.retrieval.searcher import Searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Service, app_of
 from mrc_workbench.workbench.serving.gate import access

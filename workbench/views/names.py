@@ -17,9 +17,9 @@ from mrc_workbench.models.files import ModelError, downloaded_commits
 from mrc_workbench.models.packaged import PackagedBase, packaged_base
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER, find_model, is_starter
 from mrc_workbench.retrieval.analysis.evidence import usual_figure
-from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
+from mrc_workbench.retrieval.analysis.questions import Property, Slice, labels_of
 from mrc_workbench.retrieval.measures import CUT, DEFAULT_KS, Measure
-from mrc_workbench.retrieval.report.words import catalog, few_taught_words, few_words, split_words
+from mrc_workbench.retrieval.report.words import catalog, few_words, split_words
 from mrc_workbench.retrieval.report.words import retriever_name as called_retriever
 from mrc_workbench.retrieval.report.words import retriever_names as called_retrievers
 from mrc_workbench.training.ablation import AblationExperiment
@@ -235,7 +235,7 @@ def draw_few(count: int, of: str) -> None:
 
 
 def draw_few_taught(name: str, count: int) -> None:
-    _draw_warning(few_taught_words(name, count, _say))
+    _draw_warning(few_words(count, "taught", _say, name))
 
 
 def draw_few_of(parts: Split, of: Iterable[Part]) -> None:

@@ -30,14 +30,14 @@ class PlainSearch:
     def _made(self) -> "tuple[CachedRetriever, Passages]":
         from mrc_workbench.data.store import find
         from mrc_workbench.data.workspace import read_json
-        from mrc_workbench.retrieval.comparison.compare import retrievers_of
+        from mrc_workbench.retrieval.comparison.compare import materials_of
         from mrc_workbench.retrieval.comparison.experiment import read_experiment
 
         experiment = read_experiment(self.folder / "experiment.toml")
         question_set = find(experiment.data, self.folder)
         asked = experiment.asked(question_set)
         name = read_json(self.folder / "takeaway.json")["retriever"]
-        made = retrievers_of(experiment, asked, self.folder, whole=question_set)[name]
+        made = materials_of(experiment, asked, self.folder, whole=question_set).made[name]
         if isinstance(made, Exception):
             raise made
         return made, asked.passages

@@ -11,8 +11,7 @@ import pytest
 from mrc_workbench.retrieval.analysis import open_comparison
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
-from mrc_workbench.retrieval.analysis.questions import Quadrant, fates
-from mrc_workbench.retrieval.analysis.slices import Property
+from mrc_workbench.retrieval.analysis.questions import Property, Quadrant, fates
 from mrc_workbench.retrieval.comparison.store import keep
 from mrc_workbench.retrieval.significance import intervals_of, question_groups
 from tests.doubles import small_set

@@ -10,21 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrc_workbench.retrieval.analysis.evidence import (
+from mrc_workbench.retrieval.analysis.evidence import Evidence, evidence
+from mrc_workbench.retrieval.comparison.compare import Comparison
+from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.report.words import (
     CLEARLY_FASTER,
     FEWEST_QUESTIONS,
     Cost,
-    Evidence,
     Recommendation,
     TieBreak,
     best_first,
     cost_of,
-    evidence,
     recommend,
     times_faster,
 )
-from mrc_workbench.retrieval.comparison.compare import Comparison
-from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest, question_groups
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, many_questions
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.slices import (
+from mrc_workbench.retrieval.analysis.evidence import set_languages
+from mrc_workbench.retrieval.analysis.questions import (
     Property,
     Slice,
     most_contested,
     most_telling,
     properties,
-    set_languages,
     slice_table,
     slice_tests,
     slices,

@@ -18,7 +18,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison import first_stage as making
-from mrc_workbench.retrieval.comparison.compare import Result, compare, failures, retrievers_of, write_bases
+from mrc_workbench.retrieval.comparison.compare import Result, compare, failures, materials_of, write_bases
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever
@@ -127,7 +127,7 @@ def test_unanswerable_questions_are_not_asked() -> None:
 
 def test_what_was_searched_is_remembered_and_a_failure_is_told_as_it_was() -> None:
     question_set, experiment, told = small_set(), experiment_of(WORDS, LOST_MODEL), list[Result]()
-    words = retrievers_of(experiment, question_set)["words"]
+    words = materials_of(experiment, question_set).made["words"]
     assert isinstance(words, CachedRetriever)
     assert not words.remembers(texts_of(question_set.questions), words.depth)
     first = compare(experiment, question_set, on_result=told.append)

@@ -9,14 +9,14 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.compare import compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec, SparseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
 from mrc_workbench.retrieval.rankings import ask
-from mrc_workbench.retrieval.report.report import _notices, words_of
+from mrc_workbench.retrieval.report.report import report
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def test_whoever_reads_beginnings_is_told_with_those_that_wrap_it(folder: str, t
     keep(comparison, place)
     assert load(place, SET).cut_off == told
     for language, said in (("en", "Dense reads only the beginning of 3 of 8 passages"), ("ko", "지문 8개 가운데 3개")):
-        notices = " ".join(_notices(comparison, words_of(language)))
+        notices = report(comparison, language)
         assert said in notices
         assert "Hybrid, Mix" in notices
         assert notices.count("windows = true") == len(told)
@@ -73,7 +73,7 @@ def test_what_has_no_windows_is_told_without_the_advice_to_turn_them_on(tmp_path
     spec = SparseSpec(name="Sparse", model=str(build_sparse_encoder(tmp_path / "sparse")))
     comparison = compare(experiment_of(spec), SET)
     assert comparison.cut_off == [("Sparse", LONG, [])]
-    notices = " ".join(_notices(comparison, words_of("en")))
+    notices = report(comparison, "en")
     assert "Sparse reads only the beginning of 3 of 8 passages" in notices
     assert "windows = true" not in notices
 
@@ -89,7 +89,7 @@ def test_where_passages_fit_nothing_is_said(folder: str) -> None:
 
 def test_one_question_typed_counts_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BiEncoder, "cut_off", lambda *_: pytest.fail("counted"))
-    made = retrievers_of(experiment_of(DenseSpec(name="Dense", model=folder)), SET)["Dense"]
+    made = materials_of(experiment_of(DenseSpec(name="Dense", model=folder)), SET).made["Dense"]
     assert not isinstance(made, Exception)
     assert ask(made, "한강").rows
 

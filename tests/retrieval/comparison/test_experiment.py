@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.retrieval.combine import Fusion
-from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.compare import materials_of
 from mrc_workbench.retrieval.comparison.experiment import (
     Experiment,
     ExperimentError,
@@ -242,7 +242,7 @@ def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
 
 def test_retrievers_stand_in_the_order_of_the_experiment() -> None:
     hybrid = {"name": "both", "kind": "hybrid", "of": ["words", "bigrams"]}
-    made = [*retrievers_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).values()]
+    made = [*materials_of(experiment_of(BIGRAMS, WORDS, hybrid), small_set()).made.values()]
     assert [retriever.name for retriever in made if isinstance(retriever, CachedRetriever)] == [
         "bigrams",
         "words",
@@ -255,7 +255,7 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
     rerank = {"name": "r", "kind": "rerank", "first": "bigrams"}
 
     def key(*specs: dict[str, object]) -> str:
-        return [*retrievers_of(experiment_of(*specs), small_set()).values()][-1].key
+        return [*materials_of(experiment_of(*specs), small_set()).made.values()][-1].key
 
     assert key(BIGRAMS) == key(BIGRAMS | {"name": "other"})
     assert key(BIGRAMS, rerank) == key(BIGRAMS | {"name": "other"}, rerank | {"first": "other", "name": "second"})
@@ -291,7 +291,7 @@ def test_a_name_is_no_part_of_what_is_kept_and_everything_else_is() -> None:
 def test_a_model_that_cannot_be_found_fails_what_wraps_it_and_nothing_else() -> None:
     hybrid = {"name": "hybrid", "kind": "hybrid", "of": ["bigrams", "lost"]}
     rerank = {"name": "rerank", "kind": "rerank", "first": "hybrid"}
-    made = [*retrievers_of(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).values()]
+    made = [*materials_of(experiment_of(LOST_MODEL, BIGRAMS, hybrid, rerank, WORDS), small_set()).made.values()]
     assert [isinstance(retriever, CachedRetriever) for retriever in made] == [False, True, False, False, True]
     assert {str(made[row]) for row in (0, 2, 3)} == {"'no such model!' is no folder, no finished run and no hub id"}
 
@@ -320,7 +320,7 @@ def test_retrievers_with_one_model_share_it() -> None:
 
     dense = {"kind": "dense", "model": "starter"}
     specs = [dense | {"name": index, "index": index} for index in IndexKind] + [dense | {"name": "t", "title": False}]
-    *same, other = map(model_of, retrievers_of(experiment_of(*specs), small_set()).values())
+    *same, other = map(model_of, materials_of(experiment_of(*specs), small_set()).made.values())
     assert len(set(map(id, same))) == 1
     assert other is not same[0]
 
@@ -328,11 +328,11 @@ def test_retrievers_with_one_model_share_it() -> None:
 def test_a_run_that_is_not_there_fails_what_wraps_it_and_one_that_changed_is_another(tmp_path: Path) -> None:
     run = {"name": "run", "kind": "run", "path": "r.trec"}
     experiment = experiment_of(BIGRAMS, run, {"name": "h", "kind": "hybrid", "of": ["bigrams", "run"]})
-    made = retrievers_of(experiment, small_set(), tmp_path).values()
+    made = materials_of(experiment, small_set(), tmp_path).made.values()
     assert [type(retriever) for retriever in made] == [CachedRetriever, RunError, RunError]
 
     def keys() -> list[str]:
-        return [retriever.key for retriever in retrievers_of(experiment, small_set(), tmp_path).values()]
+        return [retriever.key for retriever in materials_of(experiment, small_set(), tmp_path).made.values()]
 
     (tmp_path / "r.trec").write_text("q1 Q0 p1 1 1 x\n")
     bm25, first, hybrid = keys()

@@ -15,12 +15,11 @@ from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
-from mrc_workbench.retrieval.comparison.compare import compare
+from mrc_workbench.retrieval.comparison.compare import compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment, of_kind
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials, ReadingSpec, Spec
-from mrc_workbench.retrieval.comparison.store import provenance
 from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.terms import unmatched

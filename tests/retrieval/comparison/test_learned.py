@@ -14,7 +14,7 @@ from mrc_workbench.data.workspace import write_json
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison import multistage
-from mrc_workbench.retrieval.comparison.compare import compare, retrievers_of
+from mrc_workbench.retrieval.comparison.compare import compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import (
@@ -27,7 +27,7 @@ from mrc_workbench.retrieval.comparison.multistage import (
 )
 from mrc_workbench.retrieval.comparison.spec import Materials, Spec
 from mrc_workbench.retrieval.mix import LearnedMix
-from mrc_workbench.retrieval.report.report import _notices, words_of
+from mrc_workbench.retrieval.report.report import report
 
 N = 40
 
@@ -54,7 +54,7 @@ def mix_of(question_set: QuestionSet, *specs: Spec, part: Part = Part.ALL) -> Le
     """The mix, the last of the specs, as the experiment builds it."""
     experiment = experiment_of(*specs, part=part)
     asked = split(question_set, experiment.split_options).questions(question_set, part)
-    made = retrievers_of(experiment, asked, whole=question_set)[specs[-1].name]
+    made = materials_of(experiment, asked, whole=question_set).made[specs[-1].name]
     assert not isinstance(made, Exception), made
     built = made.build()
     assert isinstance(built, LearnedMix)
@@ -200,7 +200,7 @@ def test_another_relevant_passage_is_another_mix() -> None:
         "world", world().passages, (Question("q0", world().questions[0].text, relevant=("p9",)), *world().questions[1:])
     )
     keys = [
-        retrievers_of(experiment_of(BM25, MIX), of)["Mix"].key  # type: ignore[union-attr]
+        materials_of(experiment_of(BM25, MIX), of).made["Mix"].key  # type: ignore[union-attr]
         for of in (world(), other, world())
     ]
     assert keys[0] == keys[2] != keys[1]
@@ -232,7 +232,7 @@ def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
     hybrid = HybridSpec(name="Both", of=("BM25", "Letters"))
     comparison = compare(experiment_of(BM25, letters, hybrid, MIX), question_set)
     assert comparison.blind == [("Both", "BM25", 1), ("Both", "Letters", 1)]
-    said = " ".join(_notices(comparison, words_of("en")))
+    said = report(comparison, "en")
     assert "For 1 questions BM25 found nothing, so Both relied on its other parts." in said
 
 

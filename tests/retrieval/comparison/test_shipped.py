@@ -12,7 +12,7 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.packaged import DEFAULT
 from mrc_workbench.models.token_encoder import TokenEncoder
-from mrc_workbench.retrieval.comparison.compare import retrievers_of
+from mrc_workbench.retrieval.comparison.compare import materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials
@@ -33,7 +33,7 @@ def late_encoder(questions: QuestionSet, **values: object) -> TokenEncoder:
 @pytest.mark.slow
 @pytest.mark.packaged
 def test_shipped_token_vectors_give_the_shipped_figures_of_late_interaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    (late,) = retrievers_of(Experiment(data="sample", retriever=(SHIPPED_LATE,)), SAMPLE).values()
+    (late,) = materials_of(Experiment(data="sample", retriever=(SHIPPED_LATE,)), SAMPLE).made.values()
     assert isinstance(late, CachedRetriever)
     assert late.remembers(QUESTIONS, late.depth)
     shipped = late.search(QUESTIONS, late.depth)

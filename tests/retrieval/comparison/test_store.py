@@ -18,17 +18,15 @@ from mrc_workbench.data.text.analyzers import VERSION
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import content_fingerprint, find_model
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare
+from mrc_workbench.retrieval.comparison.compare import LIBRARIES, Comparison, Result, compare, provenance
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import (
-    LIBRARIES,
     ComparisonJob,
     delete,
     keep,
     kept_comparison,
     kept_comparisons,
     load,
-    provenance,
     rename,
 )
 from mrc_workbench.retrieval.report.exports import save

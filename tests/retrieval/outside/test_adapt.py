@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.retrieval.analysis.evidence import cost_of
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, RunSpec, added, store_measured
 from mrc_workbench.retrieval.outside import OutsideError, ResultReader
 from mrc_workbench.retrieval.outside.adapt import as_retriever, measure
 from mrc_workbench.retrieval.rankings import Rankings, top_k
+from mrc_workbench.retrieval.report.words import cost_of
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
 from tests.search_server import scored
 

@@ -16,7 +16,7 @@ from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.questions import Fate
-from mrc_workbench.retrieval.comparison.store import provenance
+from mrc_workbench.retrieval.comparison.compare import provenance
 from mrc_workbench.retrieval.report.charts import (
     FATE_COLOURS,
     LETTERS,

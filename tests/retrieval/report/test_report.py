@@ -14,14 +14,14 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.retrieval.analysis.evidence import evidence, recommend
+from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report import charts
 from mrc_workbench.retrieval.report import report as report_module
 from mrc_workbench.retrieval.report.charts import draw
 from mrc_workbench.retrieval.report.report import leading_measure, points, report
-from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, words_of
+from mrc_workbench.retrieval.report.words import LANGUAGES, catalog, kind_label, recommend, words_of
 from mrc_workbench.retrieval.significance import question_groups
 from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions

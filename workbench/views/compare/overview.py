@@ -9,7 +9,7 @@ import streamlit as st
 
 from mrc_workbench.data.split.partition import FOLDS
 from mrc_workbench.retrieval.analysis.evidence import JUDGED, judged_measures, published, turned
-from mrc_workbench.retrieval.analysis.slices import Property, most_telling
+from mrc_workbench.retrieval.analysis.questions import Property, most_telling
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec

@@ -15,13 +15,13 @@ from mrc_workbench.retrieval.analysis.questions import (
     FATES,
     Block,
     Fate,
+    Property,
     Quadrant,
     band_counts,
     findings_of,
     most_unlike,
     rows_in_all,
 )
-from mrc_workbench.retrieval.analysis.slices import Property
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.standing import Duel
 from mrc_workbench.retrieval.rankings import Findings

@@ -14,11 +14,7 @@ from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.evidence import (
     JUDGED,
     Intervals,
-    Recommendation,
     at_ceiling,
-    best_first,
-    cost_of,
-    recommend,
     telling_figure,
     turned,
     usual_baseline,
@@ -28,7 +24,14 @@ from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import CUT, Measure
-from mrc_workbench.retrieval.report.words import headline_words, markdown_style
+from mrc_workbench.retrieval.report.words import (
+    Recommendation,
+    best_first,
+    cost_of,
+    headline_words,
+    markdown_style,
+    recommend,
+)
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import Choices, without_plainest
 from mrc_workbench.workbench.views.names import (

@@ -32,7 +32,7 @@ from mrc_workbench.data.store import (
 )
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.retrieval.analysis.slices import set_languages
+from mrc_workbench.retrieval.analysis.evidence import set_languages
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
 from mrc_workbench.workbench.views.ui.state import PAGE_OF_LIST
 from mrc_workbench.workbench.views.ui.words import plain, word

@@ -12,13 +12,13 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.analysis.evidence import evidence, recommend
+from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.measures import DEFAULT_KS, Measure, evaluate
 from mrc_workbench.retrieval.report.words import catalog as report_words
-from mrc_workbench.retrieval.report.words import headline_words, markdown_style, retriever_name
+from mrc_workbench.retrieval.report.words import headline_words, markdown_style, recommend, retriever_name
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.workbench.views import choices as choices_module

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.analysis.slices import Property, Slice, labels_of
+from mrc_workbench.retrieval.analysis.questions import Property, Slice, labels_of
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
