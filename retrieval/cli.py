@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.analysis.labs import (
 )
 from mrc_workbench.retrieval.analysis.open_comparison import Gate
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
+from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment, storable
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import (
@@ -45,7 +45,6 @@ from mrc_workbench.retrieval.comparison.store import (
     origin_of,
     rename,
     scores_content,
-    storable,
     store_comparison,
 )
 from mrc_workbench.retrieval.measures import measures

@@ -24,8 +24,8 @@ from mrc_workbench.data.workspace import error_message
 from mrc_workbench.retrieval.analysis.evidence import label, shown_measures, usual_baseline
 from mrc_workbench.retrieval.comparison import compare as comparing
 from mrc_workbench.retrieval.comparison.compare import provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import find_comparison, kept_comparisons, storable, store_comparison
+from mrc_workbench.retrieval.comparison.experiment import Experiment, storable
+from mrc_workbench.retrieval.comparison.store import find_comparison, kept_comparisons, store_comparison
 from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of

@@ -238,6 +238,6 @@ def _with_parts(spec: Spec, names: Mapping[str, str]) -> Spec:
 
 
 def _with_base(specs: Iterable[Spec], base: Path) -> tuple[Spec, ...]:
-    from mrc_workbench.retrieval.comparison.store import with_absolute_paths
+    from mrc_workbench.retrieval.comparison.experiment import with_absolute_paths
 
     return tuple(with_absolute_paths(spec, base) for spec in specs)

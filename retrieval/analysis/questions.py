@@ -1,7 +1,8 @@
-"""From a comparison down to single questions: their ranks, which to look at, and where each retriever loses them.
+"""From a comparison to its questions: slices of them, their ranks, and where each retriever loses them.
 
-A question counts as found if one of its relevant passages is among the first K (Hit@K). A hybrid or a reranker misses a
-passage because no part of it brought the passage, or because it ranks the passage too low.
+Slices are parts of the questions that are alike, where one retriever may win and another lose. A question counts as
+found if one of its relevant passages is among the first K (Hit@K). A hybrid or a reranker misses a passage because no
+part of it brought the passage, or because it ranks the passage too low.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from mrc_workbench.retrieval.rankings import Findings, Rankings
 from mrc_workbench.retrieval.significance import difference_intervals, holm, pair_tests, share_intervals
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
+DEPTHS = (1, 2, 5, 10, 20, 50, 100)
 
 
 class Quadrant(StrEnum):
@@ -51,8 +53,7 @@ class Block:
 class RankMap:
     """Ranks `(n_questions, n_retrievers)` int64 of the first relevant passage, 0 if none was found.
 
-    `order` are the question rows as the map shows them, sorted by the band of the first retriever, then of the second
-    and so on.
+    `order` are the question rows sorted by the band of the first retriever, then of the second and so on.
     """
 
     ranks: np.ndarray
@@ -69,7 +70,7 @@ class RankMap:
 
 
 def rank_map(rankings: Sequence[Rankings], question_set: QuestionSet) -> RankMap:
-    """Make the map of one or more retrievers' rankings."""
+    """Return the map of one or more retrievers' rankings."""
     ranks = np.stack([first_relevant_ranks(one, question_set) for one in rankings], axis=1)
     return RankMap(ranks, np.lexsort(bands_of(ranks).T[::-1]))
 
@@ -82,18 +83,13 @@ def bands_of(ranks: np.ndarray) -> np.ndarray:
 def quadrants(first: np.ndarray, second: np.ndarray, k: int) -> dict[Quadrant, np.ndarray]:
     """Return question rows (ascending) by which of two retrievers, given by ranks, finds them among its first k."""
     a, b = (_within(ranks, k) for ranks in (first, second))
-    return {
-        Quadrant.BOTH: np.flatnonzero(a & b),
-        Quadrant.ONLY_FIRST: np.flatnonzero(a & ~b),
-        Quadrant.ONLY_SECOND: np.flatnonzero(~a & b),
-        Quadrant.NEITHER: np.flatnonzero(~a & ~b),
-    }
+    masks = (a & b, a & ~b, ~a & b, ~a & ~b)  # in the order of `Quadrant`
+    return {quadrant: np.flatnonzero(mask) for quadrant, mask in zip(Quadrant, masks, strict=True)}
 
 
 def band_counts(ranks: np.ndarray) -> np.ndarray:
     """Count the questions of each retriever in each band of ranks, `(n_retrievers, n_bands)` int64."""
-    found = bands_of(ranks)
-    return np.stack([np.bincount(column, minlength=len(BANDS) + 1) for column in found.T])
+    return np.stack([np.bincount(column, minlength=len(BANDS) + 1) for column in bands_of(ranks).T])
 
 
 def most_unlike(ranks: np.ndarray, first: int, k: int) -> int:
@@ -113,15 +109,13 @@ def spread(ranks: np.ndarray, depth: int) -> np.ndarray:
     Passages not among the first `depth` count as one past them.
     """
     placed = np.where((ranks == 0) | (ranks > depth), depth + 1, ranks)
-    logs: np.ndarray = np.log(placed.max(axis=1) / placed.min(axis=1))  # of the ratio: equal ones stay equal
-    return logs
+    return np.asarray(np.log(placed.max(axis=1) / placed.min(axis=1)))  # of the ratio: equal ones stay equal
 
 
 def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence[str], depth: int) -> pd.DataFrame:
-    """One row a question, most disputed first; the index is its row in the set.
+    """Return a row for each question, most disputed first; the index is its row in the set.
 
-    Columns: "id", "question", "kind", one a retriever, `rank_0`, `rank_1`, ... (Int64, missing where not found), and
-    "overlap" (`data.questions.word_overlap`, 0 to 1).
+    Columns: "id", "question", "kind", a rank for each retriever, `rank_0` ... (Int64, missing if not found), "overlap".
     """
     rows = [(question.id, question.text, question.kind) for question in question_set.questions]
     table = pd.DataFrame(rows, columns=["id", "question", "kind"])
@@ -134,12 +128,8 @@ def question_table(question_set: QuestionSet, ranks: np.ndarray, names: Sequence
 def rows_with_text(question_set: QuestionSet, text: str) -> np.ndarray:
     """Return rows of the questions whose words, id or answers hold `text`, in any case."""
     text = text.strip().lower()
-    return np.flatnonzero(
-        [
-            text == question.id.lower() or any(text in one.lower() for one in (question.text, *question.answers))
-            for question in question_set.questions
-        ]
-    )
+    searched = [(question.id, (question.text, *question.answers)) for question in question_set.questions]
+    return np.flatnonzero([text == id_.lower() or any(text in one.lower() for one in texts) for id_, texts in searched])
 
 
 def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -150,18 +140,15 @@ def rows_in_all(count: int, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def findings_of(compared: Comparison, row: int) -> dict[str, Findings]:
     """Return the stored results of every retriever that has rankings for the question at `row`."""
-    return {
-        name: Findings.of(Rankings(one.indices[[row]], one.scores[[row]])) for name, one in compared.rankings.items()
-    }
+    return {name: Findings.of(rankings, row) for name, rankings in compared.rankings.items()}
 
 
 def same_article(question_set: QuestionSet, row: int) -> frozenset[int]:
     """Return rows of the passages from the articles of a question's relevant passages that are not relevant."""
     relevant = {question_set.row_of_passage[id_] for id_ in question_set.questions[row].relevant}
-    titles = set(question_set.passages.titles.at(sorted(relevant))) - {""}
-    return frozenset(
-        place for place, title in enumerate(question_set.passages.titles) if title in titles and place not in relevant
-    )
+    every = question_set.passages.titles
+    titles = set(every.at(sorted(relevant))) - {""}
+    return frozenset(place for place, title in enumerate(every) if title in titles and place not in relevant)
 
 
 def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count: int) -> list[int]:
@@ -170,7 +157,7 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     Each retriever that is best on some question leads once before any leads twice, so that none looks always best.
     """
     depth = min(ranking.indices.shape[1] for ranking in rankings)
-    ranks = np.stack([first_relevant_ranks(one.first(depth), question_set) for one in rankings], axis=1)
+    ranks = rank_map([one.first(depth) for one in rankings], question_set).ranks
     spreads = spread(ranks, depth)
     order = [int(row) for row in np.argsort(-spreads, kind="stable") if spreads[row] > 0]
     leaders = np.where(ranks == 0, depth + 1, ranks).argmin(axis=1)
@@ -178,9 +165,6 @@ def most_disputed(rankings: Sequence[Rankings], question_set: QuestionSet, count
     selected = sorted(first_led.values(), key=order.index)[:count]
     selected += [row for row in order if row not in selected][: count - len(selected)]
     return sorted(selected, key=order.index)
-
-
-DEPTHS = (1, 2, 5, 10, 20, 50, 100)
 
 
 class Fate(StrEnum):
@@ -195,7 +179,7 @@ class Fate(StrEnum):
 
 
 FATES = tuple(Fate)
-_PLACE = {fate: place for place, fate in enumerate(FATES)}
+_FOUND, _BELOW, _NOT_FOUND, _NOT_A_CANDIDATE, _LOST_IN_FUSION, _LOST_IN_RERANKING = range(len(FATES))
 
 
 def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
@@ -213,8 +197,8 @@ def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
 
 
 def fate_counts(found: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Count the fates of `fates`: a row a retriever, by name, a column each of `FATES`, by its value."""
-    counts = {name: np.bincount(places, minlength=len(FATES)) for name, places in found.items()}
+    """Count fates: a row for each retriever, by name, and a column for each of `FATES`, by its value."""
+    counts = {name: np.bincount(fate, minlength=len(FATES)) for name, fate in found.items()}
     return pd.DataFrame.from_dict(counts, orient="index", columns=[fate.value for fate in FATES])
 
 
@@ -225,7 +209,7 @@ def ceilings(compared: Comparison, depths: Sequence[int] = DEPTHS) -> dict[str, 
     every part of a hybrid together, or its own. NaN past the depth searched.
     """
     ranks = _ranks(compared)
-    limits: dict[str, np.ndarray] = {}
+    limits = {}
     for spec in compared.experiment.retriever:
         if spec.name in ranks and all(name in ranks for name in spec.sources):
             deepest = min(compared.rankings[name].indices.shape[1] for name in spec.sources)
@@ -239,32 +223,28 @@ def _ranks(compared: Comparison) -> dict[str, np.ndarray]:
 
 
 def _within(ranks: np.ndarray, depth: int) -> np.ndarray:
-    within: np.ndarray = (ranks > 0) & (ranks <= depth)
-    return within
+    return np.asarray((ranks > 0) & (ranks <= depth))
 
 
 def _any_within(ranks: Mapping[str, np.ndarray], names: Sequence[str], depth: int) -> np.ndarray:
-    return np.any([_within(ranks[name], depth) for name in names], axis=0)  # type: ignore[no-any-return]
+    return np.asarray(np.any([_within(ranks[name], depth) for name in names], axis=0))
 
 
 def _fate(specs: Mapping[str, Spec], ranks: Mapping[str, np.ndarray], name: str, k: int) -> np.ndarray:
-    spec = specs[name]
-    depth = spec.candidates(k)
+    spec, depth = specs[name], specs[name].candidates(k)
     if len(spec.parts) > 1:
-        given = _any_within(ranks, spec.sources, depth)
-        lost = np.where(given, _PLACE[Fate.LOST_IN_FUSION], _PLACE[Fate.NOT_A_CANDIDATE])
+        lost = np.where(_any_within(ranks, spec.sources, depth), _LOST_IN_FUSION, _NOT_A_CANDIDATE)
     elif spec.parts:
         before = _fate(specs, ranks, spec.parts[0], depth)
-        never_near = np.isin(before, (_PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND]))
-        lost = np.where(never_near, _PLACE[Fate.NOT_A_CANDIDATE], before)
-        lost = np.where(before == _PLACE[Fate.FOUND], _PLACE[Fate.LOST_IN_RERANKING], lost)
+        lost = np.where(np.isin(before, (_BELOW, _NOT_FOUND)), _NOT_A_CANDIDATE, before)
+        lost = np.where(before == _FOUND, _LOST_IN_RERANKING, lost)
     else:
-        lost = np.where(ranks[name] > 0, _PLACE[Fate.BELOW], _PLACE[Fate.NOT_FOUND])
-    return np.where(_within(ranks[name], k), _PLACE[Fate.FOUND], lost)
+        lost = np.where(ranks[name] > 0, _BELOW, _NOT_FOUND)
+    return np.where(_within(ranks[name], k), _FOUND, lost)
 
 
 class Property(StrEnum):
-    """What questions are told apart by. Lengths are in characters."""
+    """A property by which questions are sliced. Lengths are in characters."""
 
     KIND = "kind"
     QUESTION_LENGTH = "question_length"
@@ -285,7 +265,7 @@ class Slice:
 
 
 def properties(question_set: QuestionSet) -> list[Property]:
-    """Return what can tell these questions apart: kinds and articles only where the set knows at least two."""
+    """Return the properties that can slice these questions: kinds and articles only if the set has at least two."""
     return [by for by in Property if by not in _LABELS or len({*_LABELS[by](question_set)} - {""}) > 1]
 
 
@@ -325,15 +305,13 @@ def slice_table(
         return pd.DataFrame(columns=columns)
     values = np.stack([of.per_question[measure] for of in known.values()], axis=1)
     rows: list[tuple[object, ...]] = []
-    for place, part in enumerate(parts):
-        of_slice = values[part.rows]
-        numbers = _renumbered(groups, part)
-        shares = share_intervals(of_slice, numbers)
+    for number, part in enumerate(parts):
+        of_slice, inside = values[part.rows], _groups_in(groups, part)
         differences = of_slice - of_slice[:, :1]
-        apart = difference_intervals(differences, numbers)
+        intervals, apart = share_intervals(of_slice, inside), difference_intervals(differences, inside)
         for column, name in enumerate(known):
             mean, difference = of_slice[:, column].mean(), differences[:, column].mean()
-            rows.append((place, len(part.rows), name, mean, *shares[column], difference, *apart[column]))
+            rows.append((number, len(part.rows), name, mean, *intervals[column], difference, *apart[column]))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -345,11 +323,11 @@ def slice_tests(
     They are Holm-corrected over all slices and retrievers; NaN for the first retriever.
     """
     known = _known(scores, measure)
-    first, *others = known or [""]
     found: list[float] = []
     for part in parts if known else []:
         of_slice = {name: Scores((), {measure: of.per_question[measure][part.rows]}) for name, of in known.items()}
-        tests = pair_tests(of_slice, [measure], _renumbered(groups, part))
+        tests = pair_tests(of_slice, [measure], _groups_in(groups, part))
+        first, *others = known
         p_of = {test.b: test.p for test in tests if test.a == first}
         found += [np.nan, *(p_of[name] for name in others)]
     p = np.array(found)
@@ -359,12 +337,9 @@ def slice_tests(
 
 
 def most_telling(table: pd.DataFrame) -> "pd.Series[Any] | None":
-    """Return the row with the largest significant difference of a `slice_table` with "p_holm", None if there is none.
-
-    Significant means p below 5 % after correction, and an interval without 0.
-    """
+    """Return the row of a `slice_table` with "p_holm" that has the largest significant difference, None if none has."""
     apart = (table["difference_low"] > 0) | (table["difference_high"] < 0)
-    sure = table[apart & (table["p_holm"] < 1 - LEVEL)]
+    sure = table[apart & (table["p_holm"] < 1 - LEVEL)]  # the interval excludes 0, and p is below 5 %
     return sure.iloc[int(sure["difference"].abs().to_numpy().argmax())] if len(sure) else None
 
 
@@ -382,11 +357,8 @@ def terms_found(question_set: QuestionSet) -> np.ndarray:
     Words are Kiwi's content morphemes in Korean, else those of the default analyzer; of several relevant passages the
     one with most counts.
     """
-    texts = question_set.passages.indexed_texts(title=True)
-    analyzer = choose(Analyzer.AUTO, texts)
-    # a letter pair is no word
-    analyzer = PLAIN_PART.get(analyzer, analyzer)
-    rows, counts = shared_terms(question_set, analyzer)
+    analyzer = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
+    rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # a letter pair is no word
     most = np.zeros(len(question_set.questions))
     np.maximum.at(most, rows, counts)
     return most
@@ -396,21 +368,22 @@ def _known(scores: Mapping[str, Scores], measure: str) -> dict[str, Scores]:
     return {name: of for name, of in scores.items() if measure in of.per_question}
 
 
-def _renumbered(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
+def _groups_in(groups: np.ndarray | None, part: Slice) -> np.ndarray | None:
     return None if groups is None else np.unique(groups[part.rows], return_inverse=True)[1]
 
 
-def _first_passages(asked: QuestionSet) -> list[Passage]:
-    return [asked.passages[asked.row_of_passage[question.relevant[0]]] for question in asked.questions]
+def _first_passages(question_set: QuestionSet) -> list[Passage]:
+    rows = (question_set.row_of_passage[question.relevant[0]] for question in question_set.questions)
+    return [question_set.passages[row] for row in rows]
 
 
 _LABELS: dict[Property, Callable[[QuestionSet], list[str]]] = {
-    Property.KIND: lambda asked: [question.kind for question in asked.questions],
-    Property.ARTICLE: lambda asked: [passage.title for passage in _first_passages(asked)],
+    Property.KIND: lambda questions: [question.kind for question in questions.questions],
+    Property.ARTICLE: lambda questions: [passage.title for passage in _first_passages(questions)],
 }
 _NUMBERS: dict[Property, Callable[[QuestionSet], np.ndarray]] = {
-    Property.QUESTION_LENGTH: lambda asked: np.array([float(len(question.text)) for question in asked.questions]),
-    Property.PASSAGE_LENGTH: lambda asked: np.array([float(len(one.text)) for one in _first_passages(asked)]),
+    Property.QUESTION_LENGTH: lambda questions: np.array([float(len(one.text)) for one in questions.questions]),
+    Property.PASSAGE_LENGTH: lambda questions: np.array([float(len(one.text)) for one in _first_passages(questions)]),
     Property.OVERLAP: word_overlap,
     Property.TERMS_FOUND: terms_found,
 }
@@ -422,7 +395,7 @@ def labels_of(parts: Sequence[Slice], by: Property) -> list[str]:
         form = f".{decimals}%" if by is Property.OVERLAP else f",.{decimals}f"
         ends = [(f"{part.low:{form}}", f"{part.high:{form}}") for part in parts]
         ranges = [low if low == high else f"{low.removesuffix('%')}–{high}" for low, high in ends]
-        labels = [part.label or told for part, told in zip(parts, ranges, strict=True)]
+        labels = [part.label or range_ for part, range_ in zip(parts, ranges, strict=True)]
         if len(set(labels)) == len(labels):
             break
     return labels

@@ -290,11 +290,6 @@ def _in_turn(
     pace.end()
 
 
-def failures(retrievers: Mapping[str, dict[str, Any]]) -> dict[str, Failure]:
-    """Return the errors of a `scores.json`, by retriever."""
-    return {name: Failure.from_dict(entry) for name, entry in retrievers.items() if "error" in entry}
-
-
 def _is_done(made: CachedRetriever | Exception, questions: Sequence[str]) -> bool:
     return isinstance(made, Exception) or made.remembers(questions, made.depth)
 

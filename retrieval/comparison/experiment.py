@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import os
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args
 
@@ -34,6 +35,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json
+from mrc_workbench.models.sources import STARTER
 from mrc_workbench.retrieval.comparison.first_stage import (
     BM25Spec,
     DenseSpec,
@@ -97,17 +99,18 @@ class RunSpec(Spec):
         if self.failure:
             raise Failure("", self.failure)
         path, questions = find_run(self.path, materials.base), materials.question_set
-        build = partial(self._imported, path, questions)
+        measured, notes = {}, {}
+        if self.recorded:
+            measured = self.recorded.model_dump(include={"seconds_per_query", "depth"})
+            notes = self.recorded.model_dump(exclude={"seconds_per_query", "depth"})
+
+        def build() -> ImportedRun:
+            run = ImportedRun(self.name, path, questions, self.path, **measured)
+            run.notes |= notes
+            return run
+
         known_by = (fingerprint(path), questions.fingerprint, *known_aliases(questions))
         return materials.kept(self, build, *known_by, timed=self.recorded is not None)
-
-    def _imported(self, path: Path, questions: QuestionSet) -> ImportedRun:
-        if self.recorded is None:
-            return ImportedRun(self.name, path, questions, self.path)
-        seconds, depth = self.recorded.seconds_per_query, self.recorded.depth
-        run = ImportedRun(self.name, path, questions, self.path, seconds_per_query=seconds, depth=depth)
-        run.notes |= self.recorded.model_dump(exclude={"seconds_per_query", "depth"})
-        return run
 
 
 # every kind of retriever there is: a new one is a `Spec`, and its name here
@@ -262,22 +265,19 @@ def _message(error: ErrorDetails, model: type[BaseModel], kinds: Mapping[str, ty
     if error["type"] != "extra_forbidden":
         return f"{where}: {error['msg'].removeprefix(OWN_ERROR)}"
     *tables, field = error["loc"]
-    known = sorted(_fields_of(tables, model, kinds))
+    models = [model]
+    for name in map(str, tables):
+        annotations = [parent.model_fields[name].annotation for parent in models if name in parent.model_fields]
+        inner = [child for annotation in annotations for child in _models_of(annotation)]
+        models = [kinds[name]] if name in kinds else inner or models
+    known = sorted({name for table in models for name in table.model_fields})
     nearest = get_close_matches(str(field), known, n=1)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known fields: {', '.join(known)}"
     return f"{where}: unknown field; {hint}"
 
 
-def _fields_of(tables: Sequence[int | str], model: type[BaseModel], kinds: Mapping[str, type[BaseModel]]) -> set[str]:
-    models = [model]
-    for name in map(str, tables):
-        fields = [parent.model_fields[name] for parent in models if name in parent.model_fields]
-        inner = [model for field in fields for model in _models_of(field.annotation)]
-        models = [kinds[name]] if name in kinds else inner or models
-    return {name for model in models for name in model.model_fields}
-
-
 def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a field of this type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -289,6 +289,25 @@ def write_experiment(experiment: BaseModel, remarks: Sequence[str] = ()) -> str:
     lines = (" ".join("".join(c if c.isprintable() else " " for c in remark).split()) for remark in remarks)
     head = "".join(f"# {line}\n" for line in lines)
     return head + tomli_w.dumps(experiment.model_dump(mode="json", exclude_none=True))
+
+
+def storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
+    """Return the experiment as the workspace stores it, so that it opens from any folder.
+
+    Its data is the question set's key in the workspace, and its paths are absolute.
+    """
+    retrievers = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
+    return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
+
+
+def with_absolute_paths(spec: Spec, base: Path) -> Spec:
+    """Return a spec whose files and folders, given from `base`, are named by absolute paths."""
+    paths: dict[str, Any] = {}
+    for name in ("model", "dictionary", "path"):
+        value = getattr(spec, name, "")
+        if value and value != STARTER and os.path.exists(base / value):  # noqa: PTH110 - a name may be too long
+            paths[name] = str((base / value).absolute())
+    return spec.model_copy(update=paths) if paths else spec
 
 
 def added(fingerprint: str) -> list[Spec]:

@@ -2,8 +2,7 @@
 
 A folder holds `rankings.npz`, `provenance.json` and, written last, `scores.json`: a folder with scores is complete. The
 name a user gives it is in `name.json`, never in a path. A command names a comparison by its key, its experiment file,
-or the folder that `compare --out` wrote. The key is that of the page: the question set is named by its own key in the
-workspace, and paths are absolute, so that the comparison opens from any folder.
+or the folder that `compare --out` wrote.
 """
 
 import os
@@ -21,7 +20,7 @@ from mrc_workbench.data.cache import SCORES, Arrays, Artifact, key_of
 from mrc_workbench.data.jobs.processes import read_on
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
-from mrc_workbench.data.split import Part, Split, split
+from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import find
 from mrc_workbench.data.store import keep as store_set
 from mrc_workbench.data.store import stored as stored_sets
@@ -30,9 +29,8 @@ from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json
-from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, failures, provenance
-from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment
+from mrc_workbench.retrieval.comparison.compare import Comparison, Result, compare, provenance
+from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, storable
 from mrc_workbench.retrieval.comparison.spec import VERSION, SearchCosts, Spec
 from mrc_workbench.retrieval.measures import Measure, Scores, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
@@ -70,7 +68,7 @@ class ComparisonJob(StudyJob[Experiment, Comparison]):
         """Note a retriever that is done: a page shows its metrics while others are running."""
         questions = len(result.rankings.indices) if result.rankings else 0
         note = {"finished": result.name, "figures": result.figures, "questions": questions}
-        self.add_progress({**note, "failed": True} if result.error else note)
+        self.add_progress(note | ({"failed": True} if result.error else {}))
 
     def finished(self) -> dict[str, "FinishedRetriever"]:
         """Return the retrievers that this job has searched so far, by name, in the order in which they ended."""
@@ -153,7 +151,7 @@ _STORED = TypeAdapter(StoredComparison)
 
 
 class _Scores(BaseModel):
-    """The content of `scores.json`; a retriever has its figures and fields of a `Result`, or what went wrong."""
+    """The content of `scores.json`; a retriever has its metrics and fields of a `Result`, or its error."""
 
     data: str
     fingerprint: str
@@ -195,14 +193,11 @@ def scores_content(comparison: Comparison) -> dict[str, Any]:
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Return a stored comparison's provenance; empty if there is none.
-
-    Late interaction without layers is older than the choice of layers: it read the last.
-    """
+    """Return a stored comparison's provenance; empty if there is none."""
     origin = read_json(folder / _PROVENANCE)
     with suppress(AttributeError, KeyError, TypeError):  # another experiment than `provenance` writes
         for spec in origin["experiment"]["retriever"]:
-            if spec.get("kind") == "late":
+            if spec.get("kind") == "late":  # before layers could be selected, the last was read
                 spec.setdefault("layers", "last")
     return origin
 
@@ -218,15 +213,19 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
 
     def read(scores: _Scores, arrays: Arrays) -> Comparison:
         experiment = Experiment.model_validate(origin["experiment"])
-        asked, parts = _asked_then(experiment, question_set, scores.fingerprint)
-        experiment = experiment.model_copy(update={"strict_split": parts.options.strict})
-        if asked.fingerprint != scores.fingerprint:
+        options = experiment.split_options
+        for tried in dict.fromkeys((options, replace(options, strict=True))):  # earlier versions split strictly
+            parts = split(question_set, tried)
+            asked = experiment.asked(question_set, parts)
+            if asked.fingerprint == scores.fingerprint:
+                break
+        else:
             raise ValueError(f"{folder} compares other passages or questions than those of {question_set.name!r}")
-        failed = failures(scores.retrievers)
+        experiment = experiment.model_copy(update={"strict_split": parts.options.strict})
         results = []
         for row, (name, entry) in enumerate(scores.retrievers.items()):
-            if name in failed:
-                results.append(Result(name, error=failed[name]))
+            if "error" in entry:
+                results.append(Result(name, error=Failure.from_dict(entry)))
             else:
                 rankings = Rankings(arrays[f"indices_{row}"], arrays[f"scores_{row}"])
                 results.append(_result(name, entry, rankings, asked, experiment))
@@ -235,21 +234,10 @@ def load(folder: Path, question_set: QuestionSet) -> Comparison:
     return _ARTIFACT.read(folder, read)
 
 
-def _asked_then(experiment: Experiment, question_set: QuestionSet, fingerprint: str) -> tuple[QuestionSet, Split]:
-    """Return the questions that a comparison asked and its split; those of earlier versions were all strict."""
-    options = experiment.split_options
-    for tried in dict.fromkeys((options, replace(options, strict=True))):
-        parts = split(question_set, tried)
-        asked = experiment.asked(question_set, parts)
-        if asked.fingerprint == fingerprint:
-            break
-    return asked, parts
-
-
 def _result(
     name: str, entry: dict[str, Any], rankings: Rankings, question_set: QuestionSet, experiment: Experiment
 ) -> Result:
-    """Score rankings again; a measure without a value then has none now, unless its name was not known then."""
+    """Score rankings again; a measure that has no stored value gets none, unless its name was not known then."""
     scores = evaluate(rankings, question_set, experiment.ks)
     named = {measure.partition("@")[0] for measure in entry}
     per_question = {
@@ -276,7 +264,7 @@ def kept_comparison(key: str) -> StoredComparison | None:
 
 
 def damaged_comparisons() -> list[str]:
-    """Return the keys of those that are finished and cannot be read: damaged, or written by an earlier version."""
+    """Return the keys of finished comparisons that cannot be read: damaged, or written by an earlier version."""
     return sorted(job.id for job in COMPARISONS.stored() if read_comparison(job.folder) is None)
 
 
@@ -321,7 +309,6 @@ def read_comparison(folder: Path) -> StoredComparison | None:
         return None
 
 
-_PATHS = ("model", "dictionary", "path")  # fields of retrievers that may name a file or a folder
 _LIST = "`mrc list` lists the stored comparisons"
 
 
@@ -338,9 +325,8 @@ def find_comparison(reference: str) -> StoredComparison:
         return found
     path = Path(reference)
     if _is_output(path):
-        experiment, origin = _experiment_in(path), origin_of(path)
-        job = ComparisonJob.of(experiment, str(origin["data"].get("fingerprint")))
-        if found := kept_comparison(job.folder.name) or read_comparison(path):
+        job = ComparisonJob.of(_experiment_in(path), str(origin_of(path)["data"].get("fingerprint")))
+        if found := kept_comparison(job.id) or read_comparison(path):
             return found
         raise _damaged(path)
     if not os.path.isfile(path):  # noqa: PTH113 - a name may be too long for the file system
@@ -348,7 +334,7 @@ def find_comparison(reference: str) -> StoredComparison:
     experiment = read_experiment(path)
     question_set = find(experiment.data, path.parent)
     job = ComparisonJob.of(storable(experiment, question_set, path.parent), question_set.fingerprint)
-    if found := kept_comparison(job.folder.name):
+    if found := kept_comparison(job.id):
         return found
     raise ComparisonNotFoundError("not_compared", f"{path} is not compared yet: run `mrc compare {path}` first")
 
@@ -395,22 +381,6 @@ def store_comparison(
     store_question_set(question_set, source)
     keep(comparison, job.folder, origin)
     return job
-
-
-def storable(experiment: Experiment, question_set: QuestionSet, base: Path) -> Experiment:
-    """Return the experiment with the set's key as its data and with absolute paths."""
-    retrievers = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
-    return experiment.model_copy(update={"data": question_set.fingerprint[:16], "retriever": retrievers})
-
-
-def with_absolute_paths(spec: Spec, base: Path) -> Spec:
-    """Return a spec whose files and folders, given from `base`, are named by absolute paths."""
-    paths: dict[str, Any] = {}
-    for name in _PATHS:
-        value = getattr(spec, name, "")
-        if value and value != STARTER and os.path.exists(base / value):  # noqa: PTH110 - a name may be too long
-            paths[name] = str((base / value).absolute())
-    return spec.model_copy(update=paths) if paths else spec
 
 
 def _is_output(path: Path) -> bool:
