@@ -185,8 +185,7 @@ _FOUND, _BELOW, _NOT_FOUND, _NOT_A_CANDIDATE, _LOST_IN_FUSION, _LOST_IN_RERANKIN
 def fates(compared: Comparison, k: int) -> dict[str, np.ndarray]:
     """Return the fate of every question by retriever, as positions in `FATES` `(n_questions,)`.
 
-    Left out are retrievers that were not searched k deep, and those that wrap one without rankings. Raises `ValueError`
-    if k is less than 1.
+    Retrievers not searched k deep, or that wrap one without rankings, are left out. Raises `ValueError` for k below 1.
     """
     if k < 1:
         raise ValueError(f"k must be 1 or more, not {k}")
