@@ -17,7 +17,7 @@ from mrc_workbench.data.questions.read import corpus_entries
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import replacing, replacing_folder, write_json, write_text
-from mrc_workbench.retrieval.analysis.evidence import Evidence, Figure, evidence, figures, label, shown_measures
+from mrc_workbench.retrieval.analysis.evidence import Evidence, evidence, figures, label, shown_measures
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
 from mrc_workbench.retrieval.comparison.store import keep
 from mrc_workbench.retrieval.measures import CUT, first_relevant_ranks
@@ -122,64 +122,59 @@ def markdown_table(comparison: Comparison, evidence: Evidence) -> str:
     shown = shown_measures(comparison)
     lines = ["| " + " | ".join(["", *map(label, shown)]) + " |", "|---" + "|---:" * len(shown) + "|"]
     for name, row in figures(comparison, evidence, shown).items():
-        cells = [_markdown_cell(figure) if figure else "–" for figure in row]
-        lines.append("| " + " | ".join([markdown_text(name), *cells]) + " |")
-    return "\n".join([*lines, "", _caption(comparison, evidence, _markdown_sentence), ""])
+        cells = [markdown_text(name)]
+        for figure in row:
+            bold = "**" if figure and figure.best else ""
+            cells.append(
+                f"{bold}{figure.percent}{bold}{_ARROWS[figure.against]} ({figure.interval})" if figure else "–"
+            )
+        lines.append("| " + " | ".join(cells) + " |")
+    caption = _caption(comparison, evidence, lambda text: _MARKUP.sub(r"\\\1", text))
+    return "\n".join([*lines, "", caption, ""])
 
 
 def latex_table(comparison: Comparison, evidence: Evidence) -> str:
     """Return the same as a LaTeX `tabular`, with the rules of the package booktabs."""
     shown = shown_measures(comparison)
-    caption = _caption(comparison, evidence, _one_line)
+    caption = _caption(comparison, evidence, lambda text: text)
     lines = [f"% {caption}", rf"\begin{{tabular}}{{l{'r' * len(shown)}}}", r"\toprule"]
     lines += [" & ".join(["", *map(label, shown)]) + r" \\", r"\midrule"]
     for name, row in figures(comparison, evidence, shown).items():
-        cells = [_latex_cell(figure) if figure else "--" for figure in row]
-        lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
+        cells = ["".join(_LATEX.get(character, character) for character in _one_line(name))]
+        for figure in row:
+            if figure is None:
+                cells.append("--")
+                continue
+            mean = rf"\textbf{{{figure.percent}}}" if figure.best else figure.percent
+            interval = figure.interval.replace("–", "--")
+            cells.append(rf"{mean}{_LATEX_ARROWS[figure.against]} {{\scriptsize {interval}}}")
+        lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def markdown_text(text: str) -> str:
     """Return a user's text so that none of it is read as Markdown or HTML."""
-    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
-
-
-def latex_text(text: str) -> str:
-    """Return a user's text so that none of it is read as LaTeX."""
-    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
-
-
-def _markdown_cell(figure: Figure) -> str:
-    mean = f"**{figure.percent}**" if figure.best else figure.percent
-    return f"{mean}{_ARROWS[figure.against]} ({figure.interval})"
-
-
-def _latex_cell(figure: Figure) -> str:
-    mean = rf"\textbf{{{figure.percent}}}" if figure.best else figure.percent
-    return rf"{mean}{_LATEX_ARROWS[figure.against]} {{\scriptsize {figure.interval.replace('–', '--')}}}"
-
-
-def _markdown_sentence(text: str) -> str:
-    return _MARKUP.sub(r"\\\1", _one_line(text))
+    return _MARKDOWN.sub(r"\\\1", _one_line(text))
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _caption(comparison: Comparison, evidence: Evidence, as_text: Callable[[str], str]) -> str:
-    """Return what a table shows and its warnings; `as_text` escapes names and ids of a user."""
+def _caption(comparison: Comparison, evidence: Evidence, escape: Callable[[str], str]) -> str:
+    """Return a line that describes a table, with its warnings; `escape` is for names and ids of users."""
     questions, passages = comparison.question_set.questions, comparison.question_set.passages
     made = sum(comparison.question_set.made.values())
     asked_by_nobody = f" ({made:,} of them made of passages and asked by nobody)" if made else ""
     part = comparison.experiment.split
     split = f"{part} part, split {comparison.parts.description}; " if comparison.parts and part is not Part.ALL else ""
-    baseline = as_text(evidence.baseline)
-    said = (
+    baseline = escape(_one_line(evidence.baseline))
+    caption = (
         f"{len(questions):,} questions{asked_by_nobody}, {len(passages):,} passages, {split}in percent "
         f"with 95% intervals; bold: best of a column; ↑ ↓: surely above or below {baseline} (p < 0.05)"
     )
-    return f"{said}. {' '.join(map(as_text, comparison.warnings))}" if comparison.warnings else said
+    warnings = [escape(_one_line(warning)) for warning in comparison.warnings]
+    return f"{caption}. {' '.join(warnings)}" if warnings else caption
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -192,29 +187,23 @@ def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = N
     `origin` is the comparison's provenance, computed if missing. The folder changes in one step, and other files in it
     stay.
     """
-    with replacing_folder(folder, last=SCORES) as new:
-        _write_all(comparison, new, origin or provenance(comparison), language)
-
-
-def _write_all(comparison: Comparison, folder: Path, origin: dict[str, Any], language: str) -> None:
     # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report
 
-    keep(comparison, folder, origin)
-    tested = evidence(comparison)
-    write_json(folder / "significance.json", [asdict(test) for test in tested.tests])
-    write_qrels(folder / "qrels.trec", comparison.question_set)
+    origin, tested, question_set = origin or provenance(comparison), evidence(comparison), comparison.question_set
     names = [result.name for result in comparison.results]
-    for name, stem in zip(names, file_names(names), strict=True):
-        if name in comparison.rankings:
-            write_run(folder / f"{stem}.trec", comparison.rankings[name], comparison.question_set, name)
-    write_beir(folder / "beir", comparison.question_set)
-    if len(changed := changed_ids(comparison.question_set)):
-        with replacing(folder / TREC_IDS) as new:
-            new.write_bytes(csv_bytes(changed))
-    write_text(folder / "questions.jsonl", per_question_json(comparison))
-    with replacing(folder / "questions.csv") as new:
-        new.write_bytes(csv_bytes(per_question_table(comparison)))
-    write_text(folder / "table.md", markdown_table(comparison, tested))
-    write_text(folder / "table.tex", latex_table(comparison, tested))
-    write_text(folder / "report.html", report(comparison, language, origin, tested))
+    with replacing_folder(folder, last=SCORES) as new:
+        keep(comparison, new, origin)
+        write_json(new / "significance.json", [asdict(test) for test in tested.tests])
+        write_qrels(new / "qrels.trec", question_set)
+        for name, stem in zip(names, file_names(names), strict=True):
+            if name in comparison.rankings:
+                write_run(new / f"{stem}.trec", comparison.rankings[name], question_set, name)
+        write_beir(new / "beir", question_set)
+        if len(changed := changed_ids(question_set)):
+            (new / TREC_IDS).write_bytes(csv_bytes(changed))
+        write_text(new / "questions.jsonl", per_question_json(comparison))
+        (new / "questions.csv").write_bytes(csv_bytes(per_question_table(comparison)))
+        write_text(new / "table.md", markdown_table(comparison, tested))
+        write_text(new / "table.tex", latex_table(comparison, tested))
+        write_text(new / "report.html", report(comparison, language, origin, tested))

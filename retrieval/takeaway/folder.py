@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -59,54 +59,11 @@ from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, TakeAwa
 
 _DIFFERENCES = tomllib.loads(WORDS.read_text(encoding="utf-8"))["takeaway"]
 _LIBRARIES = {Engine.LANGCHAIN: "langchain-core", Engine.LLAMAINDEX: "llama-index-core"}
-_WEIGHTED_RRF = "9.2 or newer (before that, `rrf` has no weights)"
-_LOAD = "python engine.py load"
 _SCRIPTS = Path(__file__).parent / "scripts"
 _AT_ONCE = 256  # passages written at a time
 _MEASURED, _WRITTEN = 0.4, 0.95  # of the progress: the metrics are known, the documents are written
 _SET = "questions.zip"
 _VERSION = 1  # raise it when the same request makes another folder
-_COLUMNS: dict[str, Callable[[ModelFigure], str]] = {
-    "model": lambda model: markdown_text(model.model),
-    "lowest agreement, float": lambda model: f"{model.agreement:.6f}",
-    "lowest agreement, 8 bits": lambda model: f"{model.agreement_int8:.4f}",
-    "nDCG@10, torch": lambda model: f"{model.ndcg * 100:.2f}",
-    "nDCG@10, float": lambda model: f"{model.ndcg_float * 100:.2f}",
-    "nDCG@10, 8 bits": lambda model: f"{model.ndcg_int8 * 100:.2f}",
-    "seconds, torch": lambda model: f"{model.seconds:.2f}",
-    "seconds, float": lambda model: f"{model.seconds_float:.2f}",
-    "seconds, 8 bits": lambda model: f"{model.seconds_int8:.2f}",
-    "megabytes, float": lambda model: f"{model.bytes_float / MEGABYTE:,.0f}",
-    "megabytes, 8 bits": lambda model: f"{model.bytes_int8 / MEGABYTE:,.0f}",
-}
-
-
-class Server(NamedTuple):
-    """Where an engine answers by default, which version is needed, and the commands that load the folder."""
-
-    address: str
-    needs: str
-    commands: str = _LOAD
-
-
-SERVERS = {
-    Engine.ELASTICSEARCH: Server("http://127.0.0.1:9200", "Elasticsearch."),  # see `elasticsearch_needs`
-    Engine.OPENSEARCH: Server(
-        "http://127.0.0.1:9200",
-        "OpenSearch 3 or newer with its plugins for vectors and hybrid search, which its own image brings.",
-    ),
-    Engine.VESPA: Server(
-        "http://127.0.0.1:8080",
-        "Vespa 8. `application/` is deployed first, with Vespa's own command.",
-        f"vespa deploy --wait 300 application\n{_LOAD}",
-    ),
-    Engine.WEAVIATE: Server(
-        "http://127.0.0.1:8080",
-        "Weaviate 1.25 or newer; it needs no module, as vectors come along. Vectors are not quantized, also where "
-        "`DEFAULT_QUANTIZATION` is set (1.33 and newer).",
-    ),
-    Engine.MILVUS: Server("", "Milvus 2.4 or newer, or no server.", f"pip install pymilvus milvus-lite\n{_LOAD}"),
-}
 
 
 def readme(
@@ -119,61 +76,31 @@ def readme(
     mix: Mix | None = None,
 ) -> str:
     """Return the README as Markdown; every number in it is one of those given."""
-    server = SERVERS.get(engine, Server("", "", ""))
-    needs = server.needs
-    if mix and engine is Engine.ELASTICSEARCH:
-        needs = elasticsearch_needs(mix)
-    elif mix and engine is Engine.OPENSEARCH and _has_tokens(mix):
-        needs = needs.replace("OpenSearch 3 or newer", "OpenSearch 3.3 or newer")
     differences = [
         _DIFFERENCES[f"differs_{code}"].format(left_out=", ".join(map(markdown_text, figure.left_out)))
         for figure in figures
         if figure.engine is engine
         for code in figure.differs
     ]
-    heads = "".join(f" {markdown_text(model.retriever)} ({model.place}) |" for model in models)
-    rows = [f"| {label} | " + " | ".join(map(cell, models)) + " |" for label, cell in _COLUMNS.items()]
     text = template(Path(__file__).with_name("README.md.jinja")).render(
-        name=markdown_text(name),
+        text=markdown_text,
+        name=name,
         engine=engine,
         library=_LIBRARIES.get(engine, ""),
-        needs=needs,
-        address=server.address,
-        commands=server.commands,
-        free=bool(mix and engine is Engine.ELASTICSEARCH and has_free_queries(mix)),
+        mix=mix,
+        late=mix and any(isinstance(signal, LateTokens) for signal in mix.signals),
+        is_weighted=mix and is_weighted(mix),
+        free=mix and engine is Engine.ELASTICSEARCH and has_free_queries(mix),
+        address=TRAITS[engine].address if engine in TRAITS else "",
         differences=differences,
         figures=figures,
         models=models,
-        model_table="\n".join([f"| |{heads}", "|---" + "|---:" * len(models) + "|", *rows]),
+        megabyte=MEGABYTE,
         questions=f"{len(asked.questions):,}",
         passages=f"{len(asked.passages):,}",
-        data=markdown_text(asked.name),
+        data=asked.name,
     )
     return re.sub("\n{3,}", "\n\n", text).rstrip() + "\n"
-
-
-def _has_tokens(mix: Mix) -> bool:
-    return any(isinstance(signal, LateTokens) for signal in mix.signals)
-
-
-def elasticsearch_needs(mix: Mix) -> str:
-    """Return which version and licence of Elasticsearch the query of a mix needs."""
-    if _has_tokens(mix):
-        version = _WEIGHTED_RRF if mix.by_rank and is_weighted(mix) else "9.0 or newer"
-        return (
-            f"Elasticsearch {version}, with a trial or Enterprise licence: no other includes `rank_vectors`, the field "
-            "of late interaction, which is a technical preview."
-        )
-    if len(mix.signals) == 1:
-        return "Elasticsearch 8.16 or newer, with any licence."
-    retriever, version = "linear", "8.18 or newer"
-    if mix.by_rank:
-        retriever = "rrf"
-        version = _WEIGHTED_RRF if is_weighted(mix) else "8.16 or newer"
-    return (
-        f"Elasticsearch {version}. The retriever `{retriever}` is part of its trial and its paid licences; with the "
-        "free Basic licence, or with 8.16 and newer, add `--free` to `check` and `ask`."
-    )
 
 
 def take_away(
@@ -256,7 +183,7 @@ def _write_engine(
     for path, text in content.pop("files").items():
         write_text(folder / path, text)
     figure = next(asdict(figure) for figure in figures if figure.engine is mix.engine)
-    head = {"engine": mix.engine, "address": SERVERS[mix.engine].address, "figure": figure}
+    head = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": figure}
     write_json(folder / "engine.json", head | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
     write_json(folder / TOLD, {"engine": mix.engine, "signals": signals})

@@ -99,11 +99,13 @@ def _by_rank(rankings: Rankings) -> np.ndarray:
 class Traits(NamedTuple):
     """How an engine mixes: `value` by its `technique`; how many signals of each kind it takes.
 
-    `rounds` says that it stores lengths and weights in Lucene's precision.
+    It answers at `address` by default, if it needs a server. `rounds` says that it stores lengths and weights in
+    Lucene's precision.
     """
 
     value: Value
     technique: str
+    address: str
     terms: int = 100
     vectors: int = 100
     signals: int = 100
@@ -113,11 +115,15 @@ class Traits(NamedTuple):
 
 
 TRAITS = {
-    Engine.ELASTICSEARCH: Traits(_of_elasticsearch, "minmax", tokens=100, sparse=100, rounds=True),
-    Engine.OPENSEARCH: Traits(_of_opensearch, "min_max", signals=5, tokens=100, sparse=100, rounds=True),
-    Engine.VESPA: Traits(_min_max, "normalize_linear", tokens=100, sparse=100),
-    Engine.WEAVIATE: Traits(_min_max, "relativeScoreFusion", terms=1, vectors=1),
-    Engine.MILVUS: Traits(_of_milvus, "weighted", sparse=100),
+    Engine.ELASTICSEARCH: Traits(
+        _of_elasticsearch, "minmax", "http://127.0.0.1:9200", tokens=100, sparse=100, rounds=True
+    ),
+    Engine.OPENSEARCH: Traits(
+        _of_opensearch, "min_max", "http://127.0.0.1:9200", signals=5, tokens=100, sparse=100, rounds=True
+    ),
+    Engine.VESPA: Traits(_min_max, "normalize_linear", "http://127.0.0.1:8080", tokens=100, sparse=100),
+    Engine.WEAVIATE: Traits(_min_max, "relativeScoreFusion", "http://127.0.0.1:8080", terms=1, vectors=1),
+    Engine.MILVUS: Traits(_of_milvus, "weighted", "", sparse=100),
 }
 _BY_DEVIATION = TRAITS[Engine.OPENSEARCH]._replace(value=_z_of_opensearch, technique="z_score")
 

@@ -45,7 +45,7 @@ Said = tuple[np.ndarray, np.ndarray]  # scores of candidates, `(n_questions, n)`
 
 @dataclass(frozen=True)
 class ModelFigure:
-    """A model as ONNX against the original, on so many `questions`.
+    """The metrics of a model as ONNX and of the original, on so many `questions`.
 
     `agreement` is the lowest cosine of two vectors of one text or token; of a cross-encoder, the correlation of the
     scores. nDCG@10 is of the candidates alone; seconds are of the same texts on the same cores.

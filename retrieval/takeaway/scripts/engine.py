@@ -76,11 +76,8 @@ def check(engine: "Http | Milvus", *, free: bool = False) -> float:
 
 def ndcg(rows: list[int], grades: dict[str, int]) -> float:
     """Return nDCG of the first rows found: grade / log2(rank + 1), divided by the same of the best order."""
-    best = sorted(grades.values(), reverse=True)[:CUT]
-    gained, ideal = (
-        sum(grade / math.log2(place + 2) for place, grade in enumerate(found))
-        for found in ([grades.get(str(row), 0) for row in rows[:CUT]], best)
-    )
+    orders = [grades.get(str(row), 0) for row in rows[:CUT]], sorted(grades.values(), reverse=True)[:CUT]
+    gained, ideal = (sum(grade / math.log2(rank + 1) for rank, grade in enumerate(found, 1)) for found in orders)
     return gained / ideal if ideal else 0.0
 
 
@@ -127,7 +124,13 @@ class Http:
             body = "".join(json.dumps(part) + "\n" for part in pairs)
             refuse(self.send("POST", bulk["path"], body, form="application/x-ndjson"))
         elif bulk["form"] == "objects":
-            refuse(self.send("POST", bulk["path"], {"objects": [as_object(one, bulk) for one in documents]}))
+            objects = []
+            for one in documents:
+                properties = {name: value for name, value in one.items() if name != bulk["vector"]}
+                name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {one['row']}"))
+                vector = {"vector": one[bulk["vector"]]} if bulk["vector"] else {}  # beside the properties
+                objects.append({"class": bulk["class"], "id": name, "properties": properties, **vector})
+            refuse(self.send("POST", bulk["path"], {"objects": objects}))
         else:
             paths = [f"{bulk['path']}{document['fields']['row']}" for document in documents]
             bodies = [{"fields": document["fields"]} for document in documents]
@@ -149,10 +152,17 @@ class Http:
         shards = answer.get("_shards") or {}
         if errors := answer.get("errors") or root.get("errors") or shards.get("failures"):
             raise SystemExit(f"{config()['engine']} could not answer: {str(errors)[:500]}{NOT_LOADED}")
-        found: Any = answer
-        for name in config()["hits"]["list"]:
+        places, found = config()["hits"], answer
+        for name in places["list"]:
             found = (found or {}).get(name)
-        return [as_hit(one, config()["hits"]) for one in found or []]
+        hits = []
+        for one in found or []:
+            fields, score = one[places["fields"]] if places["fields"] else one, one
+            for name in places["score"]:
+                score = score[name]
+            score = 1 - float(score) if places["is_distance"] else float(score)  # of a cosine distance
+            hits.append({name: fields.get(name) for name in ("row", "passage", "title")} | {"score": score})
+        return hits
 
     def mixed(self, mix: dict[str, Any], values: dict[str, Any]) -> list[dict[str, Any]]:
         """Ask one query a signal, and mix the results as Elasticsearch's `rrf` and `linear` do."""
@@ -203,8 +213,16 @@ class Http:
         except urllib.error.HTTPError as error:
             if may_be_missing and error.code == 404:
                 return None
-            said = error.read()[:500].decode(errors="replace")
-            raise SystemExit(f"{method} {path}: {error.code} {said}{advice(error.code, said)}") from None
+            said, advice = error.read()[:500].decode(errors="replace"), ""
+            if "license" in said and config()["free"]:
+                advice = "\nThis licence does not include the mixed query: add --free"
+            elif "license" in said:
+                advice = "\nREADME.md says which licence is needed"
+            elif error.code in (401, 403):
+                advice = '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
+            elif error.code == 404:
+                advice = NOT_LOADED
+            raise SystemExit(f"{method} {path}: {error.code} {said}{advice}") from None
         except (OSError, HTTPException) as error:
             raise SystemExit(unreachable(self.address, error)) from None
         except ValueError:
@@ -213,9 +231,8 @@ class Http:
 
 def already_there(index: str) -> str:
     """Return the message about an index that exists."""
-    return (
-        f"{index} is in {config()['engine']} already: `python engine.py load --recreate` deletes it and loads it again"
-    )
+    recreate = "`python engine.py load --recreate` deletes it and loads it again"
+    return f"{index} is in {config()['engine']} already: {recreate}"
 
 
 def unreachable(address: str, error: Exception) -> str:
@@ -224,36 +241,6 @@ def unreachable(address: str, error: Exception) -> str:
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"the certificate of {address} is not trusted: set ENGINE_CA to the file of its certificate authority"
     return f"no {config()['engine']} answers at {address} ({reason}): start it, or set ENGINE_URL"
-
-
-def advice(code: int, said: str) -> str:
-    """Return what to do about a refusal, if that is known."""
-    if "license" in said:
-        by_free = "This licence does not include the mixed query: add --free"
-        return f"\n{by_free if config()['free'] else 'README.md says which licence is needed'}"
-    if code in (401, 403):
-        return '\nSet ENGINE_AUTHORIZATION, for example to "ApiKey ..." or "Basic ..."'
-    if code == 404:
-        return NOT_LOADED
-    return ""
-
-
-def as_object(document: dict[str, Any], bulk: dict[str, str]) -> dict[str, Any]:
-    """Return a document as Weaviate takes it: the vector beside the properties."""
-    properties = {name: value for name, value in document.items() if name != bulk["vector"]}
-    name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{bulk['class']} {document['row']}"))
-    vector = {"vector": document[bulk["vector"]]} if bulk["vector"] else {}
-    return {"class": bulk["class"], "id": name, "properties": properties, **vector}
-
-
-def as_hit(found: dict[str, Any], hits: dict[str, Any]) -> dict[str, Any]:
-    """Return row, passage, title and score of a hit; of a cosine distance the score is 1 less the distance."""
-    fields = found[hits["fields"]] if hits["fields"] else found
-    score: Any = found
-    for name in hits["score"]:
-        score = score[name]
-    value = 1 - float(score) if hits["is_distance"] else float(score)
-    return {name: fields.get(name) for name in ("row", "passage", "title")} | {"score": value}
 
 
 def scaled(score: float, scores: list[float]) -> float:
@@ -275,8 +262,10 @@ def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None
     """Return a template with values for its marks, in a text as JSON, and `nothing` for queries without a value."""
     if isinstance(template, dict):
         kind = next(iter(template), "")
-        if nothing and len(template) == 1 and kind in nothing and has_no_value(template, values):
-            return nothing[kind]
+        if nothing and len(template) == 1 and kind in nothing:
+            asked = [values[name] for name in re.findall(r"\{\{(\w+)\}\}", json.dumps(template))]
+            if any(isinstance(value, list | dict) and not is_known(value) for value in asked):
+                return nothing[kind]
         return {name: filled(value, values, nothing) for name, value in template.items()}
     if isinstance(template, list):
         return [filled(value, values, nothing) for value in template]
@@ -285,12 +274,6 @@ def filled(template: Any, values: dict[str, Any], nothing: dict[str, Any] | None
     if alone := re.fullmatch(r"\{\{(\w+)\}\}", template):
         return values[alone[1]]
     return re.sub(r"\{\{(\w+)\}\}", lambda mark: json.dumps(values[mark[1]], ensure_ascii=False), template)
-
-
-def has_no_value(template: dict[str, Any], values: dict[str, Any]) -> bool:
-    """Whether a query is by a vector of zeros, or by no tokens or terms at all."""
-    names = re.findall(r"\{\{(\w+)\}\}", json.dumps(template))
-    return any(isinstance(values[name], list | dict) and not is_known(values[name]) for name in names)
 
 
 class Milvus:

@@ -32,7 +32,6 @@ from mrc_workbench.retrieval.report.charts import (
 )
 from mrc_workbench.retrieval.report.exports import (
     latex_table,
-    latex_text,
     markdown_table,
     markdown_text,
     per_question_json,
@@ -199,7 +198,6 @@ def test_the_latex_table_holds_the_figures() -> None:
 )
 def test_names_are_text(name: str, in_markdown: str, in_latex: str) -> None:
     assert markdown_text(name) == in_markdown
-    assert latex_text(name) == in_latex
     compared = comparison_of({name: RIGHT})
     found = evidence(compared)
     assert f"| {in_markdown} | " in markdown_table(compared, found)

@@ -19,10 +19,10 @@ import pytest
 from mrc_workbench.data.jobs.processes import FORKS
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.retrieval.takeaway.engines import is_weighted
-from mrc_workbench.retrieval.takeaway.folder import elasticsearch_needs
+from mrc_workbench.retrieval.takeaway.folder import readme
 from mrc_workbench.retrieval.takeaway.fusion import Engine
 from mrc_workbench.retrieval.takeaway.scripts.engine import CONNECTIONS
-from tests.doubles import PASSAGES, QUESTIONS
+from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.engines.base import Received, RefusedError, StubEngine, serving
 from tests.engines.elastic import Elastic, Elasticsearch
 from tests.engines.opensearch import OpenSearch
@@ -197,8 +197,11 @@ def test_the_readme_states_the_version() -> None:
     by_rank = replace(by_score, by_rank=True)
     equal = replace(by_rank, weights=(0.5, 0.5))
     alone = mix_for(Engine.ELASTICSEARCH, alone=1)
-    told = [elasticsearch_needs(one) for one in (by_score, by_rank, equal, alone)]
-    assert [one.split()[1] for one in told] == ["8.18", "9.2", "8.16", "8.16"]
+    mixes = (by_score, by_rank, equal, alone)
+    told = [readme("mix", one.engine, small_set(), [], mix=one).split("## Use\n\n")[1].split("\n")[0] for one in mixes]
+    assert [one.split()[:2] for one in told] == [
+        ["Elasticsearch", version] for version in ("8.18", "9.2", "8.16", "8.16")
+    ]
     assert [is_weighted(one) for one in (by_rank, equal)] == [True, False]
     assert ["--free" in one for one in told] == [True, True, True, False]
 
