@@ -1,8 +1,7 @@
-"""Labs: which values suit these data, each an experiment over the validation questions, and its results.
+"""Labs: experiments over the validation questions that try values of a retriever, and their results.
 
 The retrievers that a lab tries differ only in its values and are marked as chosen on the validation part; those that
-they wrap or are compared with are not. So a lab runs, stops and is stored like any other comparison, and searches
-nothing twice.
+they wrap or are compared with are not. So a lab runs, stops and is stored like any other comparison.
 
 The best of many settings scores higher on the questions that selected it than on others. `cross_fit` measures the
 selection instead (Stone 1974, "Cross-validatory choice and assessment of statistical predictions"): the questions are
@@ -36,13 +35,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.measures import Measure, evaluate, hits_of
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    PairTest,
-    difference_intervals,
-    paired_tests,
-    share_intervals,
-)
+from mrc_workbench.retrieval.significance import Pair, PairTest, difference_intervals, paired_tests, share_intervals
 
 S = TypeVar("S", bound=Spec)
 K1S = (0.3, 0.6, 0.9, 1.2, 1.6, 2.0)
@@ -139,10 +132,10 @@ def changes(**values: Sequence[Any]) -> list[Change]:
 def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Change]]) -> Experiment:
     """Return the experiment that tries other options of BM25 `present`; `kinds` are the changes of each kind.
 
-    It tries the present values (`UNCHANGED`), every change alone, which shows what it brings by itself, and every
-    combination of one change of each kind, which shows whether the gains add up. Of a grid of all options, thousands
-    on a few questions, the best would be luck. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if
-    `present` does not have an option or cannot combine two.
+    It tries the present values (`UNCHANGED`), every change alone, and every combination of one change of each kind,
+    which shows whether the gains add up. Of a grid of all options, thousands on a few questions, the best would be
+    luck. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if `present` does not have an option or
+    cannot combine two.
     """
     spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
     alone = [change for kind in kinds for change in kind]
@@ -151,10 +144,8 @@ def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Cha
     if len(every) > MOST_CHANGES:
         raise ValueError(f"{len(every)} changes are too many: {MOST_CHANGES} are tried at most")
     values = spec.model_dump()
-    tries = [
-        type(spec).model_validate(values | change | {"name": _description(change) or UNCHANGED})
-        for change in ({}, *every)
-    ]
+    named: list[Change] = [change | {"name": _description(change) or UNCHANGED} for change in ({}, *every)]
+    tries = [type(spec).model_validate(values | change) for change in named]
     return _lab(compared, Lab.LEXICAL, (present,), tries)
 
 
@@ -169,10 +160,11 @@ def hybrid_lab(
 
     A hybrid of only these two that is compared already is listed beside them.
     """
-    pairs = [(weight, round(1 - weight, 9)) for weight in weights]
     tries = [
-        HybridSpec(name=f"{fusion} · {pair[0]:g}", of=(first, second), fusion=fusion, weights=pair)
-        for fusion, pair in product(fusions, pairs)
+        HybridSpec(
+            name=f"{fusion} · {weight:g}", of=(first, second), fusion=fusion, weights=(weight, round(1 - weight, 9))
+        )
+        for fusion, weight in product(fusions, weights)
     ]
     hybrids = [spec for spec in compared.retriever if isinstance(spec, HybridSpec)]
     present = [spec.name for spec in hybrids if {*spec.of} == {first, second}]
@@ -373,20 +365,16 @@ def cross_fit(
 ) -> CrossFit | None:
     """Cross-fit the selection among the settings of `figures` (see `lab_figures`) against the setting `present`.
 
-    `groups` `(n_questions,)` are those of `question_groups`. Returns None if `present` has no value of the measure, or
-    if all questions are in one fold.
+    Returns None if `present` has no value of the measure, or if all questions are in one fold.
     """
-    values = {
-        name: scores.per_question[measure] for name, scores in lab.scores.items() if measure in scores.per_question
-    }
+    values = {name: of.per_question[measure] for name, of in lab.scores.items() if measure in of.per_question}
     folds = Lessons.of(lab.question_set, np.arange(len(lab.question_set.questions))).folds
-    fold_numbers = np.unique(folds)
-    if present not in values or len(fold_numbers) < 2:
+    if present not in values or len(np.unique(folds)) < 2:
         return None
     per_setting = np.stack([values[name] for name in figures["name"]], axis=1)
     fitted = np.empty(len(folds))
     selections: Counter[str] = Counter()
-    for fold in fold_numbers.tolist():
+    for fold in np.unique(folds).tolist():
         inside = folds == fold
         selected = best(figures.assign(value=per_setting[~inside].mean(axis=0)))
         fitted[inside] = values[selected][inside]

@@ -95,15 +95,12 @@ def changes(before: Comparison, after: Comparison) -> list[Change]:
     names, pairs = [], []
     for name, new in after.scores.items():
         old = before.scores[name].per_question if name in before.scores else {}
-        for measure, values in new.per_question.items():
-            if measure in old:
-                names.append(name)
-                pairs.append(Pair("after", "before", measure, values, old[measure]))
+        shared = [measure for measure in new.per_question if measure in old]
+        names += [name] * len(shared)
+        pairs += [Pair("after", "before", one, new.per_question[one], old[one]) for one in shared]
     tests = paired_tests(pairs, question_groups(after.question_set))
-    return [
-        Change(name, float(pair.of_b.mean()), float(pair.of_a.mean()), test)
-        for name, pair, test in zip(names, pairs, tests, strict=True)
-    ]
+    means = [(float(pair.of_b.mean()), float(pair.of_a.mean())) for pair in pairs]
+    return [Change(name, *ends, test) for name, ends, test in zip(names, means, tests, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -153,7 +150,7 @@ class Gate:
         experiment lacks a retriever or a measure, or if the comparison before has other questions.
         """
         demands, measure, before = tuple(map(Demand.parse, at_least)), Measure.parse(by), None
-        names, known = {spec.name for spec in experiment.retriever}, measures(experiment.ks)
+        names, known = {*experiment.specs}, measures(experiment.ks)
         for demand in demands:
             if demand.retriever and demand.retriever not in names:
                 raise ValueError(f"no retriever of this experiment is called {demand.retriever!r}")
@@ -176,15 +173,14 @@ class Gate:
         for name in self.before.scores:
             if name in failed:
                 yield Verdict(False, f"{name} failed, and did not before")
-        measure = str(self.measure)
         for change in changes(self.before, comparison):
             test = change.test
-            if test.measure != measure:
+            if test.measure != str(self.measure):
                 continue
             is_worse = test.sure and test.difference < 0
             yield Verdict(
                 not is_worse,
-                f"{change.retriever}: {measure} {change.before:.4f} before, {change.after:.4f} now, "
+                f"{change.retriever}: {test.measure} {change.before:.4f} before, {change.after:.4f} now, "
                 f"{test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f}; p = {test.p_family:.4f}), "
                 f"{'worse' if is_worse else 'not worse'}",
             )
