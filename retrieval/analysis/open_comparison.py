@@ -20,26 +20,9 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.retrieval.analysis import questions as per_question
 from mrc_workbench.retrieval.analysis.evidence import Evidence, at_disadvantage, evidence
 from mrc_workbench.retrieval.analysis.labs import CrossFit, cross_fit, lab_figures
-from mrc_workbench.retrieval.analysis.questions import (
-    Property,
-    Quadrant,
-    RankMap,
-    Slice,
-    ceilings,
-    fates,
-    most_disputed,
-    properties,
-    quadrants,
-    question_table,
-    rank_map,
-    rows_with_text,
-    same_article,
-    slice_table,
-    slice_tests,
-    slices,
-)
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
@@ -293,28 +276,28 @@ class OpenComparison:
 
     @property
     @_last(1)
-    def properties(self) -> list[Property]:
-        return properties(self.question_set)
+    def properties(self) -> list[per_question.Property]:
+        return per_question.properties(self.question_set)
 
-    @_last(len(Property))
-    def slices(self, by: Property) -> list[Slice]:
-        return slices(self.question_set, by)
+    @_last(len(per_question.Property))
+    def slices(self, by: per_question.Property) -> list[per_question.Slice]:
+        return per_question.slices(self.question_set, by)
 
     @_last(16)
-    def slice_figures(self, by: Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
+    def slice_figures(self, by: per_question.Property, names: tuple[str, ...], measure: str) -> pd.DataFrame:
         """Return the `slice_table` of the first `MEASURED_SLICES` slices, with "p_holm" of their tests."""
         scores = {name: self.comparison.scores[name] for name in names if name in self.comparison.scores}
         parts = self.slices(by)[:MEASURED_SLICES]
-        table = slice_table(parts, scores, measure, self.groups)
-        return table.assign(p_holm=slice_tests(parts, scores, measure, self.groups))
+        table = per_question.slice_table(parts, scores, measure, self.groups)
+        return table.assign(p_holm=per_question.slice_tests(parts, scores, measure, self.groups))
 
     @_last(8)
     def fates(self, k: int) -> dict[str, np.ndarray]:
-        return fates(self.comparison, k)
+        return per_question.fates(self.comparison, k)
 
     @_last(4)
     def ceilings(self, depths: tuple[int, ...]) -> dict[str, np.ndarray]:
-        return ceilings(self.comparison, depths)
+        return per_question.ceilings(self.comparison, depths)
 
     @_last(4)
     def unmatched(self, analyzer: Analyzer) -> UnmatchedQuestions:
@@ -323,19 +306,19 @@ class OpenComparison:
     # question by question
 
     @_last(4)
-    def ranks(self, names: tuple[str, ...]) -> RankMap:
+    def ranks(self, names: tuple[str, ...]) -> per_question.RankMap:
         rankings = self.comparison.rankings
-        return rank_map([rankings[name] for name in names if name in rankings], self.question_set)
+        return per_question.rank_map([rankings[name] for name in names if name in rankings], self.question_set)
 
     @_last(4)
-    def quadrants(self, pair: tuple[str, str], k: int) -> dict[Quadrant, np.ndarray]:
+    def quadrants(self, pair: tuple[str, str], k: int) -> dict[per_question.Quadrant, np.ndarray]:
         ranks = self.ranks(pair).ranks
-        return quadrants(ranks[:, 0], ranks[:, 1], k)
+        return per_question.quadrants(ranks[:, 0], ranks[:, 1], k)
 
     @_last(2)
     def questions(self, names: tuple[str, ...]) -> pd.DataFrame:
         depth = min(self.comparison.rankings[name].indices.shape[1] for name in names)
-        return question_table(self.question_set, self.ranks(names).ranks, names, depth)
+        return per_question.question_table(self.question_set, self.ranks(names).ranks, names, depth)
 
     @_last(2)
     def disputed(self, count: int) -> list[str]:
@@ -345,15 +328,15 @@ class OpenComparison:
     @_last(4)
     def disputed_rows(self, names: tuple[str, ...], count: int) -> list[int]:
         rankings = [self.comparison.rankings[name] for name in names if name in self.comparison.rankings]
-        return most_disputed(rankings, self.question_set, count) if rankings else []
+        return per_question.most_disputed(rankings, self.question_set, count) if rankings else []
 
     @_last(8)
     def rows_with(self, text: str) -> np.ndarray:
-        return rows_with_text(self.question_set, text)
+        return per_question.rows_with_text(self.question_set, text)
 
     @_last(8)
     def confusers(self, row: int) -> frozenset[int]:
-        return same_article(self.question_set, row)
+        return per_question.same_article(self.question_set, row)
 
     def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:
         """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""

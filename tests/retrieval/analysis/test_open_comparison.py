@@ -3,12 +3,13 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mrc_workbench.retrieval.analysis import open_comparison
+from mrc_workbench.retrieval.analysis import open_comparison, questions
 from mrc_workbench.retrieval.analysis.evidence import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.analysis.questions import Property, Quadrant, fates
@@ -24,11 +25,11 @@ def opened(tmp_path: Path) -> OpenComparison:
     return OpenComparison(tmp_path, small_set())
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
+def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[Any]:
     """Note what an analysis of the module is asked for, and let it answer."""
     calls: list[Any] = []
-    analysis = getattr(open_comparison, name)
-    monkeypatch.setattr(open_comparison, name, lambda *of: calls.append(of) or analysis(*of))
+    analysis = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *of: calls.append(of) or analysis(*of))
     return calls
 
 
@@ -66,7 +67,7 @@ def test_a_folder_without_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_worked_out_once(opened: OpenComparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, "question_groups")
+    calls = counted(monkeypatch, open_comparison, "question_groups")
     assert opened.groups is opened.groups
     assert opened.tests(("Right", "Late"), "recall@1") is opened.tests(("Right", "Late"), "recall@1")
     assert len(calls) == 1
@@ -88,7 +89,7 @@ def test_ten_sessions_have_it_worked_out_once(opened: OpenComparison, monkeypatc
 
 
 def test_only_the_last_answers_are_kept(opened: OpenComparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, "rows_with_text")
+    calls = counted(monkeypatch, questions, "rows_with_text")
     for place in range(100):
         opened.rows_with(f"word {place}")
     opened.rows_with("word 99")
