@@ -46,6 +46,7 @@ PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensio
 QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
 TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
+NAMESPACE = "mrc"  # of Vespa's document ids
 Body = dict[str, Any]
 
 
@@ -79,16 +80,6 @@ class Told:
 def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
     """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
     return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
-
-
-NAMESPACE = "mrc"  # of Vespa's document ids
-
-
-def as_written(mix: Mix, index: str, document: Body) -> Body:
-    """Return a document as a line of `documents.jsonl`: for Vespa in the form that `vespa feed` takes."""
-    if mix.engine is not Engine.VESPA:
-        return document
-    return {"put": f"id:{NAMESPACE}:{index}::{document['row']}", "fields": document}
 
 
 def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:

@@ -34,7 +34,6 @@ from mrc_workbench.data.workspace import (
     write_json,
     write_text,
 )
-from mrc_workbench.models.sources import ModelSource
 from mrc_workbench.retrieval.comparison.compare import Comparison, materials_of
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import Materials
@@ -44,11 +43,11 @@ from mrc_workbench.retrieval.report.exports import markdown_text
 from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway import WORDS
 from mrc_workbench.retrieval.takeaway.asking import (
+    NAMESPACE,
     PROJECTION,
     QUESTION_WEIGHTS,
     TERMS,
     TOLD,
-    as_written,
     documents,
     of_questions,
 )
@@ -123,8 +122,7 @@ def take_away(
     if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
         raise TakeAwayError("folder_in_use", message, folder=str(folder))
-    names = [result.name for result in comparison.results]
-    if name not in names:
+    if name not in (names := [result.name for result in comparison.results]):
         message = f"no retriever of this comparison is called {name!r}; there are: {', '.join(names)}"
         raise TakeAwayError("retriever_failed", message, name=name)
     if name not in comparison.rankings:
@@ -191,8 +189,9 @@ def _write_engine(
 
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _AT_ONCE):
-            stop = min(start + _AT_ONCE, len(passages))
-            yield from (as_written(mix, index, document) for document in documents(mix, passages, start, stop))
+            for document in documents(mix, passages, start, min(start + _AT_ONCE, len(passages))):
+                id_ = f"id:{NAMESPACE}:{index}::{document['row']}"
+                yield {"put": id_, "fields": document} if mix.engine is Engine.VESPA else document  # as `vespa feed`
             report((start + _AT_ONCE) / len(passages))
 
     _write_lines(folder / "documents.jsonl", rows())
@@ -221,7 +220,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
-    if not _is_elsewhere(signal.source):  # it exists only here, and is exported
+    if not (signal.source.hub_id or signal.source.packaged):  # it exists only here, and is exported
         model = f"model_{field}"
         network = signal.network if isinstance(signal, LateTokens) else signal.encoder.model
         network.save_pretrained(str(folder / model), create_model_card=False)
@@ -235,22 +234,18 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     return values | {"layers": signal.layers}
 
 
-def _is_elsewhere(source: ModelSource) -> bool:
-    return bool(source.hub_id or source.packaged)
-
-
 def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparison, materials: Materials) -> None:
     """Write the experiment, the set and the models that exist only here: the program's own search finds the same."""
     specs = []
     for spec in comparison.experiment.needed([name]):
         source = materials.source(dict(spec.local)["model"]) if spec.needs_model else None
-        if source and source.folder and not _is_elsewhere(source):  # a starter is made from the passages again
-            model = f"model_{key_of(str(source.folder))[:12]}"
-            if not (folder / model).exists():
-                shutil.copytree(source.folder, folder / model)
-            specs.append(spec.model_copy(update={"model": model}))
-        else:
-            specs.append(spec)
+        if source is None or not source.folder or source.hub_id or source.packaged:
+            specs.append(spec)  # a starter is made from the passages again
+            continue
+        model = f"model_{key_of(str(source.folder))[:12]}"
+        if not (folder / model).exists():
+            shutil.copytree(source.folder, folder / model)
+        specs.append(spec.model_copy(update={"model": model}))
     experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
     write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))

@@ -218,15 +218,9 @@ def searched(mix: Mix, lists: Lists, k: int) -> Rankings:
     if mix.engine is Engine.VESPA:
         return _of_candidates(mix, lists.questions, k)
     value = _by_rank if mix.by_rank else _traits(mix.engine, lists.plan).value
-    nothing, first = np.zeros(len(lists.questions)), mix.signals[0]
+    nothing = np.zeros(len(lists.questions))
     given = [(one, value(one), nothing, weight) for one, weight in zip(found, mix.weights, strict=True)]
-    return summed(given, _passage_count(first), k)
-
-
-def _passage_count(signal: Signal) -> int:
-    if isinstance(signal, SparseTerms):
-        return int(signal.weights.shape[0])
-    return len(signal.tokens if isinstance(signal, Terms) else signal.vectors)
+    return summed(given, mix.signals[0].n_passages, k)
 
 
 def figure_of(mix: Mix, here: Rankings, lists: Lists, question_set: QuestionSet) -> Figure:
@@ -251,16 +245,14 @@ def _taken(parts: Sequence[Part], lists: Lists, traits: Traits) -> tuple[list[Pa
         SparseTerms.kind: traits.sparse,
     }
     weight = {part.signal.field: _weight(part, lists.of(part.signal), _min_max, by_rank=False) for part in parts}
-    kept = set[str]()
+    fields = set[str]()
     for part in sorted(parts, key=lambda part: -weight[part.signal.field]):
         places[part.signal.kind] -= 1
-        counts_for_it = weight[part.signal.field] > 0 or not kept  # an engine takes nothing from a passage
-        if counts_for_it and places[part.signal.kind] >= 0 and len(kept) < traits.signals:
-            kept.add(part.signal.field)
-    return (
-        [part for part in parts if part.signal.field in kept],
-        [part.signal.name for part in parts if part.signal.field not in kept],
-    )
+        is_useful = weight[part.signal.field] > 0 or not fields  # an engine takes nothing from a passage
+        if is_useful and places[part.signal.kind] >= 0 and len(fields) < traits.signals:
+            fields.add(part.signal.field)
+    lost = [part.signal.name for part in parts if part.signal.field not in fields]
+    return [part for part in parts if part.signal.field in fields], lost
 
 
 def _weight(part: Part, rankings: Rankings, value: Value, *, by_rank: bool) -> float:
@@ -316,11 +308,11 @@ def candidates_of(mix: Mix) -> int:
 
 
 def _best(scores: np.ndarray, depth: int) -> np.ndarray:
+    """Return which of the scores are among the first `depth` of their row."""
     best = top_k(scores, depth).indices
     among = np.zeros(scores.shape, dtype=bool)
-    np.put_along_axis(
-        among, np.where(best == NOT_FOUND, best[:, :1], best), np.isfinite(scores).any(axis=1)[:, None], 1
-    )
+    places, is_any = np.where(best == NOT_FOUND, best[:, :1], best), np.isfinite(scores).any(axis=1)[:, None]
+    np.put_along_axis(among, places, is_any, 1)
     return among
 
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -89,12 +90,9 @@ def write_models(
     asked = _Asked(comparison, name)
     figures = []
     for number, spec in enumerate(specs):
-
-        def report(share: float, number: int = number) -> None:
-            on_progress((number + share) / len(specs))
-
-        reader = _Reader.of(spec, materials, asked)
-        figures.append(_written(folder, f"model_{number + 1}", spec, reader, report))
+        reader, place = _Reader.of(spec, materials, asked), f"model_{number + 1}"
+        report = partial(lambda before, share: on_progress((before + share) / len(specs)), number)
+        figures.append(_written(folder, place, spec, reader, report))
     return figures
 
 
@@ -103,8 +101,8 @@ class _Asked:
 
     def __init__(self, comparison: Comparison, name: str) -> None:
         whole = comparison.question_set
-        drawn = np.sort(np.random.default_rng(0).permutation(len(whole.questions))[:_QUESTIONS])
-        part, first = whole.with_questions(drawn), comparison.rankings[name].indices[drawn, :_CANDIDATES]
+        sample = np.sort(np.random.default_rng(0).permutation(len(whole.questions))[:_QUESTIONS])
+        part, first = whole.with_questions(sample), comparison.rankings[name].indices[sample, :_CANDIDATES]
         rows = [np.unique(np.concatenate([found, part.relevance[[row]].indices])) for row, found in enumerate(first)]
         self.question_set, self.questions = part, [question.text for question in part.questions]
         self.candidates = np.full((len(rows), max(map(len, rows))), NOT_FOUND)
@@ -123,10 +121,10 @@ def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", re
         np.save(folder / place / "token_weights.npy", weights.by_token, allow_pickle=False)
     report(0.2)
     said, seconds = [], []
-    for number, say in enumerate([reader.say, *(reader.as_onnx(folder / place, form) for form in FORMS)]):
-        say(2)  # what is made ready with the first texts is no part of the time
+    for number, read in enumerate([reader.as_torch(), *(reader.as_onnx(folder / place, form) for form in FORMS)]):
+        reader.say(read, 2)  # what is made ready with the first texts is no part of the time
         began = time.perf_counter()
-        said.append(say(None))
+        said.append(reader.say(read))
         seconds.append(time.perf_counter() - began)
         report(0.2 + 0.8 * (number + 1) / 3)
     agreements = [reader.agreement(said[0][1], other) for _, other in said[1:]]
@@ -159,27 +157,30 @@ class _Reader:
         encoder.fit(texts)
         return cls("late", encoder, asked, texts, encoder.projection)
 
-    def say(self, most: int | None) -> Said:
+    def as_torch(self) -> Callable[..., Any]:
+        """Return a function that encodes texts of a side, or scores pairs, by the original model."""
         encoder = self.encoder
         if isinstance(encoder, CrossEncoderScorer):
-            return self._of_pairs(encoder.score, most)
+            return encoder.score
+        if self.kind == "dense":
+            return encoder.encode
+        return lambda side, texts: [projected(one, self.projection) for one in encoder.encode(side, texts)]
 
-        def encode(side: str, texts: Sequence[str]) -> Any:
-            found = encoder.encode(side, texts)
-            return [projected(one, self.projection) for one in found] if self.kind == "late" else found
-
-        return self._of_texts(encode, most)
-
-    def as_onnx(self, place: Path, form: str) -> Callable[[int | None], Said]:
+    def as_onnx(self, place: Path, form: str) -> Callable[..., Any]:
+        """Return the same function of the model as ONNX."""
         import torch
 
         from mrc_workbench.retrieval.takeaway.scripts.encode import Model
 
         model = Model(place, form, torch.get_num_threads())
         if self.kind == "rerank":
-            return lambda most: self._of_pairs(model.score, most)
-        encode: Callable[[Sequence[str], str], Any] = model.encode_tokens if self.kind == "late" else model.encode
-        return lambda most: self._of_texts(lambda side, texts: encode(texts, side), most)
+            return model.score
+        encode = model.encode_tokens if self.kind == "late" else model.encode
+        return lambda side, texts: encode(texts, side)
+
+    def say(self, read: Callable[..., Any], most: int | None = None) -> Said:
+        """Return what is read of all questions and candidates, or of the first `most` to make a model ready."""
+        return self._of_pairs(read, most) if self.kind == "rerank" else self._of_texts(read, most)
 
     def agreement(self, torch_says: np.ndarray, other: np.ndarray) -> float:
         if torch_says.shape != other.shape:
@@ -291,7 +292,8 @@ def _quantise(place: Path) -> None:
     shapes = {one.name: one.dims for one in graph.initializer}
     products = [node for node in graph.node if node.op_type == "MatMul" and len(shapes.get(node.input[1], ())) == 2]
     narrowing = [node.name for node in products if shapes[node.input[1]][0] > shapes[node.input[1]][1]]
-    logging.getLogger().addFilter(_without_advice)  # about networks for images
+    # without its advice about networks for images
+    logging.getLogger().addFilter(lambda record: "pre-processing before quantization" not in record.getMessage())
     chosen = {"op_types_to_quantize": ["MatMul"], "nodes_to_exclude": narrowing}
     quantize_dynamic(place / FORMS[0], place / FORMS[1], per_channel=True, weight_type=QuantType.QInt8, **chosen)
     model = onnx.load(place / FORMS[1])
@@ -316,7 +318,3 @@ def _halve_tables(graph: Any) -> None:
             "Cast", [node.output[0]], [found], f"{node.name}_widened", to=onnx.TensorProto.FLOAT
         )
         graph.node.insert(place + 1, cast)
-
-
-def _without_advice(record: logging.LogRecord) -> bool:
-    return "pre-processing before quantization" not in record.getMessage()

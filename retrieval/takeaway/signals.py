@@ -56,6 +56,7 @@ class Terms:
     def __init__(self, field: str, spec: BM25Spec, materials: Materials) -> None:
         self.field, self.name, self.k1, self.b = field, spec.name, spec.k1, spec.b
         texts = materials.texts(spec.title)
+        self.n_passages = len(texts)
         self.analysis = spec.analysis(spec.dictionary_of(materials)).chosen(texts)
         self.tokens = tokens_of(self.analysis, texts)
         self.lengths = np.diff(self.tokens.offsets)
@@ -93,6 +94,7 @@ class _Encoded:
         self.model, self.precision = spec.model, spec.precision
         self.source: ModelSource = materials.source(spec.model)
         self._texts = materials.texts(spec.title)
+        self.n_passages = len(self._texts)
 
 
 class Vectors(_Encoded):
@@ -199,8 +201,8 @@ def weights_by_term(weights: csr_array) -> list[dict[str, float]]:
     """Return each row of term weights as in JSON: weights by the number of the term, none 0."""
     rows = []
     for first, last in pairwise(weights.indptr):
-        terms, values = weights.indices[first:last].tolist(), weights.data[first:last].tolist()
-        rows.append({str(term): float(f"{value:.7g}") for term, value in zip(terms, values, strict=True) if value})
+        terms = zip(weights.indices[first:last].tolist(), weights.data[first:last].tolist(), strict=True)
+        rows.append({str(term): float(f"{value:.7g}") for term, value in terms if value})
     return rows
 
 
@@ -312,12 +314,20 @@ class _Planning:
     def of(self, spec: Spec) -> Plan:
         local = spec.local
         match local:
-            case HybridSpec():
-                return self._fused(local)
+            case HybridSpec(of=names, fusion=fusion):
+                weighted = zip(names, local.weights or (1.0,) * len(names), strict=True)
+                slope = "of_deviation" if fusion is Fusion.Z_SCORE else "of_range"  # by rank, weights stay as they are
+                plans = [(self.of(self._specs[name]), {slope: weight}) for name, weight in weighted if weight]
+                return _joined(local, plans, by_rank=fusion is Fusion.RRF)
             case LearnedSpec():
                 return self._learned(local)
             case MilvusSpec(fusion=Ranker.RRF):
-                return self._milvus(local)
+                values = local.model_dump()
+                parts = [
+                    MilvusSpec.model_validate(values | {"search": search, "name": f"{spec.name} {name}"})
+                    for search, name in ((Search.BM25, "BM25"), (Search.DENSE, "vectors"))
+                ]
+                return _joined(local, [(self.of(part), {"of_range": 1.0}) for part in parts], by_rank=True)
             case BM25Spec():
                 signal: Signal = Terms(self._field("terms"), local, self._materials)
             case DenseSpec():
@@ -333,12 +343,6 @@ class _Planning:
                 return Plan(spec.name, (), left_out=(spec.name,))
         return Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_differing(local)))
 
-    def _fused(self, spec: HybridSpec) -> Plan:
-        weighted = zip(spec.of, spec.weights or (1.0,) * len(spec.of), strict=True)
-        slope = "of_deviation" if spec.fusion is Fusion.Z_SCORE else "of_range"  # by rank, the weights stay as they are
-        plans = [(self.of(self._specs[name]), {slope: weight}) for name, weight in weighted if weight]
-        return _joined(spec, plans, by_rank=spec.fusion is Fusion.RRF)
-
     def _learned(self, spec: LearnedSpec) -> Plan:
         mix = self._materials.part(spec.name).retriever
         if not isinstance(mix, LearnedMix):
@@ -351,12 +355,6 @@ class _Planning:
         ]
         plan = _joined(spec, plans)
         return replace(plan, differs=(*plan.differs, "learned"))
-
-    def _milvus(self, spec: MilvusSpec) -> Plan:
-        names = {Search.BM25: "BM25", Search.DENSE: "vectors"}
-        parts = [{"search": search, "name": f"{spec.name} {name}"} for search, name in names.items()]
-        plans = [self.of(MilvusSpec.model_validate(spec.model_dump() | part)) for part in parts]
-        return _joined(spec, [(plan, {"of_range": 1.0}) for plan in plans], by_rank=True)
 
     def _field(self, kind: str) -> str:
         self._fields[kind] += 1
@@ -382,6 +380,7 @@ def _joined(
 
 
 def _differing(spec: Spec) -> list[str]:
+    """Return the codes of what a single signal does differently in any engine."""
     differs: dict[str, object] = {}
     if isinstance(spec, BM25Spec):
         formula = spec.engine is not BM25Engine.POSTINGS
