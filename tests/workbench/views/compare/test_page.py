@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
-from mrc_workbench.retrieval.comparison.pace import Pace, expected_seconds
+from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts
 from mrc_workbench.retrieval.comparison.spec import Materials
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
 from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
@@ -289,7 +289,7 @@ def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
     for now[0], share in ((0.0, 0.0), (24.0, 0.2), (60.0, 0.5), (120.0, 1.0)):
         pace.at("Late", share)
     pace.end()
-    assert expected_seconds(late, some) == pytest.approx(120.0)
+    assert forecasts({late.name: late}, some)[late.name] == Forecast(pytest.approx(120.0), is_measured=True)
     expected = choices_for(own).expected
     assert expected is not None
     assert expected.label("Late") == EN["compare.time_about"].format(time="2 min")  # told on its chip
