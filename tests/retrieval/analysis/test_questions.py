@@ -1,6 +1,7 @@
 """Single questions: their ranks, which to look at, and where they are lost."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,6 @@ from mrc_workbench.retrieval.analysis.questions import (
     BANDS,
     DEPTHS,
     FATES,
-    Block,
     Fate,
     Quadrant,
     RankMap,
@@ -42,7 +42,7 @@ from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.rankings import Findings, Rankings
-from tests.doubles import QUESTIONS, small_set
+from tests.doubles import small_set
 from tests.retrieval.compared import rankings
 
 
@@ -56,28 +56,21 @@ def rankings_with_first_relevant_at(ranks: list[int]) -> Rankings:
     return Rankings(indices, np.where(indices < 0, -np.inf, -np.arange(5)).astype(np.float32))
 
 
-def disputed(*ranks: list[int], count: int = 3) -> list[int]:
+@pytest.mark.parametrize(
+    ("ranks", "count", "rows"),
+    [
+        # worst / best: 2, 5, 1, 6 (not found counts as rank 6 of 5), 4
+        (([1, 1, 2, 1, 1], [2, 5, 2, 0, 4]), 3, [3, 1, 4]),
+        (([4, 1, 1, 1, 1], [5, 2, 1, 1, 1]), 3, [1, 0]),  # from 1 to 2 is more than from 4 to 5
+        (([1, 1, 1, 3, 1], [5, 5, 5, 2, 1]), 2, [0, 3]),  # each retriever leads once before any leads twice
+        (([1, 1, 3, 1, 1], [0, 4, 2, 1, 1]), 2, [0, 2]),  # a retriever that finds nothing does not lead
+        (([1, 2, 3, 4, 0], [1, 2, 3, 4, 0]), 3, []),  # all agree
+        (([1, 2, 3, 4, 5],), 3, []),
+    ],
+)
+def test_most_disputed_questions(ranks: Sequence[list[int]], count: int, rows: list[int]) -> None:
     rankings = [rankings_with_first_relevant_at(each) for each in ranks]
-    return most_disputed(rankings, small_set().with_questions(range(5)), count)
-
-
-def test_the_widest_spread_is_first() -> None:
-    # worst / best: 2, 5, 1, 6 (not found counts as rank 6 of 5), 4
-    assert disputed([1, 1, 2, 1, 1], [2, 5, 2, 0, 4]) == [3, 1, 4]
-
-
-def test_from_1_to_2_is_more_than_from_4_to_5() -> None:
-    assert disputed([4, 1, 1, 1, 1], [5, 2, 1, 1, 1]) == [1, 0]
-
-
-def test_each_retriever_leads_once_before_any_leads_twice() -> None:
-    assert disputed([1, 1, 1, 3, 1], [5, 5, 5, 2, 1], count=2) == [0, 3]
-    assert disputed([1, 1, 3, 1, 1], [0, 4, 2, 1, 1], count=2) == [0, 2], "what finds nothing does not lead"
-
-
-def test_where_all_agree_nothing_is_disputed() -> None:
-    assert disputed([1, 2, 3, 4, 0], [1, 2, 3, 4, 0]) == []
-    assert disputed([1, 2, 3, 4, 5]) == []
+    assert most_disputed(rankings, small_set().with_questions(range(5)), count) == rows
 
 
 BY_HAND = st.lists(st.lists(st.integers(0, 130), min_size=3, max_size=3), max_size=40)
@@ -88,32 +81,20 @@ def map_of(ranks: list[list[int]]) -> RankMap:
     return RankMap(found, np.lexsort(bands_of(found).T[::-1]))
 
 
-@pytest.mark.parametrize(
-    ("rank", "band"),
-    [(1, 0), (2, 1), (5, 1), (6, 2), (10, 2), (11, 3), (20, 3), (21, 4), (50, 4), (51, 5), (100, 5), (101, 6), (0, 6)],
-)
-def test_band_of_a_rank(rank: int, band: int) -> None:
-    assert bands_of(np.array([rank])).tolist() == [band]
+def test_bands_of_ranks() -> None:
+    ranks = [1, 2, 5, 6, 10, 11, 20, 21, 50, 51, 100, 101, 0]
+    assert bands_of(np.array(ranks)).tolist() == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
 
 
 def test_map_of_two_rankings_by_hand() -> None:
-    # ranks of five questions; 0 is not found
-    first, second = [2, 1, 0, 3, 1], [1, 4, 5, 0, 1]
-    found = rank_map(
-        [rankings_with_first_relevant_at(ranks) for ranks in (first, second)], small_set().with_questions(range(5))
-    )
+    rankings = [rankings_with_first_relevant_at(ranks) for ranks in ([2, 1, 0, 3, 1], [1, 4, 5, 0, 1])]
+    found = rank_map(rankings, small_set().with_questions(range(5)))
     assert found.ranks.tolist() == [[2, 1], [1, 4], [0, 5], [3, 0], [1, 1]]
     # bands: (1, 0), (0, 1), (6, 1), (1, 6), (0, 0)
     assert found.order.tolist() == [4, 1, 0, 3, 2]
-    assert found.blocks() == [
-        Block(0, 0, 2, 0),
-        Block(0, 2, 4, 1),
-        Block(0, 4, 5, 6),
-        Block(1, 0, 1, 0),
-        Block(1, 1, 2, 1),
-        Block(1, 2, 3, 0),
-        Block(1, 3, 4, 6),
-        Block(1, 4, 5, 1),
+    assert [astuple(block) for block in found.blocks()] == [
+        *((0, 0, 2, 0), (0, 2, 4, 1), (0, 4, 5, 6)),
+        *((1, 0, 1, 0), (1, 1, 2, 1), (1, 2, 3, 0), (1, 3, 4, 6), (1, 4, 5, 1)),
     ]
 
 
@@ -122,38 +103,25 @@ def test_order_is_stable_where_bands_are_equal() -> None:
 
 
 @given(BY_HAND)
-def test_blocks_show_every_question_of_every_retriever_once_in_its_band(ranks: list[list[int]]) -> None:
+def test_blocks_show_every_question_once_in_its_band_ordered_by_retriever(ranks: list[list[int]]) -> None:
     found = map_of(ranks)
     painted = np.full((len(ranks), 3), -1)
-    for block in found.blocks():
+    blocks = found.blocks()
+    for block in blocks:
         assert (painted[block.start : block.end, block.column] == -1).all()
         painted[block.start : block.end, block.column] = block.band
-    expected = [[sum(rank > last for last in BANDS) if rank else len(BANDS) for rank in row] for row in ranks]
-    assert painted.tolist() == [expected[row] for row in found.order]
-
-
-@given(BY_HAND)
-def test_no_two_neighbouring_blocks_could_be_one(ranks: list[list[int]]) -> None:
-    blocks = map_of(ranks).blocks()
-    for before, after in pairwise(blocks):
+    bands = [[sum(rank > last for last in BANDS) if rank else len(BANDS) for rank in row] for row in ranks]
+    assert painted.tolist() == sorted(bands) == [bands[row] for row in found.order]
+    for before, after in pairwise(blocks):  # no two neighbours could be one block
         assert before.column != after.column or (before.end == after.start and before.band != after.band)
 
 
-@given(BY_HAND)
-def test_questions_stand_by_the_bands_of_the_first_retriever_then_of_the_next(ranks: list[list[int]]) -> None:
-    found = map_of(ranks)
-    bands = [tuple(bands_of(found.ranks[row])) for row in found.order]
-    assert bands == sorted(bands)
+QUADRANTS = ([0], [1, 5], [2, 3], [4])  # both, only the first, only the second, neither
 
 
 def test_quadrants_by_hand() -> None:
-    first, second = np.array([1, 3, 4, 0, 0, 3]), np.array([2, 0, 3, 1, 9, 4])
-    assert {name: rows.tolist() for name, rows in quadrants(first, second, 3).items()} == {
-        Quadrant.BOTH: [0],
-        Quadrant.ONLY_FIRST: [1, 5],
-        Quadrant.ONLY_SECOND: [2, 3],
-        Quadrant.NEITHER: [4],
-    }
+    found = quadrants(np.array([1, 3, 4, 0, 0, 3]), np.array([2, 0, 3, 1, 9, 4]), 3)
+    assert {name: rows.tolist() for name, rows in found.items()} == dict(zip(Quadrant, QUADRANTS, strict=True))
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=30), st.integers(1, 12))
@@ -176,19 +144,14 @@ def test_questions_of_each_band_by_hand() -> None:
 
 def test_the_most_unlike_is_the_one_that_disagrees_most_often() -> None:
     # first 1: rows 0 1 5 against 0 4 5 and 1, so 2 and 2 apart: the first of those that tie
-    assert most_unlike(RANKS, 0, 1) == 1
-    # first 10: rows 0 1 4 5 against 0 1 2 5 and 0 1 4, so 2 and 1 apart
-    assert most_unlike(RANKS, 1, 10) == 0
-    # the third's rows 0 1 4 against 0 1 2 5 and 0 1 4 5: 3 and 1 apart
-    assert most_unlike(RANKS, 2, 10) == 0
+    # first 10: rows 0 1 4 5 against 0 1 2 5 and 0 1 4, so 2 and 1 apart; 0 1 4 against 0 1 2 5 and 0 1 4 5: 3 and 1
+    assert [most_unlike(RANKS, first, k) for first, k in ((0, 1), (1, 10), (2, 10))] == [1, 0, 0]
     assert most_unlike(RANKS[:, :1], 0, 5) == 0
 
 
 def test_the_spread_counts_what_was_not_found_as_one_past_the_last() -> None:
-    expected = np.log([4 / 1, 6 / 1, 101 / 3, 1, 12 / 1, 101 / 1])
-    np.testing.assert_allclose(spread(RANKS, 100), expected)
-    # no deeper than 10: ranks 100 and 12 are 11
-    np.testing.assert_allclose(spread(RANKS, 10), np.log([4, 6, 11 / 3, 1, 11, 11]))
+    np.testing.assert_allclose(spread(RANKS, 100), np.log([4 / 1, 6 / 1, 101 / 3, 1, 12 / 1, 101 / 1]))
+    np.testing.assert_allclose(spread(RANKS, 10), np.log([4, 6, 11 / 3, 1, 11, 11]))  # ranks 100 and 12 are 11
 
 
 def test_the_most_disputed_question_leads_the_table() -> None:
@@ -205,13 +168,11 @@ def test_the_most_disputed_question_leads_the_table() -> None:
     np.testing.assert_array_equal(table["overlap"], word_overlap(asked)[table.index])
 
 
-def test_it_begins_as_the_examples_of_the_search_page_do() -> None:
-    asked = small_set()
-    first = rankings(*[[0, 1, 2, 3, 4]] * 6)
-    second = rankings(*[[4, 3, 2, 1, 0]] * 6)
+def test_the_table_begins_with_the_examples_of_the_search_page() -> None:
+    first, second = rankings(*[[0, 1, 2, 3, 4]] * 6), rankings(*[[4, 3, 2, 1, 0]] * 6)
     ranks = np.array([[1, 5], [2, 4], [3, 3], [4, 2], [5, 1], [2, 3]])
-    table = question_table(asked, ranks, ("A", "B"), 5)
-    assert set(table.index[:2]) == set(most_disputed([first, second], asked, 2)) == {0, 4}
+    table = question_table(small_set(), ranks, ("A", "B"), 5)
+    assert set(table.index[:2]) == set(most_disputed([first, second], small_set(), 2)) == {0, 4}
 
 
 @pytest.mark.parametrize(
@@ -236,23 +197,13 @@ def test_findings_are_the_kept_rankings() -> None:
 
 
 def test_confusers_are_of_the_same_article_and_do_not_answer() -> None:
-    passages = (
-        Passage("a1", "one", "A"),
-        Passage("a2", "two", "A"),
-        Passage("b1", "three", "B"),
-        Passage("n1", "four"),
-        Passage("n2", "five"),
-        Passage("b2", "six", "B"),
+    titles = {"a1": "A", "a2": "A", "b1": "B", "n1": "", "n2": "", "b2": "B"}
+    passages = tuple(Passage(id_, f"text of {id_}", title) for id_, title in titles.items())
+    relevant = (("a1",), ("a1", "a2"), ("n1",), ("a2", "b2"))
+    asked = QuestionSet(
+        "articles", passages, tuple(Question(f"q{row}", "?", (), of) for row, of in enumerate(relevant))
     )
-    questions = (
-        Question("q1", "?", (), ("a1",)),
-        Question("q2", "?", (), ("a1", "a2")),
-        Question("q3", "?", (), ("n1",)),
-        Question("q4", "?", (), ("a2", "b2")),
-    )
-    asked = QuestionSet("articles", passages, questions)
     assert [same_article(asked, row) for row in range(4)] == [{1}, frozenset(), frozenset(), {0, 2}]
-    assert len(QUESTIONS) == 6
 
 
 BM25 = {"name": "bm25", "kind": "bm25"}
@@ -266,9 +217,7 @@ def compared(
 ) -> Comparison:
     experiment = Experiment.model_validate({"data": "small", "ks": (1, k), "retriever": specs})
     error = RuntimeError("no rankings")
-    results = [
-        Result(name, found) if found is not None else Result(name, error=error) for name, found in rankings.items()
-    ]
+    results = [Result(name, found) if found else Result(name, error=error) for name, found in rankings.items()]
     return Comparison(experiment, question_set, tuple(results))
 
 
@@ -277,8 +226,6 @@ def by_hand(*specs: Mapping[str, Any], **ranks: list[int] | None) -> Comparison:
     rankings = {name: None if at is None else rankings_with_first_relevant_at(at) for name, at in ranks.items()}
     return compared(small_set().with_questions(range(5)), rankings, *specs)
 
-
-# by hand
 
 FOUND, BELOW, NOT_FOUND, NOT_A_CANDIDATE, LOST_IN_FUSION, LOST_IN_RERANKING = Fate
 READS_TWO_OF_THE_HYBRID = RERANKED | {"first": "hybrid", "depth": 2}
@@ -331,18 +278,8 @@ def test_counts_of_fates() -> None:
     comparison = by_hand(BM25, RERANKED, bm25=[2, 1, 4, 0, 3], reranked=[1, 2, 4, 0, 3])
     counts = fate_counts(fates(comparison, 1))
     assert list(counts.columns) == [fate.value for fate in FATES]
-    assert counts.loc["bm25"].to_dict() == {
-        "found": 1,
-        "below": 3,
-        "not_found": 1,
-        "not_a_candidate": 0,
-        "lost_in_fusion": 0,
-        "lost_in_reranking": 0,
-    }
-    assert counts.loc["reranked", ["found", "not_a_candidate", "lost_in_reranking"]].tolist() == [1, 2, 2]
-
-
-# what is not known
+    assert counts.loc["bm25"].tolist() == [1, 3, 1, 0, 0, 0]
+    assert counts.loc["reranked"].tolist() == [1, 0, 0, 2, 0, 2]
 
 
 def test_a_retriever_that_was_not_searched_so_deep_has_no_fate_and_the_others_have() -> None:
@@ -369,54 +306,32 @@ def test_k_is_at_least_one() -> None:
     assert fate_counts({}).empty
 
 
-# ceilings
-
-
-def test_a_part_that_weighs_nothing_is_not_in_the_ceiling() -> None:
-    weighed = HYBRID | {"weights": (1.0, 0.0)}
-    comparison = by_hand(BM25, DENSE, weighed, bm25=[1, 0, 0, 2, 4], dense=[1, 1, 2, 0, 1], hybrid=[1, 0, 0, 2, 0])
-    assert ceilings(comparison, (1, 2, 5))["hybrid"].tolist() == [0.2, 0.4, 0.6]
-
-
 def test_ceilings_by_hand() -> None:
-    comparison = by_hand(
-        BM25,
-        DENSE,
-        HYBRID,
-        RERANKED,
-        bm25=[1, 2, 4, 0, 5],
-        dense=[2, 1, 1, 0, 4],
-        hybrid=[1, 1, 2, 0, 5],
-        reranked=[3, 1, 4, 0, 5],
-    )
-    found = ceilings(comparison, (1, 2, 5, 10))
+    ranks = {"bm25": [1, 2, 4, 0, 5], "dense": [2, 1, 1, 0, 4], "hybrid": [1, 1, 2, 0, 5], "reranked": [3, 1, 4, 0, 5]}
+    found = ceilings(by_hand(BM25, DENSE, HYBRID, RERANKED, **ranks), (1, 2, 5, 10))
     np.testing.assert_array_equal(found["bm25"], [0.2, 0.4, 0.8, np.nan])
     np.testing.assert_array_equal(found["hybrid"], [0.6, 0.6, 0.8, np.nan])
     np.testing.assert_array_equal(found["reranked"], found["bm25"])
+    weighted = HYBRID | {"weights": (1.0, 0.0)}  # a part of weight 0 brings no candidate
+    comparison = by_hand(BM25, DENSE, weighted, bm25=[1, 0, 0, 2, 4], dense=[1, 1, 2, 0, 1], hybrid=[1, 0, 0, 2, 0])
+    assert ceilings(comparison, (1, 2, 5))["hybrid"].tolist() == [0.2, 0.4, 0.6]
 
 
 def test_where_candidates_come_from_and_how_many() -> None:
-    hybrid = HybridSpec(name="h", of=("a", "b"), depth=30)
-    assert hybrid.sources == ("a", "b")
-    assert hybrid.model_copy(update={"weights": (0.0, 2.0)}).sources == ("b",)
-    assert RerankSpec(name="r", first="h").sources == ("h",)
-    assert DenseSpec(name="d").sources == ("d",)
-    assert (hybrid.candidates(50), hybrid.candidates(5)) == (30, 30)
-    reranker = RerankSpec(name="r", first="h", depth=20)
-    assert (reranker.candidates(50), reranker.candidates(5)) == (50, 20)
-    assert DenseSpec(name="d").candidates(5) == 0
+    hybrid, dense = HybridSpec(name="h", of=("a", "b"), depth=30), DenseSpec(name="d")
+    weighted, reranker = hybrid.model_copy(update={"weights": (0.0, 2.0)}), RerankSpec(name="r", first="h", depth=20)
+    specs = (hybrid, weighted, reranker, dense)
+    assert [spec.sources for spec in specs] == [("a", "b"), ("b",), ("h",), ("d",)]
+    assert [(spec.candidates(50), spec.candidates(5)) for spec in specs[::2]] == [(30, 30), (50, 20)]
+    assert dense.candidates(5) == 0
 
 
-# against real fusion and reranking
-
-
+@dataclass
 class Fixed:
     """A retriever with given rankings."""
 
-    name = "fixed"
-
-    def __init__(self, rankings: Rankings) -> None:
-        self.rankings = rankings
+    rankings: Rankings
+    name: str = "fixed"
 
     def search(self, questions: object, k: int) -> Rankings:
         del questions
@@ -483,9 +398,8 @@ def test_fates_are_those_of_each_question_followed_through(seed: int, k: int, de
 def test_no_order_exceeds_its_ceiling_and_ceilings_never_fall(seed: int, depth: int) -> None:
     asked, first, second = any_world(seed)
     hybrid = fused([first.first(depth), second.first(depth)], 25, Fusion.RRF, None, 20)
-    comparison = compared(
-        asked, {"bm25": first, "dense": second, "hybrid": hybrid}, BM25, DENSE, HYBRID | {"depth": depth}
-    )
+    rankings = {"bm25": first, "dense": second, "hybrid": hybrid}
+    comparison = compared(asked, rankings, BM25, DENSE, HYBRID | {"depth": depth})
     found = ceilings(comparison, (depth, *DEPTHS[:5]))
     for k in (1, 5, 20):
         own = ceilings(compared(asked, {"bm25": hybrid}, BM25), (k,))["bm25"][0]  # of one that wraps none: its Hit@K
