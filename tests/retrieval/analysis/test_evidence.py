@@ -60,8 +60,7 @@ def test_it_is_what_significance_says() -> None:
 
 
 def test_wins_and_difference_by_hand() -> None:
-    found = evidence(comparison_of({"right": RIGHT, "late": LATE}))
-    test = found.test("late", "recall@1")
+    test = evidence(comparison_of({"right": RIGHT, "late": LATE})).test("late", "recall@1")
     assert test is not None
     # five questions of six are found only by the first; the last finds one of two passages with both
     assert (test.difference, test.wins, test.ties, test.losses) == (pytest.approx(-5 / 6), 0, 1, 5)
@@ -147,45 +146,24 @@ def test_names_of_measures() -> None:
     compared = comparison_of({"right": RIGHT}, ks=(3, 20))
     assert [label(one) for one in shown_measures(compared)] == ["R@3", "R@20", "MRR@10", "nDCG@10"]
     assert label("hit@5") == "Hit@5"
+    assert usual_figure("recall", (1, 10, 20)) == Measure("recall", 10)
+    assert usual_figure("mrr", (1, 5)) == Measure("mrr", 5)
 
 
 def test_a_figure_at_its_ceiling_gives_way_to_the_first_k_that_tells_retrievers_apart() -> None:
     scores = comparison_of({"right": RIGHT, "late": LATE}, ks=(1, 2, 3)).scores
     # recall of the last question, of two relevant passages, is 1/2 at rank 2 with "late": a mean of 5.5/6
     assert [at_ceiling(scores, Measure("recall", k)) for k in (1, 2, 3)] == [False, False, True]
-    assert telling_figure(scores, (1, 2, 3), Measure("recall", 3)) == Measure("recall", 1)
-    assert telling_figure(scores, (1, 2, 3), Measure("recall", 2)) == Measure("recall", 2)
-    assert telling_figure(scores, (3,), Measure("recall", 3)) == Measure("recall", 3)  # nothing finer was measured
-
-
-def test_one_retriever_alone_has_nothing_to_be_told_apart_from() -> None:
-    scores = comparison_of({"right": RIGHT}, ks=(1, 3)).scores
-    assert telling_figure(scores, (1, 3), Measure("recall", 3)) == Measure("recall", 3)
-
-
-def test_the_usual_k_is_ten_where_that_was_measured() -> None:
-    assert usual_figure("recall", (1, 10, 20)) == Measure("recall", 10)
-    assert usual_figure("mrr", (1, 5)) == Measure("mrr", 5)
+    alone = {"right": scores["right"]}  # nothing else to tell it apart from
+    cases = [(scores, (1, 2, 3), 3, 1), (scores, (1, 2, 3), 2, 2), (scores, (3,), 3, 3), (alone, (1, 3), 3, 3)]
+    for of, ks, k, expected in cases:
+        assert telling_figure(of, ks, Measure("recall", k)) == Measure("recall", expected)
 
 
 KEPT = StoredComparison(
-    key="0" * 16,
-    folder=Path("nowhere"),
-    name="",
-    made="2026-01-01T00:00:00+00:00",
-    data="small",
-    reference="small",
-    data_fingerprint="data",
-    corpus_fingerprint="corpus",
-    fingerprint="asked",
-    part=Part.TEST,
-    relevant_from=1,
-    questions=6,
-    passages=5,
-    retrievers=("a",),
-    ks=(1,),
-    lab=None,
-    figures={},
+    *("0" * 16, Path("nowhere"), "", "2026-01-01T00:00:00+00:00", "small", "small", "data", "corpus", "asked"),
+    **{"part": Part.TEST, "questions": 6, "passages": 5, "retrievers": ("a",), "ks": (1,)},  # type: ignore[arg-type]
+    **{"lab": None, "relevant_from": 1, "figures": {}},  # type: ignore[arg-type]
 )
 
 
@@ -251,10 +229,8 @@ def graded(n_judged: int) -> QuestionSet:
 def test_the_pool_is_what_all_found_and_nobody_judged() -> None:
     comparison = comparison_of({"right": RIGHT, "late": LATE, "lost": None})
     whole = pool(comparison, 100, 2)
-    assert {(QUESTIONS[one.question].id, PASSAGES[one.passage].id) for one in whole} == {
-        *(("q1", "p5"), ("q2", "p5"), ("q3", "p5"), ("q4", "p5")),
-        *(("q5", "p1"), ("q6", "p5")),
-    }, "of relevant passages alone, all others are unjudged"
+    expected = {("q5", "p1"), *((f"q{number}", "p5") for number in (1, 2, 3, 4, 6))}  # all others are unjudged
+    assert {(QUESTIONS[one.question].id, PASSAGES[one.passage].id) for one in whole} == expected
     assert pool(comparison, 100, 2) == whole
     assert pool(comparison, 2, 2) == whole[:2], "a smaller pool is where a larger one begins"
     assert pool(comparison_of({"lost": None}), 3, 2) == pool(comparison, 0, 2) == []
@@ -277,11 +253,8 @@ def test_after_the_pool_is_judged_nothing_of_it_is_unjudged() -> None:
     pooled = pool(comparison, MANY, 10)
     assert comparison.scores["a"].per_question["judged@10"].tolist() == [0.1] * MANY
     told = {row: {f"p{one.passage}": 0 for one in pooled if one.question == row} for row in range(MANY)}
-    judged = QuestionSet(
-        "judged",
-        asked.passages,
-        tuple(Question.judged(q.id, q.text, told[row] | q.grade_of) for row, q in enumerate(asked.questions)),
-    )
+    questions = (Question.judged(q.id, q.text, told[row] | q.grade_of) for row, q in enumerate(asked.questions))
+    judged = QuestionSet("judged", asked.passages, tuple(questions))
     again = comparison_of(found, judged, depth=10)
     assert {of.means()["judged@10"] for of in again.scores.values()} == {1.0}
     qrels = {question.id: question.grade_of for question in judged.questions}
@@ -301,10 +274,9 @@ def test_who_has_clearly_fewer_judged_among_the_first_stands_back() -> None:
     comparison = comparison_of({"known": known, "one": one_off, "many": many_off, "luck": by_luck, "lost": None}, asked)
     groups = np.arange(MANY)
     tests = at_disadvantage(comparison.scores, groups)
-    assert [(test.a, test.b, round(test.difference, 3)) for test in tests] == [
-        ("one", "known", -0.1),
-        ("many", "known", -0.4),
-    ], "two questions of twelve are no sure difference, however large"
+    # two questions of twelve are no significant difference, however large
+    expected = [("one", "known", -0.1), ("many", "known", -0.4)]
+    assert [(test.a, test.b, round(test.difference, 3)) for test in tests] == expected
     assert at_disadvantage(comparison_of({"right": RIGHT}).scores, groups) == []
     assert at_disadvantage({}, question_groups(asked)) == []
 

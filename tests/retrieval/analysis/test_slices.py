@@ -44,9 +44,6 @@ def rows_of(parts: Sequence[Slice]) -> dict[str, list[int]]:
     return {part.label: part.rows.tolist() for part in parts}
 
 
-# what can be told apart
-
-
 def test_kinds_and_articles_tell_apart_only_where_there_are_two() -> None:
     numbers = [Property.QUESTION_LENGTH, Property.PASSAGE_LENGTH, Property.OVERLAP, Property.TERMS_FOUND]
     assert properties(small_set()) == [*numbers, Property.ARTICLE]
@@ -69,28 +66,15 @@ def test_kinds_in_the_order_of_their_size_and_no_kind_in_none() -> None:
 def test_articles_are_titles_of_the_first_relevant_passage() -> None:
     # q5's passage has no title; q6 has two relevant passages, of which 한강 is the first
     assert rows_of(slices(small_set(), Property.ARTICLE)) == {"한강": [1, 5], "서울": [2], "설악산": [3], "세종": [0]}
-
-
-def test_a_property_that_the_set_does_not_know_cuts_nothing() -> None:
-    assert slices(small_set(), Property.KIND) == []
+    assert slices(small_set(), Property.KIND) == []  # a property without values
     assert slices(of_lengths([1, 2]), Property.ARTICLE) == []
-
-
-# ranges
 
 
 def test_ranges_of_eight_lengths_by_hand() -> None:
     parts = slices(of_lengths([80, 10, 20, 30, 40, 50, 60, 70]), Property.QUESTION_LENGTH)
-    assert [(part.low, part.high, part.rows.tolist()) for part in parts] == [
-        (10, 20, [1, 2]),
-        (30, 40, [3, 4]),
-        (50, 60, [5, 6]),
-        (70, 80, [0, 7]),
-    ]
-
-
-def test_a_value_of_most_questions_does_not_swallow_the_others() -> None:
-    parts = slices(of_lengths([1] * 16 + [5, 6, 7, 8]), Property.QUESTION_LENGTH)
+    expected = [(10, 20, [1, 2]), (30, 40, [3, 4]), (50, 60, [5, 6]), (70, 80, [0, 7])]
+    assert [(part.low, part.high, part.rows.tolist()) for part in parts] == expected
+    parts = slices(of_lengths([1] * 16 + [5, 6, 7, 8]), Property.QUESTION_LENGTH)  # most questions have one value
     assert [(part.low, part.high, len(part.rows)) for part in parts] == [(1, 1, 16), (5, 8, 4)]
 
 
@@ -117,10 +101,8 @@ def test_a_question_without_a_value_is_in_no_slice() -> None:
     passages = (Passage("p", "ab cd"),)
     texts = ("ab", "?", "xy")  # the second has no two letters in a row
     asked = asked_of([Question(text, text, (), ("p",)) for text in texts], passages)
-    assert [(part.low, part.high, part.rows.tolist()) for part in slices(asked, Property.OVERLAP)] == [
-        (0, 0, [2]),
-        (1, 1, [0]),
-    ]
+    parts = slices(asked, Property.OVERLAP)
+    assert [(part.low, part.high, part.rows.tolist()) for part in parts] == [(0, 0, [2]), (1, 1, [0])]
     assert slices(asked_of([Question("q", "?", (), ("p",))], passages), Property.OVERLAP) == []
 
 
@@ -128,9 +110,6 @@ def test_length_of_a_passage_is_that_of_the_first_relevant_one() -> None:
     passages = (Passage("short", "x" * 3), Passage("long", "x" * 9))
     asked = asked_of([Question("a", "a", (), ("long", "short")), Question("b", "b", (), ("short",))], passages)
     assert [(part.low, part.rows.tolist()) for part in slices(asked, Property.PASSAGE_LENGTH)] == [(3, [1]), (9, [0])]
-
-
-# words
 
 
 def test_words_found_are_counted_once_in_the_passage_that_holds_most() -> None:
@@ -141,14 +120,8 @@ def test_words_found_are_counted_once_in_the_passage_that_holds_most() -> None:
     both = Question("both", "the dog sat there", (), ("cats", "dogs"))
     found = terms_found(asked_of([*questions, both], passages))
     assert found.tolist() == [2, 1, 2, 0, 3]  # the title counts as the passage's
-
-
-def test_korean_words_are_content_morphemes() -> None:
     # 한글, 만들다, 왕 and 이다 are in the passage, 누구 is not; endings and particles are no words
     assert terms_found(small_set())[0] == 4
-
-
-# figures
 
 
 def random_case(seed: int = 0) -> tuple[list[Slice], dict[str, Scores], np.ndarray]:
@@ -164,14 +137,12 @@ def random_case(seed: int = 0) -> tuple[list[Slice], dict[str, Scores], np.ndarr
 def test_figures_are_those_that_pandas_finds() -> None:
     parts, scores, groups = random_case()
     found = slice_table(parts, scores, "ndcg@10", groups)
+    values = {name: of.per_question["ndcg@10"] for name, of in scores.items()}
     long = pd.concat(
-        pd.DataFrame(
-            {"slice": place, "retriever": name, "value": of.per_question["ndcg@10"][part.rows], "row": part.rows}
-        )
+        pd.DataFrame({"slice": place, "retriever": name, "value": of[part.rows], "first": values["x"][part.rows]})
         for place, part in enumerate(parts)
-        for name, of in scores.items()
+        for name, of in values.items()
     )
-    long["first"] = long["row"].map(dict(enumerate(scores["x"].per_question["ndcg@10"])))
     long["difference"] = long["value"] - long["first"]
     expected = long.groupby(["slice", "retriever"], as_index=False).agg(
         questions=("value", "size"), mean=("value", "mean"), difference=("difference", "mean")
@@ -226,9 +197,6 @@ def test_a_slice_of_one_passage_is_never_sure() -> None:
     table = slice_table(parts, scores, "ndcg@10", groups)
     assert (table["difference_low"][1], table["difference_high"][1]) == (-1, 1)  # nothing of other passages is known
     assert most_telling(table.assign(p_holm=slice_tests(parts, scores, "ndcg@10", groups))) is None
-
-
-# the most telling
 
 
 def figures(**columns: Sequence[float]) -> pd.DataFrame:
@@ -289,10 +257,12 @@ def test_questions_in_another_language_are_counted() -> None:
     assert found.foreign_count == 3
 
 
-def test_without_a_clear_language_no_question_is_foreign() -> None:
+def test_without_a_clear_language_or_questions_none_is_foreign() -> None:
     mixed = [" ".join(SENTENCES[language]) for language in ("en", "de", "fr")]
     found = set_languages(question_set(mixed, SENTENCES["ru"]))
     assert (found.language, found.analyzer, found.foreign) == ("", Analyzer.WORD, {})
+    found = set_languages(question_set(SENTENCES["fr"], []))
+    assert (found.language, found.examined, found.foreign) == ("fr", 0, {})
 
 
 def test_a_language_that_some_passages_are_in_is_not_foreign() -> None:
@@ -300,8 +270,3 @@ def test_a_language_that_some_passages_are_in_is_not_foreign() -> None:
     found = set_languages(question_set([*korean, SENTENCES["en"][0]], [SENTENCES["en"][3], SENTENCES["de"][3]]))
     assert found.language == "ko"
     assert list(found.foreign) == ["de"]
-
-
-def test_a_set_without_questions() -> None:
-    found = set_languages(question_set(SENTENCES["fr"], []))
-    assert (found.language, found.examined, found.foreign) == ("fr", 0, {})

@@ -40,9 +40,7 @@ def know(**seconds: tuple[float, float]) -> None:
     """Have been measured before: seconds to begin, and for all that the small set costs."""
     costs = {name: COSTS if SPECS[name].needs_model else LETTERS for name in seconds}
     known = {reader_of(SPECS[name]): {"setup": of[0], "each": of[1] / costs[name]} for name, of in seconds.items()}
-    place = workspace() / "cache" / "pace.json"
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(json.dumps(known))
+    write_json(workspace() / "cache" / "pace.json", known)
 
 
 def begun(clock: Clock, *names: str, kept: tuple[str, ...] = ()) -> Pace:
@@ -102,10 +100,8 @@ def test_what_was_measured_is_known_the_next_time() -> None:
 def test_the_bar_is_weighed_by_what_each_takes() -> None:
     know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
     pace = begun(Clock(), "BM25", "Dense", "Hybrid")
-    assert pace.at("BM25", 0.5) == pytest.approx(0.05)
-    assert pace.at("Dense", 0.0) == pytest.approx(0.1)
-    assert pace.at("Dense", 0.5) == pytest.approx(0.55)
-    assert pace.at("Hybrid", 0.0) == pytest.approx(1.0)
+    steps = (("BM25", 0.5), ("Dense", 0.0), ("Dense", 0.5), ("Hybrid", 0.0))
+    assert [pace.at(*step) for step in steps] == pytest.approx([0.05, 0.1, 0.55, 1.0])
 
 
 def test_what_is_kept_takes_no_time_and_what_it_took_is_not_taken_for_work() -> None:
@@ -174,6 +170,10 @@ def test_the_parts_left_add_up_to_the_time_left() -> None:
 
 def test_a_retriever_that_is_searched_out_of_turn_leaves_the_others_their_time() -> None:
     """Retrievers without a model are searched first, wherever the experiment lists them."""
+    know(BM25=(0.0, 2.0))
+    pace = begun(Clock(), "BM25", "Dense")
+    pace.at("BM25", 0.0)
+    assert (pace.parts_left, pace.seconds_left) == ({"BM25": 2.0, "Dense": None}, None)
     know(BM25=(0.0, 2.0), Dense=(3.0, 15.0))
     pace = begun(Clock(), "Dense", "BM25")
     pace.at("BM25", 0.0)
@@ -181,14 +181,6 @@ def test_a_retriever_that_is_searched_out_of_turn_leaves_the_others_their_time()
     pace.end()
     pace.at("Dense", 0.0)
     assert pace.parts_left == pytest.approx({"Dense": 18.0 + END, "BM25": 0.0})
-
-
-def test_the_parts_that_are_known_are_reported_where_the_total_is_not() -> None:
-    know(BM25=(0.0, 2.0))
-    pace = begun(Clock(), "BM25", "Dense")
-    pace.at("BM25", 0.0)
-    assert pace.parts_left == {"BM25": 2.0, "Dense": None}
-    assert pace.seconds_left is None
 
 
 def forecast(spec: Spec) -> Forecast:
@@ -207,15 +199,11 @@ def model(folder: Path, **configuration: object) -> str:
     return str(folder)
 
 
-def test_a_reader_that_was_measured_is_forecast_by_that() -> None:
-    spec = BM25Spec(name="BM25")
-    write_json(workspace() / "cache" / "pace.json", {reader_of(spec): {"setup": 2.0, "each": 0.5}})
-    assert forecast(spec) == Forecast(2.0 + 0.5 * characters(spec), is_measured=True)
-
-
-def test_an_analyzer_and_a_starter_are_forecast_by_characters() -> None:
-    for spec in (BM25Spec(name="BM25"), DenseSpec(name="LSA")):
+def test_an_analyzer_and_a_starter_are_forecast_by_characters_until_they_are_measured() -> None:
+    for spec in (BM25, DenseSpec(name="LSA")):
         assert forecast(spec) == Forecast(pytest.approx(characters(spec) * 5e-5))
+    write_json(workspace() / "cache" / "pace.json", {reader_of(BM25): {"setup": 2.0, "each": 0.5}})
+    assert forecast(BM25) == Forecast(2.0 + 0.5 * characters(BM25), is_measured=True)
 
 
 def test_a_starter_reranker_analyzes_each_text_once_and_scores_pairs_faster() -> None:
@@ -223,7 +211,7 @@ def test_a_starter_reranker_analyzes_each_text_once_and_scores_pairs_faster() ->
     rerank = RerankSpec(name="Reranked", first="BM25")
     pairs = characters(rerank) - once
     assert pairs > once
-    specs: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "Reranked": rerank}
+    specs: dict[str, Spec] = {"BM25": BM25, "Reranked": rerank}
     assert forecasts(specs, ASKED)["Reranked"] == Forecast(pytest.approx(once * 5e-5 + pairs * 2e-6))
 
 
@@ -249,9 +237,7 @@ def test_a_model_of_unknown_size_has_no_forecast(tmp_path: Path) -> None:
 
 def test_what_reads_nothing_takes_no_time() -> None:
     assert forecast(RunSpec(name="run", path="a.trec")).seconds == 0.0
-    specs: dict[str, Spec] = {"BM25": BM25Spec(name="BM25"), "LSA": DenseSpec(name="LSA")}
-    specs["Hybrid"] = HybridSpec(name="Hybrid", of=("BM25", "LSA"))
-    assert forecasts(specs, ASKED)["Hybrid"].seconds == 0.0
+    assert forecasts(SPECS, ASKED)["Hybrid"].seconds == 0.0
 
 
 def test_a_total_is_measured_where_all_is_and_unknown_where_anything_is() -> None:
