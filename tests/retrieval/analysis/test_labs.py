@@ -88,22 +88,14 @@ def test_a_lab_is_written_and_read_like_any_experiment(tmp_path: Path) -> None:
 def test_what_bm25_tries_differs_in_its_values_alone() -> None:
     lab = bm25_lab(COMPARED, "BM25", [Analyzer.WORD], sentences=[0, 3], k1s=[0.3, 2], bs=[0.75])
     common = {"analyzer": Analyzer.WORD, "b": 0.75, "title": False, "chosen_on": Part.VALIDATION}
-    assert tried(lab) == [
-        BM25Spec(name="word · k1 0.3 · b 0.75", k1=0.3, **common),
-        BM25Spec(name="word · k1 2 · b 0.75", k1=2, **common),
-        WindowedBM25Spec(name="windows of 3 · word · k1 0.3 · b 0.75", sentences=3, k1=0.3, **common),
-        WindowedBM25Spec(name="windows of 3 · word · k1 2 · b 0.75", sentences=3, k1=2, **common),
-    ]
+    values = [{"name": f"word · k1 {k1:g} · b 0.75", "k1": k1} | common for k1 in (0.3, 2)]
+    windows = [one | {"name": f"windows of 3 · {one['name']}", "sentences": 3} for one in values]
+    assert tried(lab) == [*map(BM25Spec.model_validate, values), *map(WindowedBM25Spec.model_validate, windows)]
 
 
 def test_bm25_keeps_the_options_that_what_is_tried_can_use() -> None:
-    options = {
-        "title_weight": 2.0,
-        "pairs": True,
-        "feedback_passages": 5,
-        "compounds": "split",
-        "dictionary": "words.txt",
-    }
+    of_language = {"compounds": "split", "dictionary": "words.txt"}
+    options = {"title_weight": 2.0, "pairs": True, "feedback_passages": 5, **of_language}
     present = BM25Spec(name="BM25", **options)  # type: ignore[arg-type]
     compared = COMPARED.model_copy(update={"retriever": (present,)})
     lab = bm25_lab(compared, "BM25", [Analyzer.KIWI, Analyzer.WORD], sentences=[0, 2], k1s=[1], bs=[0])
@@ -125,12 +117,8 @@ def test_options_are_changed_one_at_a_time_and_all_together() -> None:
     first, few, many = {"title_weight": 4.0}, {"feedback_passages": 3, "feedback_share": 0.1}, {"feedback_passages": 3}
     many |= {"feedback_share": 0.3}
     split: dict[str, object] = {"compounds": "split"}
-    told = {
-        spec.name: spec.model_dump(
-            mode="json", exclude={"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}
-        )
-        for spec in tried(lab)
-    }
+    others = {"name", "chosen_on", "kind", "analyzer", "b", "title", "engine"}
+    told = {spec.name: spec.model_dump(mode="json", exclude=others) for spec in tried(lab)}
     assert {name: values for name, values in told.items() if name.count("·") < 2} == {
         UNCHANGED: {"k1": 0.6, **first},
         "title weight none": {"k1": 0.6},
@@ -139,12 +127,8 @@ def test_options_are_changed_one_at_a_time_and_all_together() -> None:
         "feedback passages 3 · feedback share 0.3": {"k1": 0.6, **first, **many},
         "compounds split": {"k1": 0.6, **first, **split},
     }
-    assert told["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == {
-        "k1": 0.6,
-        "title_weight": 2.0,
-        **few,
-        **split,
-    }
+    together = {"k1": 0.6, "title_weight": 2.0, **few, **split}
+    assert told["title weight 2 · feedback passages 3 · feedback share 0.1 · compounds split"] == together
     assert len(told) == 1 + 5 + 2 * 2 * 1
     assert len(tried(lexical_lab(compared, "BM25", kinds[:1]))) == 3  # of one kind there is nothing together
 
@@ -187,11 +171,8 @@ def test_changes_are_set_against_the_present_values(sample: QuestionSet) -> None
     compared = COMPARED.model_copy(update={"retriever": specs})
     _, figures = found(lexical_lab(compared, "BM25", [changes(feedback_passages=[3, 10])]), sample)
     by = figures.set_index("name")
-    assert by["changed"].to_dict() == {
-        UNCHANGED: (),
-        "feedback passages 3": ("feedback_passages",),
-        "feedback passages 10": ("feedback_passages",),
-    }
+    changed = {f"feedback passages {passages}": ("feedback_passages",) for passages in (3, 10)}
+    assert by["changed"].to_dict() == {UNCHANGED: ()} | changed
     assert by["feedback_passages"].tolist() == [0, 3, 10]
     unchanged = by.loc[UNCHANGED]
     assert (unchanged["difference"], unchanged["difference_low"], unchanged["difference_high"]) == (0, 0, 0)
@@ -304,14 +285,8 @@ def test_the_ends_of_a_weight_curve_are_the_two_alone(sample: QuestionSet) -> No
 
 
 def test_of_settings_that_are_equally_good_the_plainest_is_best() -> None:
-    figures = pd.DataFrame(
-        {
-            "name": ["deep", "shallow", "alone", "worse"],
-            "tried": [True, True, False, True],
-            "depth": [100, 5, 5, 5],
-            "value": [0.8, 0.8, 0.8, 0.7],
-        }
-    )
+    rows = [("deep", True, 100, 0.8), ("shallow", True, 5, 0.8), ("alone", False, 5, 0.8), ("worse", True, 5, 0.7)]
+    figures = pd.DataFrame(rows, columns=["name", "tried", "depth", "value"])
     assert best(figures) == "alone"
     assert best(figures[figures["tried"]]) == "shallow"
     assert best(figures[figures["tried"]].drop(columns="depth")) == "deep"
@@ -331,13 +306,10 @@ def test_reranking_stays_under_its_ceiling_and_costs_what_it_reads(sample: Quest
     assert costs[20] > costs[5] > costs[2] > 0
     first = next(one for one in compared.results if one.name == "Hybrid").rankings
     assert first is not None
+    asked = compared.question_set
     hits = [
-        bool(
-            {compared.question_set.passages[row].id for row in rows[:20].tolist() if row >= 0}.intersection(
-                question.relevant
-            )
-        )
-        for rows, question in zip(first.indices, compared.question_set.questions, strict=True)
+        bool({asked.row_of_passage[id_] for id_ in question.relevant} & {*rows[:20].tolist()})
+        for rows, question in zip(first.indices, asked.questions, strict=True)
     ]
     assert ceilings[20] == pytest.approx(np.mean(hits))  # one relevant passage each: found at all is found first
 
@@ -386,11 +358,7 @@ def test_what_has_no_figure_is_in_no_table(sample: QuestionSet) -> None:
     lab = index_lab(COMPARED, "Dense")
     compared = compare(lab, sample)
     groups = question_groups(compared.question_set)
-    broken = Comparison(
-        lab, compared.question_set, (*compared.results[:-1], Result("int8", error=ValueError("broken")))
-    )
+    failed = tuple(Result(one.name, error=ValueError("broken")) for one in compared.results)
+    broken = Comparison(lab, compared.question_set, (*compared.results[:-1], failed[-1]))
     assert lab_figures(broken, "ndcg@10", groups)["name"].tolist() == ["exact", "hnsw", "ivf"]
-    none = Comparison(
-        lab, compared.question_set, tuple(Result(one.name, error=ValueError()) for one in compared.results)
-    )
-    assert lab_figures(none, "ndcg@10", groups).empty
+    assert lab_figures(Comparison(lab, compared.question_set, failed), "ndcg@10", groups).empty

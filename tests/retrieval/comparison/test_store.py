@@ -104,9 +104,8 @@ def test_late_interaction_that_says_nothing_of_its_layers_was_read_by_the_last()
 
 
 def test_the_grade_that_is_relevant_is_kept_with_it() -> None:
-    asked = replace(
-        small_set(), questions=tuple(replace(q, grades=((q.relevant[0], 2),)) for q in QUESTIONS[:3]) + QUESTIONS[3:]
-    )
+    graded = (replace(question, grades=((question.relevant[0], 2),)) for question in QUESTIONS[:3])
+    asked = replace(small_set(), questions=(*graded, *QUESTIONS[3:]))
     comparison = compare(experiment_of(WORDS, relevant_from=2), asked)
     assert [one.id for one in comparison.question_set.questions] == ["q1", "q2", "q3"]
     folder = ComparisonJob.of(comparison.experiment, asked.fingerprint).folder
@@ -179,12 +178,8 @@ def test_the_list_shows_what_was_compared_newest_first() -> None:
     assert (oldest.questions, oldest.passages, oldest.ks) == (6, 5, (1, 3))
     assert oldest.retrievers == ("bigrams", "lost", "../words", "both")
     assert oldest.fingerprint == oldest.data_fingerprint == small_set().fingerprint
-    assert (
-        newest.fingerprint
-        == comparison.question_set.with_questions(
-            [QUESTIONS.index(question) for question in load(second, small_set()).question_set.questions]
-        ).fingerprint
-    )
+    rows = [QUESTIONS.index(question) for question in load(second, small_set()).question_set.questions]
+    assert newest.fingerprint == comparison.question_set.with_questions(rows).fingerprint
     means = {result.name: result.scores.means() for result in comparison.results if result.scores}
     assert oldest.figures == means
     assert "lost" not in oldest.figures
@@ -224,15 +219,11 @@ def test_a_damaged_name_is_set_aside_before_it_is_replaced(damaged: str) -> None
     assert sorted(path.name for path in folder.glob("name.json*")) == ["name.json", "name.json.damaged"]
 
 
-def test_a_name_outlives_another_run() -> None:
-    comparison, folder = kept()
-    rename(folder.name, "mine")
-    keep(comparison, folder)
+def test_a_name_outlives_another_run_and_delete_removes_one_and_no_other() -> None:
+    comparison, first = kept()
+    rename(first.name, "mine")
+    keep(comparison, first)
     assert kept_comparisons()[0].name == "mine"
-
-
-def test_delete_removes_one_and_no_other() -> None:
-    _, first = kept()
     _, second = kept(split="test", test_share=0.5)
     delete(first.name)
     assert [path.name for path in first.parent.iterdir()] == [second.name]
@@ -276,36 +267,32 @@ def made_of(*specs: dict[str, Any], base: Path | None = None, **more: object) ->
     return provenance(Comparison(experiment_of(*specs, **more), asked, ()), small_set(), base)
 
 
-def test_it_survives_json_and_holds_the_experiment() -> None:
+def test_it_survives_json_and_holds_the_experiment_machine_and_tests() -> None:
     made = made_of(*SPECS)
     assert json.loads(json.dumps(made)) == made
     read = Experiment.model_validate(made["experiment"])
     assert [spec.name for spec in read.retriever] == [spec["name"] for spec in SPECS]
     assert made["made"].endswith("+00:00")
+    assert made["analyzer_version"] == VERSION
+    assert made["versions"] == {library: version(library) for library in LIBRARIES} | {
+        "python": made["versions"]["python"]
+    }
+    machine = made["hardware"]
+    assert (machine["logical_cores"], machine["memory"]) == (os.cpu_count(), psutil.virtual_memory().total)
+    told = {"level": 0.95, "resamples": RESAMPLES, "permutations": PERMUTATIONS, "seed": 0, "correction": "max-t"}
+    assert made["statistics"] == told
 
 
 def test_data_and_split() -> None:
     made = made_of(*SPECS, split="test", test_share=0.5, seed=3)
     question_set = small_set()
     rows = split(question_set, Experiment.model_validate(made["experiment"]).split_options).rows
-    assert made["data"] == {
-        "name": "small",
-        "fingerprint": question_set.fingerprint,
-        "corpus_fingerprint": question_set.corpus_fingerprint,
-        "questions": 6,
-        "passages": 5,
-    }
-    assert made["split"] == {
-        "part": "test",
-        "validation": 0.1,
-        "test": 0.5,
-        "seed": 3,
-        "questions": {part.value: len(rows[part]) for part in Part},
-        "method": "grouped",
-        "published": False,
-        "description": "drawn by article, seed 3",
-        "shared_test_questions": 0,
-    }
+    fingerprints = {"fingerprint": question_set.fingerprint, "corpus_fingerprint": question_set.corpus_fingerprint}
+    assert made["data"] == {"name": "small", **fingerprints, "questions": 6, "passages": 5}
+    asked = {"part": "test", "validation": 0.1, "test": 0.5, "seed": 3}
+    counts = {"questions": {part.value: len(rows[part]) for part in Part}, "shared_test_questions": 0}
+    how = {"method": "grouped", "published": False, "description": "drawn by article, seed 3"}
+    assert made["split"] == asked | counts | how
 
 
 def test_open_values_are_what_they_came_to() -> None:
@@ -343,18 +330,6 @@ def test_a_hub_model_is_known_by_its_commit(tmp_path: Path, monkeypatch: Any) ->
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
         made = made_of({"name": "hub", "kind": "dense", "model": "somebody/base"})
     assert made["retrievers"]["hub"]["model"] == {"reference": "somebody/base", "revision": COMMIT}
-
-
-def test_versions_machine_and_tests() -> None:
-    made = made_of(*SPECS)
-    assert made["analyzer_version"] == VERSION
-    versions = dict(made["versions"])
-    del versions["python"]
-    assert versions == {library: version(library) for library in LIBRARIES}
-    machine = made["hardware"]
-    assert (machine["logical_cores"], machine["memory"]) == (os.cpu_count(), psutil.virtual_memory().total)
-    told = {"level": 0.95, "resamples": RESAMPLES, "permutations": PERMUTATIONS, "seed": 0, "correction": "max-t"}
-    assert made["statistics"] == told
 
 
 def test_the_commit_is_never_required(tmp_path: Path, monkeypatch: Any) -> None:

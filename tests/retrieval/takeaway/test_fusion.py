@@ -11,7 +11,7 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.combine import Fusion
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
 from mrc_workbench.retrieval.mix import LearnedMix
-from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, figure_of, mix_of, searched
+from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Lists, Mix, figure_of, mix_of, searched
 from mrc_workbench.retrieval.takeaway.signals import (
     LateTokens,
     Part,
@@ -37,7 +37,7 @@ class Given:
 
     def __init__(self, field: str, scores: np.ndarray) -> None:
         self.field = self.name = field
-        self.scores, self.vectors = scores, np.zeros((scores.shape[1], 1))
+        self.scores, self.n_passages = scores, scores.shape[1]
 
     def score_blocks(self, questions: Sequence[str], *, rounded: bool = False) -> Iterator[np.ndarray]:
         del questions, rounded
@@ -142,6 +142,26 @@ def test_ranks_are_fused_the_same_everywhere(engine: Engine) -> None:
     assert rows_of(searched(mix, lists, K).indices) == mixed_by_loop("rrf", scores, WEIGHTS)
 
 
+def vespa_by_loop(
+    mix: Mix, scores: list[np.ndarray], technique: str, *, looks: int, every: bool = False
+) -> list[list[int]]:
+    """Mix the candidates that the first `looks` signals order: all passages with `every`, else those they find."""
+    expected = []
+    for question in range(6):
+        of = [one[question] for one in scores]
+        looking = list(zip(mix.weights, mix.units, of, strict=True))[:looks]
+        looked = {row: sum(weight / unit * one[row] for weight, unit, one in looking) for row in range(N)}
+        among = [row for row in looked if every or any(row in first(one) for one in of[:looks])]
+        candidates = sorted(among, key=lambda row: -looked[row])[: 2 * DEPTH]
+        total = dict.fromkeys(candidates, 0.0)
+        for weight, one in zip(mix.weights, of, strict=True):
+            values = dict(sorted(((row, float(one[row])) for row in candidates), key=lambda pair: -pair[1]))
+            for row in candidates:
+                total[row] += weight * value(technique, values, row)
+        expected.append(sorted(total, key=lambda row: (-np.float32(total[row]), row))[:K])
+    return expected
+
+
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("by_rank", [False, True])
 def test_vespa_mixes_candidates_that_a_first_look_orders(by_rank: bool, late: bool) -> None:
@@ -152,19 +172,8 @@ def test_vespa_mixes_candidates_that_a_first_look_orders(by_rank: bool, late: bo
         lists = Lists(replace(lists.plan, parts=(*lists.plan.parts, tokens)), lists.questions)
     mix = mix_of(Engine.VESPA, lists)
     assert [one.name for one in mix.signals] == [part.signal.name for part in lists.plan.parts]
-    expected = []
-    for question in range(6):
-        of = [one.scores[question] for one in mix.signals]  # type: ignore[union-attr]
-        looks = list(zip(mix.weights, mix.units, of, strict=True))[:2]
-        looked = {row: sum(weight / unit * one[row] for weight, unit, one in looks) for row in range(N)}
-        among = [row for row in looked if any(row in first(one) for one in of[:2])]
-        candidates = sorted(among, key=lambda row: -looked[row])[: 2 * DEPTH]
-        total = dict.fromkeys(candidates, 0.0)
-        for weight, one in zip(mix.weights, of, strict=True):
-            values = dict(sorted(((row, float(one[row])) for row in candidates), key=lambda pair: -pair[1]))
-            for row in candidates:
-                total[row] += weight * value("rrf" if by_rank else "scaled", values, row)
-        expected.append(sorted(total, key=lambda row: (-np.float32(total[row]), row))[:K])
+    of = [one.scores for one in mix.signals]  # type: ignore[union-attr]
+    expected = vespa_by_loop(mix, of, "rrf" if by_rank else "scaled", looks=2)
     assert rows_of(searched(mix, lists, K).indices) == expected
 
 
@@ -173,27 +182,21 @@ def test_an_engine_that_takes_one_of_each_gets_the_weightiest() -> None:
     assert ([one.name for one in mix.signals], mix.weights, mix.left_out) == (["signal_0"], (1.0,), ("signal_1",))
 
 
-class TermsScored(Given, SparseTerms):
-    """Term weights whose scores are given; no engine takes a `vectors` from it."""
-
-    @property
-    def weights(self) -> np.ndarray:  # type: ignore[override]
-        return self.vectors
+class TermsScored(Given, SparseTerms): ...
 
 
 @pytest.mark.parametrize("engine", TRAITS)
 def test_an_engine_gets_the_kinds_of_signals_that_it_supports(engine: Engine) -> None:
     scores = np.random.default_rng(2).uniform(0.1, 1, (3, 6, N))
-    parts = [
-        Part(kind(name, one), of_range=0.3)
-        for kind, name, one in zip((Scored, LateScored, TermsScored), ("dense", "late", "sparse"), scores, strict=True)
-    ]
-    mix = mix_of(engine, Lists(Plan("mix", tuple(parts), DEPTH), [""] * 6))
+    kinds = {"dense": Scored, "late": LateScored, "sparse": TermsScored}
+    parts = [Part(kinds[name](name, one), of_range=0.3) for name, one in zip(kinds, scores, strict=True)]
+    lists = Lists(Plan("mix", tuple(parts), DEPTH), [""] * 6)
+    mix = mix_of(engine, lists)
     without = {Engine.WEAVIATE: {"late", "sparse"}, Engine.MILVUS: {"late"}}.get(engine, set())
     assert {*mix.left_out} == without
     assert {one.name for one in mix.signals} == {"dense", "late", "sparse"} - without
     assert ("term_weights" in mix.differs) == (engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH))
-    assert searched(mix, Lists(Plan("mix", tuple(parts), DEPTH), [""] * 6), 5).indices.shape == (6, 5)
+    assert searched(mix, lists, 5).indices.shape == (6, 5)
 
 
 def test_vespa_mixes_all_passages_where_a_sparse_encoder_looks() -> None:
@@ -203,19 +206,8 @@ def test_vespa_mixes_all_passages_where_a_sparse_encoder_looks() -> None:
     parts = (Part(Scored("dense", dense), of_range=0.6), Part(TermsScored("sparse", sparse), of_range=0.4))
     lists = Lists(Plan("mix", parts, DEPTH), [""] * 6)
     mix = mix_of(Engine.VESPA, lists)
-    expected = []
-    for question in range(6):
-        of = [dense[question], np.where(np.isfinite(sparse[question]), sparse[question], 0.0)]
-        looks = list(zip(mix.weights, mix.units, of, strict=True))
-        looked = {row: sum(weight / unit * one[row] for weight, unit, one in looks) for row in range(N)}
-        candidates = sorted(looked, key=lambda row: -looked[row])[: 2 * DEPTH]
-        total = dict.fromkeys(candidates, 0.0)
-        for weight, one in zip(mix.weights, of, strict=True):
-            values = {row: float(one[row]) for row in candidates}
-            for row in candidates:
-                total[row] += weight * value("scaled", values, row)
-        expected.append(sorted(total, key=lambda row: (-np.float32(total[row]), row))[:K])
-    assert rows_of(searched(mix, lists, K).indices) == expected
+    scores = [dense, np.where(np.isfinite(sparse), sparse, 0.0)]
+    assert rows_of(searched(mix, lists, K).indices) == vespa_by_loop(mix, scores, "scaled", looks=2, every=True)
 
 
 def test_term_weights_have_the_precision_that_lucene_stores() -> None:
@@ -285,9 +277,8 @@ def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead
 
 
 def test_what_no_engine_knows_is_left_out_and_said() -> None:
-    made = materials_of(
-        experiment_of(BIGRAMS, WORDS, HYBRID, RERANKED, {"name": "run", "kind": "run", "path": "x"}), small_set()
-    )
+    run = {"name": "run", "kind": "run", "path": "x"}
+    made = materials_of(experiment_of(BIGRAMS, WORDS, HYBRID, RERANKED, run), small_set())
     plan = plan_of("again", made)
     assert ([part.signal.name for part in plan.parts], plan.left_out) == (["bigrams", "words"], ("again",))
     assert plan.differs == ("left_out",)
