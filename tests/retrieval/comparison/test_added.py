@@ -35,20 +35,15 @@ def test_what_is_added_is_read_again_in_order_and_belongs_to_its_set() -> None:
     assert added(SET.fingerprint) == [tuned, mixed]
     assert added(OTHER) == []
     assert all(workspace() in path.resolve().parents for path in files())
-
-
-def test_one_of_the_same_name_takes_the_place_of_the_one_there_was() -> None:
-    add(SET.fingerprint, BM25Spec(name="a", k1=1))
-    add(SET.fingerprint, DenseSpec(name="b"))
-    add(SET.fingerprint, BM25Spec(name="a", k1=2))
-    assert added(SET.fingerprint) == [BM25Spec(name="a", k1=2), DenseSpec(name="b")]
+    again = tuned.model_copy(update={"k1": 2.0})  # replaces the one of the same name
+    add(SET.fingerprint, again)
+    assert added(SET.fingerprint) == [again, mixed]
 
 
 def test_removing_takes_what_wraps_it_along() -> None:
-    add(SET.fingerprint, BM25Spec(name="a"))
-    add(SET.fingerprint, DenseSpec(name="b"))
-    add(SET.fingerprint, HybridSpec(name="c", of=("a", "b")))
-    add(SET.fingerprint, HybridSpec(name="d", of=("c", "b")))
+    hybrids = HybridSpec(name="c", of=("a", "b")), HybridSpec(name="d", of=("c", "b"))
+    for spec in (BM25Spec(name="a"), DenseSpec(name="b"), *hybrids):
+        add(SET.fingerprint, spec)
     add(OTHER, BM25Spec(name="a"))
     remove(SET.fingerprint, "a")
     assert names() == ["b"]

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,10 +111,7 @@ def test_rankings_are_kept_by_the_content_of_a_dictionary(tmp_path: Path) -> Non
         key(WindowedBM25Spec(name="w", analyzer=Analyzer.KIWI)),
     }
     assert len(others | same) == 7
-
-
-def test_what_has_no_options_says_nothing_of_them() -> None:
-    assert not {"compounds", "dictionary"} & PLAIN.model_dump(mode="json").keys()
+    assert not {"compounds", "dictionary"} & PLAIN.model_dump(mode="json").keys()  # unless they are set
     told = with_dictionary("words.txt", compounds="both").model_dump(mode="json")
     assert (told["compounds"], told["dictionary"]) == ("both", "words.txt")
 
@@ -182,23 +180,15 @@ def test_an_experiment_reads_long_passages_by_their_best_windows(tmp_path: Path)
     rng = np.random.default_rng(0)
     passages = tuple(Passage(f"p{n}", " ".join(rng.choice(words, 300 if n % 2 else 20))) for n in range(8))
     questions = tuple(Question(f"q{n}", " ".join(rng.choice(words, 5)), (), (f"p{n}",)) for n in range(8))
-    bi, cross = (
-        build_bi_encoder(tmp_path / "bi"),
-        with_head(build_cross_encoder_base(tmp_path / "cross", segment_types=1)),
+    bi = build_bi_encoder(tmp_path / "bi")
+    cross = with_head(build_cross_encoder_base(tmp_path / "cross", segment_types=1))
+    exact: dict[str, Any] = {"windows": True, "precision": Precision.FLOAT32}
+    specs = (
+        BM25Spec(name="BM25"),
+        DenseSpec(name="Dense", model=str(bi), **exact),
+        RerankSpec(name="R", first="BM25", model=str(cross), depth=8, weight=1.0, **exact),
     )
-    experiment = Experiment(
-        data="long",
-        ks=(8,),
-        retriever=(
-            BM25Spec(name="BM25"),
-            DenseSpec(name="Dense", model=str(bi), windows=True, precision=Precision.FLOAT32),
-            RerankSpec(
-                name="R", first="BM25", model=str(cross), depth=8, weight=1.0, windows=True, precision=Precision.FLOAT32
-            ),
-        ),
-    )
-    question_set = QuestionSet("long", passages, questions)
-    comparison = compare(experiment, question_set)
+    comparison = compare(Experiment(data="long", ks=(8,), retriever=specs), QuestionSet("long", passages, questions))
     assert [result.error for result in comparison.results] == [None] * 3
     encoder = BiEncoder(find_model(str(bi)), [], precision=Precision.FLOAT32)
     asked = encoder.encode_questions([question.text for question in questions])

@@ -35,7 +35,7 @@ N = 40
 def world(*, titles: bool = True) -> QuestionSet:
     """Passages of numbered words, and a question of each: two of three of its words, and one of the next passage."""
     texts = (f"alpha{row} beta{row} gamma{row}. Delta{row % 7} of all." for row in range(N))
-    passages = tuple(Passage(f"p{row}", text, f"title{row // 2}" * titles) for row, text in enumerate(texts))
+    passages = tuple(Passage(f"p{row}", text, f"title{row // 2}" if titles else "") for row, text in enumerate(texts))
     questions = tuple(
         Question(f"q{row}", f"alpha{row} gamma{row} beta{(row + 1) % N}?", relevant=(f"p{row}",)) for row in range(N)
     )

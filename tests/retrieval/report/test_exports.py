@@ -43,13 +43,10 @@ from mrc_workbench.retrieval.trec import write_qrels
 from tests.doubles import PASSAGES, QUESTIONS, small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
+FIRST = Passage('"p 1"', 'line\none\ttab "quote" \u2028 세종', 'ti"tle')
 HOSTILE = QuestionSet(
     "hostile",
-    (
-        Passage('"p 1"', 'line\none\ttab "quote" \u2028 세종', 'ti"tle'),
-        Passage("p\t2", "two", "=1+1"),
-        Passage("3,4", "three"),
-    ),
+    (FIRST, Passage("p\t2", "two", "=1+1"), Passage("3,4", "three")),
     (Question('q"1', "what\nis\tit?", (), ('"p 1"', "3,4")), Question("q 2", "@who", ("a",), ("p\t2",))),
 )
 
@@ -60,11 +57,8 @@ def test_beir_s_own_loader_reads_the_folder(tmp_path: Path) -> None:
     assert corpus == {passage.id: {"text": passage.text, "title": passage.title} for passage in PASSAGES}
     assert queries == {question.id: question.text for question in QUESTIONS}
     assert qrels == {question.id: dict.fromkeys(question.relevant, 1) for question in QUESTIONS}
-    assert {path.name for path in (tmp_path / "beir").rglob("*") if path.is_file()} == {
-        "corpus.jsonl",
-        "queries.jsonl",
-        "test.tsv",
-    }
+    names = {"corpus.jsonl", "queries.jsonl", "test.tsv"}
+    assert {path.name for path in (tmp_path / "beir").rglob("*") if path.is_file()} == names
 
 
 def test_grades_are_written_as_judged(tmp_path: Path) -> None:
@@ -77,9 +71,8 @@ def test_grades_are_written_as_judged(tmp_path: Path) -> None:
     assert qrels == expected
     write_qrels(tmp_path / "qrels", graded)
     judged = [*ir_measures.read_trec_qrels(str(tmp_path / "qrels"))]
-    assert {(one.query_id, one.doc_id): one.relevance for one in judged} == {
-        (question, passage): grade for question, grades in expected.items() for passage, grade in grades.items()
-    }
+    pairs = {(question, passage): grade for question, of in expected.items() for passage, grade in of.items()}
+    assert {(one.query_id, one.doc_id): one.relevance for one in judged} == pairs
 
 
 def test_beir_s_own_loader_reads_hostile_texts_and_ids(tmp_path: Path) -> None:
@@ -249,21 +242,15 @@ NAMES = [f"retriever {number}" for number in range(12)]  # more than there are c
 
 def test_those_drawn_keep_the_colour_and_the_mark_of_their_place_among_all() -> None:
     drawn = [NAMES[11], NAMES[2]]
-    assert colour("retriever", drawn, NAMES).to_dict() == {
-        "field": "retriever",
-        "type": "nominal",
-        "scale": {"domain": drawn, "range": [PALETTE[1], PALETTE[2]]},
-        "legend": None,
-    }
-    scale = shape("retriever", drawn, NAMES, legend(columns=2)).to_dict()
-    assert scale["scale"]["range"] == [SHAPES[5], SHAPES[2]]
-    assert scale["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2, "symbolOpacity": 1}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_mark_in_a_text_is_that_of_the_charts(name: str) -> None:
-    assert letter_of(name, NAMES) == LETTERS[shape_of(name, NAMES)]
-    assert colour_of(name, NAMES) in PALETTE
+    scale = {"domain": drawn, "range": [PALETTE[1], PALETTE[2]]}
+    expected = {"field": "retriever", "type": "nominal", "scale": scale, "legend": None}
+    assert colour("retriever", drawn, NAMES).to_dict() == expected
+    shapes = shape("retriever", drawn, NAMES, legend(columns=2)).to_dict()
+    assert shapes["scale"]["range"] == [SHAPES[5], SHAPES[2]]
+    assert shapes["legend"] == {"orient": "bottom", "title": None, "labelLimit": 400, "columns": 2, "symbolOpacity": 1}
+    for name in NAMES:  # the mark in a text is that of the charts
+        assert letter_of(name, NAMES) == LETTERS[shape_of(name, NAMES)]
+        assert colour_of(name, NAMES) in PALETTE
 
 
 def test_every_fate_but_found_has_a_colour_of_its_own() -> None:

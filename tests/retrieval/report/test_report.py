@@ -27,6 +27,7 @@ from tests.doubles import small_set
 from tests.retrieval.compared import LATE, NONE, RIGHT, comparison_of, judged_apart, many_questions
 
 pytestmark = pytest.mark.slow
+NO_OTHER = "no other retriever is significantly better"
 HOSTILE = '<script>alert("x")</script>&amp;<img src=x onerror=alert(1)>{{ 7919 * 7907 }}{name}'
 
 
@@ -68,9 +69,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without pictures, which take a process: for what is not told by them."""
-    monkeypatch.setattr(
-        "mrc_workbench.retrieval.report.charts.draw", lambda specifications: [None] * len(specifications)
-    )
+    monkeypatch.setattr(charts, "draw", lambda specifications: [None] * len(specifications))
 
 
 @cache
@@ -109,10 +108,8 @@ def test_it_asks_for_nothing_from_elsewhere(language: str) -> None:
         assert not {"src", "href", "srcset", "data", "action", "poster"} & set(attributes), tag
     assert "url(" not in html
     assert "@import" not in html
-    assert set(re.findall(r"https?://[^\"' <]*", html)) <= {
-        "http://www.w3.org/2000/svg",
-        "http://www.w3.org/1999/xlink",
-    }
+    names = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert set(re.findall(r"https?://[^\"' <]*", html)) <= names
     policy = next(attributes for tag, attributes in page.tags if attributes.get("http-equiv"))
     assert policy["content"] == "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -154,11 +151,10 @@ def test_charts_are_drawn_in_the_reader_s_ink() -> None:
             {"late": LATE, "right": RIGHT},
             r"Use right: nDCG@10 100\.0; 32\.1 points above late \(95%: [\d.]+ to [\d.]+\)\.",
         ),
-        ({"right": RIGHT, "late": LATE}, r"Use right: nDCG@10 100\.0; no other retriever is significantly better\."),
+        ({"right": RIGHT, "late": LATE}, rf"Use right: nDCG@10 100\.0; {NO_OTHER}\."),
         (
             {"right": RIGHT, "same": RIGHT},
-            r"Use right: nDCG@10 100\.0, not significantly different from same; "
-            r"no other retriever is significantly better\.",
+            rf"Use right: nDCG@10 100\.0, not significantly different from same; {NO_OTHER}\.",
         ),
         ({"right": RIGHT}, r"right: nDCG@10 100\.0 \(95%: [\d.]+ to 100\.0\)\."),
         ({"right": None}, r"No retriever could be measured\."),
@@ -199,9 +195,8 @@ def test_default_names_are_those_of_the_reader_s_language_everywhere() -> None:
     }
     comparison = comparison_of(shifted, many)
     korean, english = (Page(report(comparison, language)) for language in ("ko", "en"))
-    assert "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다" in re.sub(
-        " ([:,.])", r"\1", korean.text
-    )
+    told = "후기 상호작용 방식을 쓰세요: nDCG@10 100.0. 최적 혼합 방식과 유의한 차이가 없습니다"
+    assert told in re.sub(" ([:,.])", r"\1", korean.text)
     for table in korean.tables:
         assert not {"Late", "Best mix"} & {cell.strip() for row in table for cell in row}
     assert [row[0].strip() for row in korean.tables[0][1:]] == ["후기 상호작용", "최적 혼합", "BM25"]
@@ -330,7 +325,8 @@ def fields(text: str) -> set[str]:
 def test_every_key_is_used() -> None:
     folder = Path(report_module.__file__).parent
     written = "".join(path.read_text(encoding="utf-8") for path in [*folder.glob("*.py"), folder / "template.html"])
-    computed = (
+    # say(f"part.{…}")
+    computed = [
         "part.",
         "headline.",
         "retriever.",
@@ -340,7 +336,7 @@ def test_every_key_is_used() -> None:
         "notice.",
         "question_kind.",
         "split.",
-    )  # say(f"part.{…}")
+    ]
     for key in catalog("en"):
         section = key.split(".")[0] + "."
         assert f'"{key}"' in written or section in computed, key
@@ -356,11 +352,8 @@ def test_a_chart_that_cannot_be_drawn_costs_the_report_nothing_else() -> None:
 
 
 def bars(text: str) -> dict[str, Any]:
-    return {
-        "data": {"values": [{"name": text, "value": 1}]},
-        "mark": "bar",
-        "encoding": {"y": {"field": "name", "type": "nominal"}, "x": {"field": "value", "type": "quantitative"}},
-    }
+    encoding = {"y": {"field": "name", "type": "nominal"}, "x": {"field": "value", "type": "quantitative"}}
+    return {"data": {"values": [{"name": text, "value": 1}]}, "mark": "bar", "encoding": encoding}
 
 
 def test_no_text_ends_it_and_what_is_no_chart_is_no_picture() -> None:
