@@ -96,10 +96,7 @@ def test_map_of_two_rankings_by_hand() -> None:
         *((0, 0, 2, 0), (0, 2, 4, 1), (0, 4, 5, 6)),
         *((1, 0, 1, 0), (1, 1, 2, 1), (1, 2, 3, 0), (1, 3, 4, 6), (1, 4, 5, 1)),
     ]
-
-
-def test_order_is_stable_where_bands_are_equal() -> None:
-    assert map_of([[7, 1, 1], [6, 1, 1], [10, 1, 1]]).order.tolist() == [0, 1, 2]
+    assert map_of([[7, 1, 1], [6, 1, 1], [10, 1, 1]]).order.tolist() == [0, 1, 2]  # stable if bands are equal
 
 
 @given(BY_HAND)
@@ -116,12 +113,10 @@ def test_blocks_show_every_question_once_in_its_band_ordered_by_retriever(ranks:
         assert before.column != after.column or (before.end == after.start and before.band != after.band)
 
 
-QUADRANTS = ([0], [1, 5], [2, 3], [4])  # both, only the first, only the second, neither
-
-
 def test_quadrants_by_hand() -> None:
     found = quadrants(np.array([1, 3, 4, 0, 0, 3]), np.array([2, 0, 3, 1, 9, 4]), 3)
-    assert {name: rows.tolist() for name, rows in found.items()} == dict(zip(Quadrant, QUADRANTS, strict=True))
+    assert list(found) == ["both", "only_first", "only_second", "neither"]
+    assert [rows.tolist() for rows in found.values()] == [[0], [1, 5], [2, 3], [4]]
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=30), st.integers(1, 12))
@@ -216,8 +211,8 @@ def compared(
     question_set: QuestionSet, rankings: Mapping[str, Rankings | None], *specs: Mapping[str, Any], k: int = 3
 ) -> Comparison:
     experiment = Experiment.model_validate({"data": "small", "ks": (1, k), "retriever": specs})
-    error = RuntimeError("no rankings")
-    results = [Result(name, found) if found else Result(name, error=error) for name, found in rankings.items()]
+    lost = RuntimeError("no rankings")
+    results = (Result(name, found) if found else Result(name, error=lost) for name, found in rankings.items())
     return Comparison(experiment, question_set, tuple(results))
 
 
@@ -280,6 +275,9 @@ def test_counts_of_fates() -> None:
     assert list(counts.columns) == [fate.value for fate in FATES]
     assert counts.loc["bm25"].tolist() == [1, 3, 1, 0, 0, 0]
     assert counts.loc["reranked"].tolist() == [1, 0, 0, 2, 0, 2]
+    assert fate_counts({}).empty
+    with pytest.raises(ValueError, match="1 or more"):
+        fates(comparison, 0)
 
 
 def test_a_retriever_that_was_not_searched_so_deep_has_no_fate_and_the_others_have() -> None:
@@ -294,16 +292,10 @@ def test_a_retriever_that_was_not_searched_so_deep_has_no_fate_and_the_others_ha
 
 def test_a_retriever_that_failed_has_no_fate_nor_has_what_wraps_it() -> None:
     wrapped = RERANKED | {"first": "hybrid"}
-    ranks: dict[str, list[int] | None] = {name: [1] * 5 for name in ("bm25", "hybrid", "reranked")}
-    comparison = by_hand(BM25, DENSE, HYBRID, wrapped, **{"bm25": ranks.pop("bm25"), "dense": None} | ranks)
+    ranks = {"bm25": [1] * 5, "dense": None, "hybrid": [1] * 5, "reranked": [1] * 5}
+    comparison = by_hand(BM25, DENSE, HYBRID, wrapped, **ranks)
     assert list(fates(comparison, 1)) == ["bm25"]
     assert list(ceilings(comparison)) == ["bm25", "reranked"]  # the reranker's candidates are known
-
-
-def test_k_is_at_least_one() -> None:
-    with pytest.raises(ValueError, match="1 or more"):
-        fates(by_hand(BM25, bm25=[1] * 5), 0)
-    assert fate_counts({}).empty
 
 
 def test_ceilings_by_hand() -> None:
@@ -404,6 +396,5 @@ def test_no_order_exceeds_its_ceiling_and_ceilings_never_fall(seed: int, depth: 
     for k in (1, 5, 20):
         own = ceilings(compared(asked, {"bm25": hybrid}, BM25), (k,))["bm25"][0]  # of one that wraps none: its Hit@K
         assert own <= found["hybrid"][0]
-    for name in ("bm25", "dense", "hybrid"):
-        assert (np.diff(found[name][1:]) >= 0).all()
+    assert all((np.diff(found[name][1:]) >= 0).all() for name in rankings)
     assert (found["hybrid"] >= np.maximum(found["bm25"], found["dense"])).all()

@@ -356,12 +356,6 @@ def test_a_set_of_linked_questions_is_compared_on_its_whole_test_share() -> None
     assert parts["shared_test_questions"] == 0
 
 
-def test_few_questions_are_warned_of() -> None:
-    compared = compare(experiment_of(WORDS, split="test"), chain(30))
-    assert compared.warnings == ["Too few questions are compared: 6. With fewer than 20, most differences are chance."]
-    assert compared.as_dict()["warnings"] == compared.warnings
-
-
 def test_published_parts_are_compared() -> None:
     parts = ["train"] * 40 + ["validation"] * 25
     compared = compare(experiment_of(WORDS, split="test"), chain(65, parts=parts))
@@ -370,7 +364,7 @@ def test_published_parts_are_compared() -> None:
     assert compared.parts.is_published
 
 
-def test_few_questions_that_taught_a_mix_are_warned_of() -> None:
+def test_few_questions_compared_or_for_training_a_mix_are_warned_of() -> None:
     mix = {"name": "mix", "kind": "learned", "of": ["words"], "lexical": False}
     enough, few = (
         compare(experiment_of(WORDS, mix, split="test", validation_share=0.1, test_share=share), chain(100))
@@ -378,3 +372,6 @@ def test_few_questions_that_taught_a_mix_are_warned_of() -> None:
     )
     assert (enough.results[1].taught_by, few.results[1].taught_by) == (20, 15)
     assert few.warnings == ["Too few training questions for mix: 15. With fewer than 20, most differences are chance."]
+    few = compare(experiment_of(WORDS, split="test"), chain(30))
+    assert few.warnings == ["Too few questions are compared: 6. With fewer than 20, most differences are chance."]
+    assert few.as_dict()["warnings"] == few.warnings

@@ -14,8 +14,6 @@ from mrc_workbench.retrieval.report.exports import markdown_table, save
 from mrc_workbench.retrieval.report.report import evidence, report, settings
 from mrc_workbench.retrieval.report.words import (
     LANGUAGES,
-    catalog,
-    few_taught_words,
     few_words,
     interval_of_lead,
     split_words,
@@ -83,14 +81,9 @@ def test_few_questions_are_warned_of_in_each_language(language: str) -> None:
     for of in ("compared", "train", "validation", "test"):
         assert few_words(20, of, say) == ""
         assert "19" in few_words(19, of, say)
-    assert few_taught_words("mix", 20, say) == ""
-    assert "mix" in few_taught_words("mix", 3, say)
+    assert few_words(20, "taught", say, "mix") == ""
+    assert "mix" in few_words(3, "taught", say, "mix")
     assert all(described(one, language) for one in (faq(100, 2), chain(323), tangle(200), published("train", "test")))
-
-
-def test_both_languages_say_the_same() -> None:
-    keys = [{key for key in catalog(language) if key.startswith("split.")} for language in LANGUAGES]
-    assert keys[0] == keys[1]
 
 
 @pytest.mark.slow

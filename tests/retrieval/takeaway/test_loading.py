@@ -32,7 +32,7 @@ from tests.hub import build_bi_encoder, build_sparse_encoder
 from tests.models.worlds import telling
 from tests.retrieval.compared import BIGRAMS
 from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
-from tests.retrieval.takeaway.test_folder import END, run_scripts, written
+from tests.retrieval.takeaway.test_folder import END, lines, run_scripts, written
 
 pytestmark = pytest.mark.slow
 DENSE = {"name": "dense", "kind": "dense", "model": "starter"}
@@ -80,6 +80,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     return folder_of
 
 
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
 def figures(checked: str) -> tuple[float, float]:
     """nDCG@10 there, and what was expected there."""
     words = checked.split()
@@ -102,9 +106,9 @@ def test_a_folder_is_loaded_and_checked(engine: Engine, mix: str, folders: Folde
     with serving(stub) as url:
         done = run_scripts(*((folder, url, *of) for of in words))
     assert len(done.stdout.split(END)) == 5, done.stderr
-    loaded, checked, again, checked_again, _ = done.stdout.split(END)
-    assert loaded == again == f"{len(PASSAGES)} passages are in {engine.value}\n"
-    assert checked == checked_again
+    loaded, checked, *again, _ = done.stdout.split(END)
+    assert again == [loaded, checked]
+    assert loaded == f"{len(PASSAGES)} passages are in {engine.value}\n"
     if engine is not Engine.VESPA or mix == "sparse":  # all else the stub ranks in its own way
         there, expected = figures(checked)
         assert there == pytest.approx(expected, abs=1e-4)
@@ -135,12 +139,6 @@ def test_a_new_question_has_hits_with_scores(engine: Engine, mix: str, folders: 
     scores = [hit["score"] for hit in hits]
     assert scores == sorted(scores, reverse=True)
     assert done.stderr == ""
-
-
-def test_a_refresh_has_no_body(folders: Folders) -> None:
-    for engine in (Engine.ELASTICSEARCH, Engine.OPENSEARCH):
-        told = json.loads((folders(engine, "scores") / "engine.json").read_text(encoding="utf-8"))
-        assert [one["body"] for one in (*told["finish"], told["exists"], told["remove"])] == [None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -197,23 +195,11 @@ def test_the_readme_states_the_version_and_licence(folders: Folders) -> None:
     assert "--free" not in text
 
 
-class Odd(StubEngine):
-    """Answers something else than an engine."""
-
-    def answer(self, request: Received) -> Any:
-        if request.method == "HEAD":
-            raise RefusedError(404, None)
-        return "no engine"
-
-
-def test_what_goes_wrong_is_said_in_words(folders: Folders, tmp_path: Path) -> None:
+def test_what_goes_wrong_is_said_in_words(folders: Folders) -> None:
     folder = folders(Engine.ELASTICSEARCH, "scores")
-    told = {
-        "http://127.0.0.1:9": "no elasticsearch answers at http://127.0.0.1:9",
-        "file:///etc/passwd": "ENGINE_URL is an http:// or https:// address",
-        "http://[::1": "ENGINE_URL is an http:// or https:// address",
-        "http://127.0.0.1:9 /x": "ENGINE_URL is an http:// or https:// address",
-    }
+    no_addresses = ("file:///etc/passwd", "http://[::1", "http://127.0.0.1:9 /x")
+    told = dict.fromkeys(no_addresses, "ENGINE_URL is an http:// or https:// address")
+    told["http://127.0.0.1:9"] = "no elasticsearch answers at http://127.0.0.1:9"
     for url, words in told.items():
         for command in (("load",), ("check",)):
             done = run_scripts((folder, url, *command))
@@ -275,11 +261,10 @@ def test_ctrl_c_ends_a_script_without_a_traceback(folders: Folders) -> None:
 
 def certificate(folder: Path) -> tuple[str, str]:
     """A certificate for 127.0.0.1 that is its own authority, and its key."""
-    names = [str(folder / "certificate.pem"), str(folder / "key.pem")]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=engine"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", names[0], "-keyout", names[1]]
-    subprocess.run(command, check=True, capture_output=True)
-    return names[0], names[1]
+    path, key = str(folder / "certificate.pem"), str(folder / "key.pem")
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=engine -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-out", path, "-keyout", key], check=True, capture_output=True)
+    return path, key
 
 
 def test_an_own_certificate_authority(folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,12 +286,11 @@ def test_an_own_certificate_authority(folders: Folders, tmp_path: Path, monkeypa
 def test_a_document_that_is_not_taken_ends_loading(engine: Engine, folders: Folders, tmp_path: Path) -> None:
     folder = tmp_path / "damaged"
     shutil.copytree(folders(engine, "scores"), folder)
-    lines = (folder / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    last = json.loads(lines[-1])
+    *others, last = lines(folder / "documents.jsonl")
     document = last.get("fields", last)
     (name,) = (name for name in document if name.startswith("vector"))
     document[name] = {"values": [1.0]} if engine is Engine.VESPA else [1.0]
-    (folder / "documents.jsonl").write_text("\n".join([*lines[:-1], json.dumps(last)]) + "\n", encoding="utf-8")
+    write_lines(folder / "documents.jsonl", [*others, last])
     with serving(ENGINES[engine](folder)) as url:
         done = run_scripts((folder, url, "load"))
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
@@ -339,9 +323,8 @@ class SlowVespa(Vespa):
 def many_documents(folder: Path, made: Path, count: int) -> Path:
     """A folder with the first document `count` times over, in rows of their own."""
     shutil.copytree(folder, made)
-    first = json.loads((made / "documents.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    rows = [first | {"fields": first["fields"] | {"row": row}} for row in range(count)]
-    (made / "documents.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    first = lines(made / "documents.jsonl")[0]
+    write_lines(made / "documents.jsonl", [first | {"fields": first["fields"] | {"row": row}} for row in range(count)])
     return made
 
 
@@ -364,13 +347,9 @@ def test_vespa_gets_documents_by_several_connections_and_none_long_after_one_it_
 
 
 def test_documents_of_vespa_are_in_the_form_of_its_feed_client(folders: Folders) -> None:
-    lines = (folders(Engine.VESPA, "scores") / "documents.jsonl").read_text(encoding="utf-8").splitlines()
-    operations = [json.loads(line) for line in lines]
-    assert all(set(one) == {"put", "fields"} for one in operations)
-    ids = [one["put"].split(":") for one in operations]
-    assert [(scheme, namespace, kind[:9], key) for scheme, namespace, kind, _, key in ids] == [
-        ("id", "mrc", "passages_", str(row)) for row in range(len(PASSAGES))
-    ]
+    for row, operation in enumerate(lines(folders(Engine.VESPA, "scores") / "documents.jsonl")):
+        assert set(operation) == {"put", "fields"}
+        assert re.fullmatch(rf"id:mrc:passages_\w+::{row}", operation["put"])
 
 
 def test_opensearch_before_3_3_has_no_late_interaction(folders: Folders) -> None:
@@ -401,9 +380,8 @@ INDEX_BODY = {"mappings": {"dynamic": "strict", "properties": {"row": {"type": "
 def test_the_stubs_refuse_what_the_engines_refuse(
     *, engine: type[Elastic], method: str, path: str, body: str, form: str, status: int, told: str
 ) -> None:
-    stub = engine()
+    stub, (name, _, query) = engine(), path.partition("?")
     stub.create("i", INDEX_BODY)
-    name, _, query = path.partition("?")
     params = dict(one.split("=") for one in query.split("&") if one)
     with pytest.raises(RefusedError) as caught:
         stub.answer(Received(method, name, params, {"Content-Type": form}, body.encode()))
