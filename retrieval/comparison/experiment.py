@@ -36,18 +36,7 @@ from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.workspace import read_json, replacing, require_room, workspace, write_json
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    HttpSpec,
-    LateSpec,
-    MilvusSpec,
-    PluginSpec,
-    SparseSpec,
-    WindowedBM25Spec,
-    known_aliases,
-)
-from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
+from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Count, Materials, Spec, omitted
 from mrc_workbench.retrieval.measures import DEFAULT_KS, depth_of
 from mrc_workbench.retrieval.outside.adapt import Measured
@@ -109,24 +98,24 @@ class RunSpec(Spec):
             run.notes |= notes
             return run
 
-        known_by = (fingerprint(path), questions.fingerprint, *known_aliases(questions))
+        known_by = (fingerprint(path), questions.fingerprint, *first_stage.known_aliases(questions))
         return materials.kept(self, build, *known_by, timed=self.recorded is not None)
 
 
 # every kind of retriever there is: a new one is a `Spec`, and its name here
 KINDS: tuple[type[Spec], ...] = (
-    BM25Spec,
-    WindowedBM25Spec,
-    DenseSpec,
-    SparseSpec,
-    LateSpec,
-    HybridSpec,
-    LearnedSpec,
-    RerankSpec,
+    first_stage.BM25Spec,
+    first_stage.WindowedBM25Spec,
+    first_stage.DenseSpec,
+    first_stage.SparseSpec,
+    first_stage.LateSpec,
+    multistage.HybridSpec,
+    multistage.LearnedSpec,
+    multistage.RerankSpec,
     RunSpec,
-    MilvusSpec,
-    HttpSpec,
-    PluginSpec,
+    first_stage.MilvusSpec,
+    first_stage.HttpSpec,
+    first_stage.PluginSpec,
 )
 
 

@@ -31,19 +31,8 @@ from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options, FeedbackOptions, WindowedBM25
 from mrc_workbench.retrieval.milvus import EngineFusion, Milvus, Ranker, Search, TermField, VectorField
 from mrc_workbench.retrieval.milvus_connection import place
-from mrc_workbench.retrieval.outside import Order, OutsideError
+from mrc_workbench.retrieval.outside import Order, OutsideError, http_search
 from mrc_workbench.retrieval.outside.adapt import find_plugin
-from mrc_workbench.retrieval.outside.http_search import (
-    HttpCaller,
-    Method,
-    Request,
-    checked_body,
-    checked_headers,
-    checked_path,
-    checked_secrets,
-    checked_url,
-    http_retriever,
-)
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 _OPTIONS = {option.name for option in fields(BM25Options)}
@@ -313,7 +302,7 @@ class HttpSpec(Spec):
 
     kind: Literal["http"] = "http"
     url: str = Field(min_length=1)
-    method: Method = "POST"
+    method: http_search.Method = "POST"
     body: str = omitted("")
     headers: dict[str, str] = omitted({})
     secret_headers: dict[str, str] = omitted({})
@@ -331,29 +320,31 @@ class HttpSpec(Spec):
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> "HttpSpec":
-        checked_url(self.url)
-        checked_headers(self.headers)
-        checked_secrets(self.secret_headers)
-        checked_path(self.ids)
+        http_search.checked_url(self.url)
+        http_search.checked_headers(self.headers)
+        http_search.checked_secrets(self.secret_headers)
+        http_search.checked_path(self.ids)
         if self.scores:
-            checked_path(self.scores)
+            http_search.checked_path(self.scores)
         if self.method == "GET" and self.body.strip():
             raise OutsideError("outside_get_body", "body is for method POST; put {query} into url")
-        if "{query}" not in self.url + checked_body(self.body):
+        if "{query}" not in self.url + http_search.checked_body(self.body):
             raise OutsideError("outside_no_query", "url or body must hold {query}")
         return self
 
     @property
-    def request(self) -> Request:
-        return Request(self.url, self.method, self.body, self.headers, self.secret_headers)
+    def request(self) -> http_search.Request:
+        return http_search.Request(self.url, self.method, self.body, self.headers, self.secret_headers)
 
-    def caller(self, materials: Materials) -> HttpCaller:
-        return HttpCaller(self.request, self.ids, self.scores, self.timeout, self.concurrency, materials.on_progress)
+    def caller(self, materials: Materials) -> http_search.HttpCaller:
+        return http_search.HttpCaller(
+            self.request, self.ids, self.scores, self.timeout, self.concurrency, materials.on_progress
+        )
 
     def make(self, materials: Materials) -> CachedRetriever:
         self.request.sent_headers()  # raises what is missing before anything is searched
         questions = materials.question_set
-        build = partial(http_retriever, self.name, self.caller(materials), questions, self.order)
+        build = partial(http_search.http_retriever, self.name, self.caller(materials), questions, self.order)
         return materials.kept(self, build, *known_aliases(questions))
 
 

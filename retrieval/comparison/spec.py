@@ -15,16 +15,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt, model_validator
 
-from mrc_workbench.data.cache import (
-    are_kept,
-    cached_arrays,
-    is_from_sample,
-    is_keeping,
-    key_of,
-    read_arrays,
-    save_arrays,
-    shipped,
-)
+from mrc_workbench.data import cache as disk_cache
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, Split, SplitOptions, split
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
@@ -94,7 +85,7 @@ class CachedRetriever:
         return self._make_ready([""])
 
     def remembers(self, questions: Sequence[str], k: int) -> bool:
-        return are_kept("rankings", self._key_of(questions, k))
+        return disk_cache.are_kept("rankings", self._key_of(questions, k))
 
     def prepare(self) -> None:
         """Build what searching needs, parts included, so that a new question is answered at once."""
@@ -110,12 +101,12 @@ class CachedRetriever:
 
     def search(self, questions: Sequence[str], k: int) -> Rankings:
         depth = max(k, self.depth)
-        if not is_keeping():  # the costs stay those of the last search
+        if not disk_cache.is_keeping():  # the costs stay those of the last search
             return self._make_ready(questions).search(questions, depth).first(k)
         start = time.perf_counter()
         key, keep = self._key_of(questions, k), len(questions) > 1
-        is_shipped = keep and is_from_sample("rankings", key)
-        stored = cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
+        is_shipped = keep and disk_cache.is_from_sample("rankings", key)
+        stored = disk_cache.cached_arrays("rankings", key, lambda: self._search(questions, depth), keep=keep)
         build, query, model = stored["seconds"].tolist()
         self.costs = SearchCosts(
             build_seconds=build,
@@ -130,13 +121,13 @@ class CachedRetriever:
 
     def ship(self, exact: "CachedRetriever", questions: Sequence[str]) -> None:
         """Store another retriever's rankings as those that the sample brings for this one. Raises `OSError`."""
-        stored = read_arrays("rankings", exact._key_of(questions, exact.depth))
+        stored = disk_cache.read_arrays("rankings", exact._key_of(questions, exact.depth))
         if stored is None:
             raise OSError(f"what {exact.name!r} found was not kept")
-        save_arrays(shipped("rankings", self._key_of(questions, self.depth)), stored)
+        disk_cache.save_arrays(disk_cache.shipped("rankings", self._key_of(questions, self.depth)), stored)
 
     def _key_of(self, questions: Sequence[str], k: int) -> str:
-        return key_of(self.key, list(questions), max(k, self.depth))
+        return disk_cache.key_of(self.key, list(questions), max(k, self.depth))
 
     def _search(self, questions: Sequence[str], k: int) -> dict[str, np.ndarray]:
         retriever, meter = self._make_ready(questions), self.meter
@@ -376,7 +367,7 @@ class Materials:
         values = spec.model_dump(mode="json", exclude=_NOT_IN_KEYS)
         parts = [self.part(name) for name in spec.parts]
         keys = [part.key for part in (*parts, *own)]
-        key = key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)
+        key = disk_cache.key_of(VERSION, ANALYZER_VERSION, self.question_set.corpus_fingerprint, values, keys, *content)
         depth = self._depths.get(spec.name, 0)
         return CachedRetriever(spec.name, key, build, parts, own=own, depth=depth, meter=meter or Meter(), timed=timed)
 

@@ -34,25 +34,8 @@ from mrc_workbench.retrieval.analysis.questions import (
 from mrc_workbench.retrieval.analysis.questions import slices as cut
 from mrc_workbench.retrieval.comparison.compare import Comparison, provenance
 from mrc_workbench.retrieval.measures import CUT, Measure, depth_of, first_relevant_ranks
-from mrc_workbench.retrieval.report import charts
+from mrc_workbench.retrieval.report import charts, words
 from mrc_workbench.retrieval.report.charts import FATE_COLOURS, can_draw, colour_of, letter_of, pictures
-from mrc_workbench.retrieval.report.words import (
-    Headline,
-    Recommendation,
-    Say,
-    best_first,
-    cost_of,
-    few_words,
-    headline_words,
-    html_style,
-    kind_label,
-    percent,
-    recommend,
-    retriever_names,
-    split_words,
-    template,
-    words_of,
-)
 from mrc_workbench.retrieval.significance import question_groups
 
 _MOST_SLICES = 10
@@ -84,7 +67,7 @@ def curves(
     return drawn
 
 
-def slices(comparison: Comparison, measure: Measure, names: Mapping[str, str], say: Say) -> list[dict[str, Any]]:
+def slices(comparison: Comparison, measure: Measure, names: Mapping[str, str], say: words.Say) -> list[dict[str, Any]]:
     """Measure the slices by every property that has at least two: title, chart and table rows of each property.
 
     A row holds the slice, its number of questions, and the means by retriever in percent.
@@ -96,19 +79,19 @@ def slices(comparison: Comparison, measure: Measure, names: Mapping[str, str], s
         if len(parts) < 2 or not comparison.scores:
             continue
         table = slice_table(parts, comparison.scores, str(measure), groups)
-        labels = [kind_label(label, say) if by is Property.KIND else label for label in labels_of(parts, by)]
+        labels = [words.kind_label(label, say) if by is Property.KIND else label for label in labels_of(parts, by)]
         rows: list[tuple[str, int, dict[str, str]]] = [
             (label, len(part.rows), {}) for label, part in zip(labels, parts, strict=True)
         ]
         for place, name, share in zip(table["slice"], table["retriever"], table["mean"], strict=True):
-            rows[place][2][name] = percent(share)
+            rows[place][2][name] = words.percent(share)
         drawn = table.assign(label=[labels[place] for place in table["slice"]], retriever=table["retriever"].map(names))
         chart = charts.intervals(drawn, every, row="label", order=labels, x=measure.long)
         sections.append({"title": say(f"property.{by}"), "chart": chart, "rows": rows})
     return sections
 
 
-def lost(comparison: Comparison, names: Mapping[str, str], say: Say) -> dict[str, Any]:
+def lost(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> dict[str, Any]:
     """Count the questions lost within the first 10, or as many as every ranking has, and measure the ceilings.
 
     Returns `k`, the `legend` of the fates that occur (text and colour), `rows` of counts by retriever, their `chart`
@@ -139,7 +122,7 @@ def lost(comparison: Comparison, names: Mapping[str, str], say: Say) -> dict[str
         "rows": rows,
         "depths": [DEPTHS[place] for place in known],
         "ceilings": [
-            (names[name], ["" if np.isnan(share) else percent(share) for share in shares[known]])
+            (names[name], ["" if np.isnan(share) else words.percent(share) for share in shares[known]])
             for name, shares in limits.items()
         ],
     }
@@ -170,20 +153,20 @@ def cost(comparison: Comparison, order: Sequence[str]) -> list[tuple[str, str, s
     results = {result.name: result for result in comparison.results if result.scores}
     rows = []
     for result in (results[name] for name in order):
-        known = cost_of(result)
+        known = words.cost_of(result)
         build = "–" if result.imported else f"{result.build_seconds:.1f}"
         query = "–" if known.milliseconds is None else f"{known.milliseconds:.1f}{'*' if known.is_foreign else ''}"
         rows.append((result.name, build, query, f"{result.memory_bytes / 1e6:.1f}" if result.memory_bytes else "–"))
     return rows
 
 
-def settings(origin: Mapping[str, Any], say: Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
+def settings(origin: Mapping[str, Any], say: words.Say, parts_of_set: Split | None = None) -> list[tuple[str, str]]:
     """Return what the comparison was made of and on, line by line."""
     data, parts, machine, statistics = (origin[key] for key in ("data", "split", "hardware", "statistics"))
     lines = [(name, _specification(values, say)) for name, values in origin["retrievers"].items()]
     counts = {part: f"{count:,}" for part, count in parts["questions"].items()}
     if parts_of_set:
-        described = split_words(parts_of_set, say)
+        described = words.split_words(parts_of_set, say)
     else:
         described = say("setup.split_value", seed=parts["seed"], **counts)
     sizes = {name: f"{data[name]:,}" for name in ("passages", "questions")}
@@ -202,7 +185,7 @@ def settings(origin: Mapping[str, Any], say: Say, parts_of_set: Split | None = N
     return [*lines, (say("setup.commit"), origin["commit"])] if origin["commit"] else lines
 
 
-def _specification(values: Mapping[str, Any], say: Say) -> str:
+def _specification(values: Mapping[str, Any], say: words.Say) -> str:
     texts = [str(values["kind"])]
     for key, value in values.items():
         if key == "chosen_on":
@@ -230,7 +213,7 @@ def report(
     found: Evidence | None = None,
     name: str = "",
     *,
-    recommended: Recommendation | None = None,
+    recommended: words.Recommendation | None = None,
 ) -> str:
     """Return the report as HTML in a language of `LANGUAGES`; `name` is what a user calls the comparison.
 
@@ -238,20 +221,20 @@ def report(
     the leading metric and the headline; without it they are those of all retrievers by `leading_measure`. Raises
     `ValueError` for an unknown language.
     """
-    say = words_of(language)
+    say = words.words_of(language)
     found = found or evidence(comparison)
     origin = origin or provenance(comparison)
-    names = retriever_names(comparison.experiment.specs, language)
+    names = words.retriever_names(comparison.experiment.specs, language)
     first = names.get(found.baseline, found.baseline)
     groups = question_groups(comparison.question_set)
     measure = recommended.measure if recommended else leading_measure(comparison)
     if recommended is None:
-        recommended = recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
-    head = Headline(say("page.none"))
+        recommended = words.recommend(comparison, measure, found.tests, baseline=found.baseline, groups=groups)
+    head = words.Headline(say("page.none"))
     if recommended:
         interval = found.intervals[recommended.name][str(measure)]
-        head = headline_words(recommended, html_style(language, names), interval)
-    ranked = best_first(comparison, measure)
+        head = words.headline_words(recommended, words.html_style(language, names), interval)
+    ranked = words.best_first(comparison, measure)
     scored = [*ranked, *(name for name in comparison.scores if name not in ranked)]
     all_pairs = len(scored) * (len(scored) - 1) // 2 <= _MOST_PAIRS
     pairs = found.tests if all_pairs else found.against
@@ -265,7 +248,7 @@ def report(
     several_relevant = any(len(question.relevant) > 1 for question in comparison.question_set.questions)
     hits = [f"hit@{k}" for k in comparison.experiment.ks] if several_relevant else []
     displayed = list(names.values())
-    return template(Path(__file__).with_name("template.html"), autoescape=True).render(
+    return words.template(Path(__file__).with_name("template.html"), autoescape=True).render(
         say=say,
         number="{:,}".format,
         names=names,
@@ -299,19 +282,19 @@ def report(
         lost_picture=next(drawn, None),
         hardest=hardest(comparison),
         cost=cost(comparison, scored),
-        elsewhere=any(cost_of(one).is_foreign for one in comparison.results),
+        elsewhere=any(words.cost_of(one).is_foreign for one in comparison.results),
         settings=settings(origin, say, comparison.parts),
         terms=("recall", "hit", "mrr", "ndcg", *(Measure.parse(one).name for one in judged), "interval", "test"),
     )
 
 
-def _warnings(comparison: Comparison, names: Mapping[str, str], say: Say) -> list[str]:
+def _warnings(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> list[str]:
     """Return the warnings of too few questions, and how the split came about."""
-    warnings = [few_words(len(comparison.question_set.questions), "compared", say)]
+    warnings = [words.few_words(len(comparison.question_set.questions), "compared", say)]
     taught = {names[one.name]: one.taught_by for one in comparison.results if one.taught_by is not None}
-    warnings += [few_words(count, "taught", say, name) for name, count in taught.items()]
+    warnings += [words.few_words(count, "taught", say, name) for name, count in taught.items()]
     if comparison.parts and comparison.experiment.split is not Part.ALL:
-        warnings.append(split_words(comparison.parts, say))
+        warnings.append(words.split_words(comparison.parts, say))
     return [warning for warning in warnings if warning]
 
 
