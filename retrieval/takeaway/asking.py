@@ -1,13 +1,8 @@
-"""The documents of an engine, the values of questions, and the requests that contain them.
-
-Requests of the HTTP interface, or arguments of Milvus's client, are data that the script of the folder sends. It fills
-in a question's values for marks, `{{terms}}` and `{{vector}}`; those of a new question are computed here.
-"""
+"""The documents of an engine, and the values of questions: terms, vectors and weights in the form that each takes."""
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +17,6 @@ from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
 from mrc_workbench.models.inference import Precision, TokenLayers
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder, TokenWeights
-from mrc_workbench.retrieval.dense import IndexKind
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import by_term
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix
@@ -39,50 +33,15 @@ from mrc_workbench.retrieval.takeaway.signals import (
     written,
 )
 
-HITS = 10  # passages that a query returns by default
-SHOWN = ("row", "passage", "title")  # of a hit
 TOLD = "takeaway.json"  # in a folder, how its signals are read
 PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensions
 QUESTION_WEIGHTS = "{}_question_weights.npy"  # how much each token of a question counts in a field of tokens
 TERMS = "{}.json"  # the terms of a field by their numbers, for Milvus
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopabcdef")
-NAMESPACE = "mrc"  # of Vespa's document ids
-Body = dict[str, Any]
+Value = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Request:
-    """One request of an engine's HTTP interface; the body is JSON, or None."""
-
-    method: str
-    path: str
-    body: Body | None = None
-
-
-@dataclass(frozen=True)
-class Told:
-    """The requests of an engine, or the arguments of Milvus's client."""
-
-    index: str
-    setup: Sequence[Request] = ()
-    exists: Request | None = None
-    remove: Request | None = None
-    bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
-    finish: Sequence[Request] = ()
-    query: Request | None = None
-    hits: Body = field(default_factory=dict)  # where an answer has hits and their scores
-    free: Body = field(default_factory=dict)  # queries of one signal each, without a paid licence, and how to mix them
-    nothing: Body = field(default_factory=dict)  # by kind of query, one without results, for a question without values
-    files: Mapping[str, str] = field(default_factory=dict)  # further ones of the folder, by name
-    client: Body = field(default_factory=dict)
-
-
-def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
-    """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
-    return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
-
-
-def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Body]:
+def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Value]:
     """Return the passages from row `start` to before `stop` as the engine takes them."""
     values = {signal.field: _of_passages(mix.engine, signal, start, stop) for signal in mix.signals}
     if mix.engine is Engine.OPENSEARCH:
@@ -197,26 +156,16 @@ def _coded(engine: Engine, text: str) -> str:
     return " ".join(digest.translate(_LETTERS) for digest in digests)
 
 
-def _token_vectors(engine: Engine, tokens: Sequence[Sequence[float]]) -> Body | list[list[float]]:
+def _token_vectors(engine: Engine, tokens: Sequence[Sequence[float]]) -> Value | list[list[float]]:
     if engine is Engine.VESPA:
         return {"blocks": {str(place): list(vector) for place, vector in enumerate(tokens)}}
     return [list(vector) for vector in tokens]
 
 
-def _weights(engine: Engine, weights: dict[str, float]) -> Body:
+def _weights(engine: Engine, weights: dict[str, float]) -> Value:
     return {"cells": weights} if engine is Engine.VESPA else weights
-
-
-def mark(signal: Signal) -> str:
-    """Return what stands for the value of a question in the field of a signal."""
-    return "{{" + signal.field + "}}"
 
 
 def presence_field(signal: LateTokens) -> str:
     """Return the field that is true where a passage has tokens: OpenSearch does not index the tokens themselves."""
     return f"has_{signal.field}"
-
-
-def is_exact(signal: Vectors) -> bool:
-    """Whether all vectors are compared."""
-    return signal.index in (IndexKind.EXACT, IndexKind.INT8)

@@ -1,6 +1,8 @@
-"""What each engine is told: how its index is made, how documents are sent, and how a question is asked.
+"""The requests of each engine: to create its index, to send documents, and to ask a question.
 
-Tokens are ours, and what an engine does to texts is turned off, so that BM25 counts there what it counts here.
+Requests of the HTTP interface, or arguments of Milvus's client, are data that the script of the folder sends. It fills
+in a question's values for marks, `{{terms}}` and `{{vector}}`. Tokens are ours, and the engine's own analysis of texts
+is turned off, so that BM25 counts there what it counts here.
 
 Elasticsearch and OpenSearch are both built on Lucene and share the index body, the bulk interface and the `match`
 query. They differ in the fields of vectors and of term weights, in the scripts that score late interaction, and in how
@@ -14,34 +16,59 @@ Vespa is an application of one schema, whose first look orders all that any sign
 what the two come to is told in `retrieval.takeaway.fusion`.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from mrc_workbench.retrieval.combine import RRF_CONSTANT
 from mrc_workbench.retrieval.dense import HNSW_CANDIDATES, HNSW_CANDIDATES_TO_BUILD, HNSW_NEIGHBOURS, IndexKind
 from mrc_workbench.retrieval.milvus import index_of
 from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway.asking import (
-    HITS,
-    NAMESPACE,
-    SHOWN,
-    Body,
-    Request,
-    Told,
-    hits_at,
-    is_exact,
-    mark,
-    presence_field,
-)
+from mrc_workbench.retrieval.takeaway.asking import presence_field
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of, first_look
 from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, SparseTerms, Terms, Vectors
 
+HITS = 10  # passages that a query returns by default
+SHOWN = ("row", "passage", "title")  # of a hit
+NAMESPACE = "mrc"  # of Vespa's document ids
+Body = dict[str, Any]
 _HERE = Path(__file__).parent
 _CLUSTER = "passages"  # of Vespa
 _MATCH_NONE: Body = {"match_none": {}}
 _LINKS = {"m": HNSW_NEIGHBOURS, "ef_construction": HNSW_CANDIDATES_TO_BUILD}  # of a graph
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of an engine's HTTP interface; the body is JSON, or None."""
+
+    method: str
+    path: str
+    body: Body | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """The requests of an engine, or the arguments of Milvus's client."""
+
+    index: str
+    setup: Sequence[Request] = ()
+    exists: Request | None = None
+    remove: Request | None = None
+    bulk: Mapping[str, str] = field(default_factory=dict)  # how documents are sent
+    finish: Sequence[Request] = ()
+    query: Request | None = None
+    hits: Body = field(default_factory=dict)  # where an answer has hits and their scores
+    free: Body = field(default_factory=dict)  # queries of one signal each, without a paid licence, and how to mix them
+    nothing: Body = field(default_factory=dict)  # by kind of query, one without results, for a question without values
+    files: Mapping[str, str] = field(default_factory=dict)  # further ones of the folder, by name
+    client: Body = field(default_factory=dict)
+
+
+def hits_at(*names: str, fields: str, score: Sequence[str], is_distance: bool = False) -> Body:
+    """Return where an answer has its list of hits, and a hit its fields and its score (or a cosine distance)."""
+    return {"list": [*names], "fields": fields, "score": [*score], "is_distance": is_distance}
 
 
 def told_to(mix: Mix, index: str) -> Told:
@@ -54,6 +81,16 @@ def told_to(mix: Mix, index: str) -> Told:
         Engine.MILVUS: _milvus,
     }
     return engines[mix.engine](mix, index)
+
+
+def mark(signal: Signal) -> str:
+    """Return what stands for the value of a question in the field of a signal."""
+    return "{{" + signal.field + "}}"
+
+
+def is_exact(signal: Vectors) -> bool:
+    """Whether all vectors are compared."""
+    return signal.index in (IndexKind.EXACT, IndexKind.INT8)
 
 
 def elasticsearch(mix: Mix, index: str) -> Told:

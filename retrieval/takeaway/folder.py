@@ -43,7 +43,6 @@ from mrc_workbench.retrieval.report.exports import markdown_text
 from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.retrieval.takeaway import WORDS
 from mrc_workbench.retrieval.takeaway.asking import (
-    NAMESPACE,
     PROJECTION,
     QUESTION_WEIGHTS,
     TERMS,
@@ -51,7 +50,7 @@ from mrc_workbench.retrieval.takeaway.asking import (
     documents,
     of_questions,
 )
-from mrc_workbench.retrieval.takeaway.engines import has_free_queries, is_weighted, told_to
+from mrc_workbench.retrieval.takeaway.engines import NAMESPACE, has_free_queries, is_weighted, told_to
 from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from mrc_workbench.retrieval.takeaway.models import ModelFigure, write_models
 from mrc_workbench.retrieval.takeaway.signals import LateTokens, Signal, TakeAwayError, Terms, plan_of

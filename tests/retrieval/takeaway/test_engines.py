@@ -17,8 +17,8 @@ from weaviate.collections.classes.config import _CollectionConfigCreate
 from mrc_workbench.retrieval.comparison.compare import materials_of
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec
 from mrc_workbench.retrieval.dense import IndexKind
-from mrc_workbench.retrieval.takeaway.asking import Request, _as_asked, documents, of_questions
-from mrc_workbench.retrieval.takeaway.engines import told_to
+from mrc_workbench.retrieval.takeaway.asking import _as_asked, documents, of_questions
+from mrc_workbench.retrieval.takeaway.engines import Request, told_to
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix, candidates_of
 from mrc_workbench.retrieval.takeaway.scripts.engine import filled
 from mrc_workbench.retrieval.takeaway.signals import Terms, Vectors
