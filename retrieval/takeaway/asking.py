@@ -19,19 +19,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.token_encoder import TokenEncoder, TokenWeights
 from mrc_workbench.retrieval.lexical import counts_by_term
 from mrc_workbench.retrieval.milvus import by_term
+from mrc_workbench.retrieval.takeaway import signals
 from mrc_workbench.retrieval.takeaway.fusion import Engine, Mix
-from mrc_workbench.retrieval.takeaway.signals import (
-    LateTokens,
-    Signal,
-    SparseTerms,
-    TakeAwayError,
-    Terms,
-    Vectors,
-    numbers,
-    projected,
-    weights_by_term,
-    written,
-)
 
 TOLD = "takeaway.json"  # in a folder, how its signals are read
 PROJECTION = "{}_projection.npy"  # of a field's token vectors to fewer dimensions
@@ -45,7 +34,7 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Value
     """Return the passages from row `start` to before `stop` as the engine takes them."""
     values = {signal.field: _of_passages(mix.engine, signal, start, stop) for signal in mix.signals}
     if mix.engine is Engine.OPENSEARCH:
-        tokens = [signal for signal in mix.signals if isinstance(signal, LateTokens)]
+        tokens = [signal for signal in mix.signals if isinstance(signal, signals.LateTokens)]
         values |= {presence_field(signal): [held and True for held in values[signal.field]] for signal in tokens}
     rows = []
     for row, passage in enumerate(passages[start:stop]):
@@ -55,13 +44,13 @@ def documents(mix: Mix, passages: Passages, start: int, stop: int) -> list[Value
     return rows
 
 
-def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[Any]:
-    if isinstance(signal, LateTokens):
+def _of_passages(engine: Engine, signal: signals.Signal, start: int, stop: int) -> list[Any]:
+    if isinstance(signal, signals.LateTokens):
         texts = signal.of_passages(start, stop)
         if engine is Engine.OPENSEARCH and signal.encoder.weights is not None:
             texts = [[[*vector, 0.0] for vector in tokens] for tokens in texts]
         return [_token_vectors(engine, tokens) or None for tokens in texts]
-    if isinstance(signal, Vectors):
+    if isinstance(signal, signals.Vectors):
         vectors = signal.of_passages(start, stop)
         if engine is Engine.VESPA:
             return [{"values": vector} for vector in vectors]
@@ -69,16 +58,16 @@ def _of_passages(engine: Engine, signal: Signal, start: int, stop: int) -> list[
         return [None if without and not any(vector) else vector for vector in vectors]
     if engine is Engine.MILVUS:  # it refuses empty vectors: these get a term that no question has
         return [one or {signal.weights.shape[1]: 1.0} for one in by_term(signal.weights[start:stop])]
-    if isinstance(signal, SparseTerms):
+    if isinstance(signal, signals.SparseTerms):
         return [_weights(engine, one) if one else None for one in signal.of_passages(start, stop)]
     return [_coded(engine, text) for text in signal.of_passages(start, stop)]
 
 
-def of_questions(engine: Engine, signal: Signal, questions: Sequence[str]) -> list[Any]:
+def of_questions(engine: Engine, signal: signals.Signal, questions: Sequence[str]) -> list[Any]:
     """Return the value of each question for the mark of the field."""
-    if isinstance(signal, Terms) and engine is Engine.MILVUS:
+    if isinstance(signal, signals.Terms) and engine is Engine.MILVUS:
         return by_term(signal.counts_of(questions).astype(np.float32))
-    weighted = isinstance(signal, LateTokens) and signal.encoder.weights is not None
+    weighted = isinstance(signal, signals.LateTokens) and signal.encoder.weights is not None
     return _as_asked(engine, signal.kind, signal.of_questions(questions), weighted=weighted)
 
 
@@ -89,7 +78,7 @@ def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
     """
     content = read_json(folder / TOLD)
     if not content.get("signals"):
-        raise TakeAwayError("no_folder", f"{folder} holds no {TOLD} of an engine", folder=str(folder))
+        raise signals.TakeAwayError("no_folder", f"{folder} holds no {TOLD} of an engine", folder=str(folder))
     engine = Engine(content["engine"])
     columns = {signal["field"]: _values(engine, signal, folder, questions) for signal in content["signals"]}
     return [{name: column[row] for name, column in columns.items()} for row in range(len(questions))]
@@ -97,28 +86,28 @@ def values_of(folder: Path, questions: Sequence[str]) -> list[dict[str, Any]]:
 
 def _values(engine: Engine, signal: Mapping[str, Any], folder: Path, questions: Sequence[str]) -> list[Any]:
     kind, field = signal["kind"], signal["field"]
-    if kind == Terms.kind:
+    if kind == signals.Terms.kind:
         dictionary = find_dictionary(signal["dictionary"], folder) if signal["dictionary"] else None
         options = {name: signal.get(name, False) for name in ("pairs", "stop_words")}
         analysis = Analysis(Analyzer(signal["analyzer"]), Compounds(signal["compounds"]), dictionary, **options)
         tokens = tokens_of(analysis, questions)
         if engine is not Engine.MILVUS:
-            return _as_asked(engine, kind, written(tokens.texts()))
+            return _as_asked(engine, kind, signals.written(tokens.texts()))
         terms = json.loads((folder / TERMS.format(field)).read_text(encoding="utf-8"))
         ids, offsets = tokens.flat_ids_in({term: number for number, term in enumerate(terms)})
         return by_term(counts_by_term(ids, offsets, len(terms)).astype(np.float32))
     source, precision = find_model(signal["model"], folder), Precision(signal["precision"])
-    if kind == Vectors.kind:
-        return numbers(BiEncoder(source, (), precision=precision).encode_questions(questions))
-    if kind == SparseTerms.kind:
+    if kind == signals.Vectors.kind:
+        return signals.numbers(BiEncoder(source, (), precision=precision).encode_questions(questions))
+    if kind == signals.SparseTerms.kind:
         weights = SparseTextEncoder(source, (), precision=precision).encode_questions(questions)
-        return _as_asked(engine, kind, weights_by_term(weights))
+        return _as_asked(engine, kind, signals.weights_by_term(weights))
     by_token = _array_in(folder / QUESTION_WEIGHTS.format(field))
     projection = _array_in(folder / PROJECTION.format(field))
     layers = TokenLayers(signal.get("layers", TokenLayers.UPPER)).of_passages
     weights = None if by_token is None else TokenWeights(by_token)
     encoder = TokenEncoder(source, (), precision=precision, layers=layers, weights=weights)
-    vectors = [numbers(projected(one, projection), 4) for one in encoder.encode("question", questions)]
+    vectors = [signals.numbers(signals.projected(one, projection), 4) for one in encoder.encode("question", questions)]
     return _as_asked(engine, kind, vectors, weighted=weights is not None)
 
 
@@ -132,11 +121,11 @@ def _as_asked(engine: Engine, kind: str, values: list[Any], *, weighted: bool = 
     OpenSearch compares directions alone. There one more dimension makes all vectors of tokens as long as the longest,
     L. Passages have 0 there, so that a cosine is the product of a vector of its length and a passage's, divided by L.
     """
-    if kind == SparseTerms.kind:
+    if kind == signals.SparseTerms.kind:
         return [_weights(engine, weights) for weights in values]
-    if kind == Terms.kind:
+    if kind == signals.Terms.kind:
         return [_coded(engine, text) for text in values]
-    if kind == LateTokens.kind:
+    if kind == signals.LateTokens.kind:
         is_padded = weighted and engine is Engine.OPENSEARCH
         return [_token_vectors(engine, _padded(tokens) if is_padded else tokens) for tokens in values]
     return values
@@ -166,6 +155,6 @@ def _weights(engine: Engine, weights: dict[str, float]) -> Value:
     return {"cells": weights} if engine is Engine.VESPA else weights
 
 
-def presence_field(signal: LateTokens) -> str:
+def presence_field(signal: signals.LateTokens) -> str:
     """Return the field that is true where a passage has tokens: OpenSearch does not index the tokens themselves."""
     return f"has_{signal.field}"

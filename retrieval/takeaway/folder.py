@@ -41,15 +41,7 @@ from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comp
 from mrc_workbench.retrieval.measures import CUT, evaluate
 from mrc_workbench.retrieval.report.exports import markdown_text
 from mrc_workbench.retrieval.report.words import template
-from mrc_workbench.retrieval.takeaway import WORDS
-from mrc_workbench.retrieval.takeaway.asking import (
-    PROJECTION,
-    QUESTION_WEIGHTS,
-    TERMS,
-    TOLD,
-    documents,
-    of_questions,
-)
+from mrc_workbench.retrieval.takeaway import WORDS, asking
 from mrc_workbench.retrieval.takeaway.engines import NAMESPACE, has_free_queries, is_weighted, told_to
 from mrc_workbench.retrieval.takeaway.fusion import MEASURE, TRAITS, Engine, Figure, Lists, Mix, figure_of, mix_of
 from mrc_workbench.retrieval.takeaway.models import ModelFigure, write_models
@@ -118,7 +110,7 @@ def take_away(
     the engine can take nothing of it, it failed in the comparison, or the folder holds something else, and the errors
     of a model.
     """
-    if folder.exists() and not (folder / TOLD).is_file() and any(folder.iterdir()):
+    if folder.exists() and not (folder / asking.TOLD).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"
         raise TakeAwayError("folder_in_use", message, folder=str(folder))
     if name not in (names := [result.name for result in comparison.results]):
@@ -138,13 +130,13 @@ def take_away(
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
     mix = mix_of(engine, lists) if lists and engine in TRAITS else None
     models = list[ModelFigure]()
-    with replacing_folder(folder, last=TOLD) as new:
+    with replacing_folder(folder, last=asking.TOLD) as new:
         if mix:
             _write_engine(new, mix, asked, figures, lambda share: on_progress("documents", _after(share)))
         elif engine is Engine.ONNX:
             models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
             shutil.copyfile(_SCRIPTS / "encode.py", new / "encode.py")
-            write_json(new / TOLD, {"engine": engine, "retriever": name})
+            write_json(new / asking.TOLD, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, materials)
         write_text(new / "README.md", readme(name, engine, asked, figures, models=models, mix=mix))
@@ -183,19 +175,19 @@ def _write_engine(
     head = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": figure}
     write_json(folder / "engine.json", head | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
-    write_json(folder / TOLD, {"engine": mix.engine, "signals": signals})
+    write_json(folder / asking.TOLD, {"engine": mix.engine, "signals": signals})
     shutil.copyfile(_SCRIPTS / "engine.py", folder / "engine.py")
 
     def rows() -> Iterator[dict[str, Any]]:
         for start in range(0, len(passages), _AT_ONCE):
-            for document in documents(mix, passages, start, min(start + _AT_ONCE, len(passages))):
+            for document in asking.documents(mix, passages, start, min(start + _AT_ONCE, len(passages))):
                 id_ = f"id:{NAMESPACE}:{index}::{document['row']}"
                 yield {"put": id_, "fields": document} if mix.engine is Engine.VESPA else document  # as `vespa feed`
             report((start + _AT_ONCE) / len(passages))
 
     _write_lines(folder / "documents.jsonl", rows())
     texts = [question.text for question in asked.questions]
-    columns = {signal.field: of_questions(mix.engine, signal, texts) for signal in mix.signals}
+    columns = {signal.field: asking.of_questions(mix.engine, signal, texts) for signal in mix.signals}
 
     def questions() -> Iterator[dict[str, Any]]:
         for row, question in enumerate(asked.questions):
@@ -215,7 +207,7 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         if analysis.dictionary:
             write_text(folder / dictionary, written_dictionary(analysis.dictionary))
         if mix.engine is Engine.MILVUS:
-            write_json(folder / TERMS.format(field), signal.tokens.vocabulary)
+            write_json(folder / asking.TERMS.format(field), signal.tokens.vocabulary)
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
@@ -227,9 +219,9 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
     if not isinstance(signal, LateTokens):
         return values
     if signal.encoder.projection is not None:
-        np.save(folder / PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
+        np.save(folder / asking.PROJECTION.format(field), signal.encoder.projection, allow_pickle=False)
     if signal.encoder.weights is not None:
-        np.save(folder / QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
+        np.save(folder / asking.QUESTION_WEIGHTS.format(field), signal.encoder.weights.by_token, allow_pickle=False)
     return values | {"layers": signal.layers}
 
 
@@ -248,7 +240,7 @@ def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparis
     experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
     write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))
-    write_json(folder / TOLD, {"engine": engine, "retriever": name})
+    write_json(folder / asking.TOLD, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(_SCRIPTS / script, folder / script)
 
