@@ -347,10 +347,9 @@ LIBRARIES = (
 def provenance(
     comparison: Comparison, question_set: QuestionSet | None = None, base: Path | None = None
 ) -> dict[str, Any]:
-    """Return what a comparison was made of and on, JSON-able.
+    """Return the data, settings, versions and machine of a comparison, JSON-able.
 
-    `question_set` is the whole set, if only a part of it was compared; models named by a path are looked for from
-    `base`, as `compare` did.
+    `question_set` is the whole set, if only a part of it was compared; `base` is that of `compare`.
     """
     experiment, asked = comparison.experiment, comparison.question_set
     whole, materials = question_set or asked, Materials(asked, base)

@@ -145,7 +145,7 @@ def _reader(kinds: tuple[type[Spec], ...]) -> TypeAdapter[Spec]:
 
 
 class Experiment(BaseModel):
-    """What is compared, on what. Retrievers wrap only retrievers listed before them.
+    """The retrievers to compare, and on which data. Retrievers wrap only retrievers listed before them.
 
     Passages of the grade `relevant_from` and more are relevant, for all metrics but nDCG, which counts every grade.
     With `strict_split` the parts never share a passage, however few questions that leaves in one (see `data.split`).
@@ -332,8 +332,7 @@ def add_run(
 ) -> RunSpec:
     """Add the rankings of a TREC run, `content`, as a retriever; `reference` is what a user calls the file.
 
-    Returns its spec with an absolute path. Adds nothing and raises `RunError` if the run cannot be used, `LimitError`
-    if there is no room for it.
+    Returns its spec with an absolute path. Raises `RunError` for an unusable run and `LimitError` if there is no room.
     """
     path = _folder(question_set.fingerprint) / f"{hashlib.sha256(content).hexdigest()}.trec"
     if path.is_file():  # left as it is, so that its results stay cached

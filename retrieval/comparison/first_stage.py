@@ -296,8 +296,7 @@ class HttpSpec(Spec):
     `{query}` and `{k}` in `url` and in `body`, a JSON text or a table, are replaced. `ids` and `scores` are JMESPath
     expressions that give lists of equal length, such as `hits.hits[*]._id`; without `scores` the results keep their
     order. `secret_headers` name environment variables (`MRC_SECRET_…`) that hold the values of headers. `timeout` is in
-    seconds; `concurrency` requests run at a time. Results are cached by these values: change `version`, any text, when
-    the engine has changed.
+    seconds; `concurrency` requests run at a time. Change `version`, any text, to search a changed engine again.
     """
 
     kind: Literal["http"] = "http"
@@ -351,8 +350,7 @@ class HttpSpec(Spec):
 class PluginSpec(Spec):
     """A retriever that an installed package or `MRC_RETRIEVERS` registers, by its name there (`entry`).
 
-    `options` are passed to its factory. Results are cached by the options, the version of the package and the content
-    of the module.
+    `options` are passed to its factory. Results are cached by them, the package's version and the module's content.
     """
 
     kind: Literal["plugin"] = "plugin"
