@@ -82,8 +82,8 @@ def turned(test: PairTest) -> PairTest:
 class Figure:
     """A mean with its 95% interval, between 0 and 1.
 
-    `best` is the highest of a column in which some are lower. `against` is 1 or -1 if it is significantly higher or
-    lower than that of the baseline, else 0.
+    `best` is the highest of a column of unequal means. `against` is 1 or -1 if the baseline is significantly surpassed
+    or not reached, else 0.
     """
 
     mean: float
@@ -164,8 +164,7 @@ def judged_measures(scores: Mapping[str, Scores]) -> list[str]:
 def at_disadvantage(scores: Mapping[str, Scores], groups: np.ndarray) -> list[PairTest]:
     """Return the test of each retriever whose Judged@10 is clearly below the highest, against that one.
 
-    Clearly means significantly, and by a tenth or more: if one unjudged passage of the first ten is relevant, another
-    retriever may be ahead only because it was judged.
+    Clearly means significantly, and by a tenth or more: one unjudged passage of the first ten may be relevant.
     """
     means = {name: of.means()[JUDGED] for name, of in scores.items() if JUDGED in of.per_question}
     if not means:
@@ -185,8 +184,8 @@ def pool(comparison: Comparison, questions: int, depth: int, seed: int = 0) -> l
     """Return the unjudged passages among the first `depth` of all retrievers, for so many questions.
 
     Questions, and the passages of each, are shuffled by the seed, so that nothing shows which retriever found a passage
-    at which rank. The questions of a smaller pool are the first of a larger one. If only relevant passages are known,
-    all others are unjudged.
+    at which rank. A smaller pool has the first questions of a larger one. Without judgements, all but relevant passages
+    are unjudged.
     """
     asked = comparison.question_set
     known = asked.relevance if asked.judged is None else asked.judged
@@ -246,8 +245,8 @@ _FEW_PASSAGES = 0.05  # of them in a language: questions in it have passages to 
 class SetLanguages:
     """`language` is the ISO 639-1 code of the passages' language, empty if it is unclear or if there are several.
 
-    `analyzer` is the one that `auto` resolves to. `foreign` holds ascending rows of the `examined` questions that are
-    surely in a language of few passages, by language, the most frequent first.
+    `analyzer` is that of `auto`. `foreign` holds ascending rows of the `examined` questions that are surely in a
+    language of few passages, by language, the most frequent first.
     """
 
     language: str

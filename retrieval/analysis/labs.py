@@ -133,9 +133,8 @@ def lexical_lab(compared: Experiment, present: str, kinds: Sequence[Sequence[Cha
     """Return the experiment that tries other options of BM25 `present`; `kinds` are the changes of each kind.
 
     It tries the present values (`UNCHANGED`), every change alone, and every combination of one change of each kind,
-    which shows whether the gains add up. Of a grid of all options, thousands on a few questions, the best would be
-    luck. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if `present` does not have an option or
-    cannot combine two.
+    which shows whether the gains add up. Raises `ValueError` if more than `MOST_CHANGES` would be tried, or if
+    `present` does not have an option or cannot combine two.
     """
     spec = _present(compared, present, TermSpec, "is no BM25")  # type: ignore[type-abstract]
     alone = [change for kind in kinds for change in kind]

@@ -294,8 +294,7 @@ def slice_table(
     """Measure every retriever that has the measure on every slice: a row each, with `groups` as in `significance`.
 
     Columns: "slice" (its position in `parts`), "questions", "retriever", "mean" with its 95% interval "low" to "high",
-    and "difference" from the first retriever with "difference_low" to "difference_high" (0 for the first itself). The
-    intervals are not corrected for their number.
+    and "difference" from the first retriever with "difference_low" to "difference_high", uncorrected for their number.
     """
     columns = ["slice", "questions", "retriever", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high"]
@@ -353,8 +352,7 @@ def most_contested(table: pd.DataFrame, count: int) -> list[int]:
 def terms_found(question_set: QuestionSet) -> np.ndarray:
     """Return how many distinct content words of each question its passage contains, `(n_questions,)` float64.
 
-    Words are Kiwi's content morphemes in Korean, else those of the default analyzer; of several relevant passages the
-    one with most counts.
+    Words are Kiwi's content morphemes in Korean, else those of the default analyzer. The best relevant passage counts.
     """
     analyzer = choose(Analyzer.AUTO, question_set.passages.indexed_texts(title=True))
     rows, counts = shared_terms(question_set, PLAIN_PART.get(analyzer, analyzer))  # a letter pair is no word

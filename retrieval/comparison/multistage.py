@@ -76,8 +76,7 @@ class HybridSpec(Spec):
 class RerankSpec(ReadingSpec):
     """A cross-encoder over the first `depth` passages of `first`.
 
-    `weight` (0 to 1) is the reranker's share of the score; by default the share its training chose on validation
-    questions, or 1 (0.5 for the untrained starter).
+    `weight` (0 to 1) is the reranker's share of the score; by default that of its training, or 1 (0.5 for the starter).
     """
 
     digits: ClassVar[int] = 3
@@ -143,9 +142,8 @@ _PRESENCE = {"k1": 0.2, "b": 0.9}  # repetition counts hardly anything, and long
 class LearnedSpec(Spec):
     """The retrievers `of`, mixed with weights learned from labelled questions; see `retrieval.mix`.
 
-    With `lexical`, cheap further signals are mixed: BM25 of character bigrams, of words, of word pairs, of presence
-    more than frequency, with the title apart, and of windows of one and three sentences. At most `lessons` questions of
-    other parts are used for training.
+    With `lexical`, variants of BM25 are mixed, too: of character bigrams, words, word pairs, presence, titles, and
+    windows of one and three sentences. At most `lessons` questions of other parts are used for training.
     """
 
     digits: ClassVar[int] = 3
@@ -212,8 +210,7 @@ class LearnedSpec(Spec):
     def _rows(self, materials: Materials, is_trained: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return rows of the training questions, and of those among them that a signal's model was trained on.
 
-        Test questions are used only if all questions are compared. If there are too many, those that no model was
-        trained on come first.
+        Test questions are used only if all are compared. Of too many, those that no model was trained on come first.
         """
         rows, part = materials.split.rows, materials.part_asked
         new = [Part.VALIDATION, *([Part.TEST] if part is Part.ALL else [])]

@@ -145,8 +145,7 @@ class Pace:
     def parts_left(self) -> dict[str, float | None]:
         """Seconds that each retriever still takes, None if unknown; empty before the first one begins.
 
-        The last retriever's include the tests that follow it. If the total would rise by more than a tenth, all of them
-        are scaled down.
+        The last retriever's include the tests that follow. All are scaled down if the total would rise by over a tenth.
         """
         if not self._name:
             return {}

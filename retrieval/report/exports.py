@@ -61,8 +61,7 @@ def write_beir(folder: Path, question_set: QuestionSet) -> None:
 def per_question_json(comparison: Comparison) -> str:
     """Return one JSON object per line and question, with the results of each retriever.
 
-    These are the rank of the first relevant passage (null if none was found), every measure, and the ids of the first
-    10 passages.
+    These are the rank of the first relevant passage (null without one), every measure, and the first 10 passages' ids.
     """
     results = [(name, list(_per_question(comparison, name))) for name in comparison.scores]
     entries = (
@@ -184,8 +183,7 @@ def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
 def save(comparison: Comparison, folder: Path, origin: dict[str, Any] | None = None, language: str = "en") -> None:
     """Write all results of a comparison into `folder`, the report in one of `retrieval.report.words.LANGUAGES`.
 
-    `origin` is the comparison's provenance, computed if missing. The folder changes in one step, and other files in it
-    stay.
+    `origin` is the comparison's provenance, computed if missing. The folder changes in one step; other files stay.
     """
     # charts and templates are not needed to open a comparison
     from mrc_workbench.retrieval.report.report import report

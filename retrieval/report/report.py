@@ -131,8 +131,7 @@ def lost(comparison: Comparison, names: Mapping[str, str], say: words.Say) -> di
 def hardest(comparison: Comparison) -> list[tuple[str, str, list[int]]]:
     """Return question, article and rank by retriever (0: not found) of the questions that rank lowest over all.
 
-    Low is a high sum of log rank; a passage that was not found counts as one past the last. Questions that all
-    retrievers rank first are left out.
+    They have the highest sum of log rank, not found counting as one past the last; none that all rank first is listed.
     """
     asked, rankings = comparison.question_set, comparison.rankings.values()
     if not rankings:
@@ -218,8 +217,7 @@ def report(
     """Return the report as HTML in a language of `LANGUAGES`; `name` is what a user calls the comparison.
 
     `origin` is the comparison's provenance and `found` its evidence, both computed if missing. `recommended` decides
-    the leading metric and the headline; without it they are those of all retrievers by `leading_measure`. Raises
-    `ValueError` for an unknown language.
+    the headline, by default of all retrievers by `leading_measure`. Raises `ValueError` for an unknown language.
     """
     say = words.words_of(language)
     found = found or evidence(comparison)

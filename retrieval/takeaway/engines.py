@@ -12,8 +12,7 @@ Late interaction is a script that scores every passage with tokens. A script mus
 scripts return the mean cosine of `retrieval.late` on another scale: + 1 in Elasticsearch, times the number of the
 question's tokens and between 0 and 1 for each of them in OpenSearch.
 
-Vespa is an application of one schema, whose first look orders all that any signal finds, and whose second mixes it;
-what the two come to is told in `retrieval.takeaway.fusion`.
+Vespa is an application of one schema: its first phase orders the results of all signals, its global phase mixes them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -105,10 +105,9 @@ def take_away(
 ) -> tuple[list[Figure], list[ModelFigure]]:
     """Write a retriever of a comparison as a folder for an engine.
 
-    Returns the metrics of every engine, and those of its models as ONNX, if that is what is written. `whole` is the set
-    that the compared questions come from; models named by a path are looked for from `base`. Raises `TakeAwayError` if
-    the engine can take nothing of it, it failed in the comparison, or the folder holds something else, and the errors
-    of a model.
+    Returns the metrics of every engine, and those of its models as ONNX, if these are written. `whole` is the set that
+    the compared questions come from; paths of models start at `base`. Raises `TakeAwayError` if the engine supports no
+    part of it, it failed in the comparison, or the folder holds something else, and the errors of a model.
     """
     if folder.exists() and not (folder / asking.TOLD).is_file() and any(folder.iterdir()):
         message = f"{folder} holds something else: name a folder that is not there yet, or one made before"

@@ -99,8 +99,7 @@ def _by_rank(rankings: Rankings) -> np.ndarray:
 class Traits(NamedTuple):
     """How an engine mixes: `value` by its `technique`; how many signals of each kind it takes.
 
-    It answers at `address` by default, if it needs a server. `rounds` says that it stores lengths and weights in
-    Lucene's precision.
+    `address` is the default one of its server. `rounds`: it stores lengths and weights in Lucene's precision.
     """
 
     value: Value

@@ -1,7 +1,6 @@
-"""A retriever's models as ONNX, in float and in 8 bits, and what that changes: measured while they are written.
+"""A retriever's models as ONNX, in float and in 8 bits, compared with the original model while they are written.
 
-Both are compared with the original model, on some of the compared questions, each with its first results and its
-relevant passages.
+They read some of the compared questions, each with its first results and its relevant passages.
 
 Networks are traced by torch. In 8 bits, matrices are quantised per column and their inputs dynamically, except matrices
 with more inputs than outputs: the activations of a transformer's widest layer have outliers, which take the range from
