@@ -82,8 +82,7 @@ def turned(test: PairTest) -> PairTest:
 class Figure:
     """A mean with its 95% interval, between 0 and 1.
 
-    `best` is the highest of a column of unequal means. `against` is 1 or -1 if the baseline is significantly surpassed
-    or not reached, else 0.
+    `best` is the highest of a column of unequal means. `against` is 1 (significantly above the baseline), -1 or 0.
     """
 
     mean: float

@@ -45,6 +45,10 @@ from mrc_workbench.retrieval.significance import (
     question_groups,
 )
 
+logger = logging.getLogger(__name__)
+Analysis = TypeVar("Analysis", bound=Callable[..., Any])
+MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
+
 
 @dataclass(frozen=True)
 class Change:
@@ -186,13 +190,6 @@ def _met(demand: Demand, comparison: Comparison) -> Verdict:
     return Verdict(holds, f"{best}: {measure} {mean:.4f} (95 % {low:.4f} to {high:.4f}), {sign} {demand.least:g}")
 
 
-logger = logging.getLogger(__name__)
-
-MEASURED_SLICES = 500  # the largest: tens of thousands of titles would keep the page waiting
-
-Analysis = TypeVar("Analysis", bound=Callable[..., Any])
-
-
 def _last(count: int) -> Callable[[Analysis], Analysis]:
     """Keep the last `count` answers of an analysis, by its parameters.
 
@@ -233,8 +230,6 @@ class OpenComparison:
     def question_set(self) -> QuestionSet:
         return self.comparison.question_set
 
-    # how sure the figures are
-
     @property
     @_last(1)
     def groups(self) -> np.ndarray:
@@ -272,8 +267,6 @@ class OpenComparison:
     def cross_fit(self, present: str, measure: str) -> CrossFit | None:
         return cross_fit(self.comparison, self.lab_figures(measure), present, measure, self.groups)
 
-    # on which questions, and in which step
-
     @property
     @_last(1)
     def properties(self) -> list[per_question.Property]:
@@ -302,8 +295,6 @@ class OpenComparison:
     @_last(4)
     def unmatched(self, analyzer: Analyzer) -> UnmatchedQuestions:
         return unmatched(self.question_set, analyzer)
-
-    # question by question
 
     @_last(4)
     def ranks(self, names: tuple[str, ...]) -> per_question.RankMap:

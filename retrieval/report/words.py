@@ -32,15 +32,8 @@ from mrc_workbench.retrieval.significance import PairTest
 
 LANGUAGES = ("en", "ko")
 Say = Callable[..., Markup]
-_RETRIEVERS = {  # the default names, which results and addresses hold, and the keys of what a reader calls them
-    "Dense": "dense",
-    "Late": "late",
-    "Best mix": "best_mix",
-    "Hybrid": "hybrid",
-    "Reranked": "reranked",
-    "BM25 words": "bm25_words",
-    "LSA": "lsa",
-}
+# the default names, which results and addresses hold; each has a key in a catalog, such as retriever.best_mix
+_RETRIEVERS = ("Dense", "Late", "Best mix", "Hybrid", "Reranked", "BM25 words", "LSA")
 
 
 @cache
@@ -87,7 +80,7 @@ def retriever_name(name: str, language: str) -> str:
     texts = catalog(language)
     if model == "trained":
         model = texts["retriever.trained"]
-    return texts[f"retriever.{_RETRIEVERS[kind]}"] + separator + model
+    return texts[f"retriever.{kind.lower().replace(' ', '_')}"] + separator + model
 
 
 def retriever_names(names: Iterable[str], language: str) -> dict[str, str]:

@@ -15,8 +15,14 @@ class PlainSearch:
     """Searches the folder's passages by its retriever, which is built with the first question."""
 
     def __init__(self, folder: Path = HERE) -> None:
+        """Raise `ModuleNotFoundError` with advice if the workbench is missing."""
         self.folder = folder
-        require_workbench()
+        try:
+            from mrc_workbench.data.terminal import quiet
+        except ModuleNotFoundError as error:
+            message = f"this folder needs the workbench: set PYTHONPATH to its folder ({error})"
+            raise ModuleNotFoundError(message) from None
+        quiet()  # before the libraries of models are imported
 
     def __call__(self, question: str, k: int = 10) -> "list[tuple[Passage, float]]":
         """Return the best k passages and their scores, best first, higher is better."""
@@ -41,13 +47,3 @@ class PlainSearch:
         if isinstance(made, Exception):
             raise made
         return made, asked.passages
-
-
-def require_workbench() -> None:
-    """Raise `ModuleNotFoundError`, in words, without the workbench; silence what the libraries say when they load."""
-    try:
-        from mrc_workbench.data.terminal import quiet
-    except ModuleNotFoundError as error:
-        message = f"this folder needs the workbench: set PYTHONPATH to its folder ({error})"
-        raise ModuleNotFoundError(message) from None
-    quiet()
