@@ -27,12 +27,7 @@ from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.multistage import HybridSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.store import StoredComparison, kept_comparison, load
-from mrc_workbench.retrieval.explain.standing import (
-    FusionExplanation,
-    RerankExplanation,
-    fusion_contributions,
-    rerank_contributions,
-)
+from mrc_workbench.retrieval.explain import standing
 from mrc_workbench.retrieval.lexical.terms import UnmatchedQuestions, unmatched
 from mrc_workbench.retrieval.measures import Measure, measures
 from mrc_workbench.retrieval.significance import (
@@ -329,18 +324,18 @@ class OpenComparison:
     def confusers(self, row: int) -> frozenset[int]:
         return per_question.same_article(self.question_set, row)
 
-    def fusion(self, spec: HybridSpec, row: int, passage: int) -> FusionExplanation | None:
+    def fusion(self, spec: HybridSpec, row: int, passage: int) -> standing.FusionExplanation | None:
         """Explain the fused score of a passage; None if the stored rankings are not as deep as those fused."""
         lists = {part: self.comparison.rankings[part] for part in spec.of if part in self.comparison.rankings}
         depth = min(spec.depth, len(self.question_set.passages))
         if len(lists) < len(spec.of) or any(ranking.indices.shape[1] < depth for ranking in lists.values()):
             return None
         depths = [self.comparison.experiment.specs[name].scored(spec.depth) for name in spec.of]
-        return fusion_contributions(
+        return standing.fusion_contributions(
             lists, row, passage, depth=spec.depth, fusion=spec.fusion, weights=spec.weights, depths=depths
         )
 
-    def reranking(self, spec: RerankSpec, row: int, passage: int) -> RerankExplanation | None:
+    def reranking(self, spec: RerankSpec, row: int, passage: int) -> standing.RerankExplanation | None:
         """Explain the move of a passage; None if the ranking before is not stored, or the model's weight is gone."""
         before, after = self.comparison.rankings.get(spec.first), self.comparison.rankings.get(spec.name)
         if before is None or after is None:
@@ -350,4 +345,4 @@ class OpenComparison:
         except ModelError as error:
             logger.warning("the weight of %r is not known: %s", spec.name, error)
             return None
-        return rerank_contributions(before, after, row, passage, depth=spec.depth, weight=weight)
+        return standing.rerank_contributions(before, after, row, passage, depth=spec.depth, weight=weight)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mrc_workbench.data import workspace
 from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.layouts.reading import Layout
@@ -25,15 +26,6 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
 from mrc_workbench.data.studies import Study, StudyJob
 from mrc_workbench.data.text.dictionary import written as written_dictionary
-from mrc_workbench.data.workspace import (
-    MEGABYTE,
-    remove_folder,
-    replacing,
-    replacing_folder,
-    require_room,
-    write_json,
-    write_text,
-)
 from mrc_workbench.retrieval.comparison.compare import Comparison, materials_of
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.spec import Materials
@@ -85,7 +77,7 @@ def readme(
         differences=differences,
         figures=figures,
         models=models,
-        megabyte=MEGABYTE,
+        megabyte=workspace.MEGABYTE,
         questions=f"{len(asked.questions):,}",
         passages=f"{len(asked.passages):,}",
         data=asked.name,
@@ -129,16 +121,16 @@ def take_away(
     figures = _figures(comparison, lists, name, lambda share: on_progress("figures", _MEASURED * share))
     mix = mix_of(engine, lists) if lists and engine in TRAITS else None
     models = list[ModelFigure]()
-    with replacing_folder(folder, last=asking.TOLD) as new:
+    with workspace.replacing_folder(folder, last=asking.TOLD) as new:
         if mix:
             _write_engine(new, mix, asked, figures, lambda share: on_progress("documents", _after(share)))
         elif engine is Engine.ONNX:
             models = write_models(new, comparison, materials, name, lambda share: on_progress("models", _after(share)))
             shutil.copyfile(_SCRIPTS / "encode.py", new / "encode.py")
-            write_json(new / asking.TOLD, {"engine": engine, "retriever": name})
+            workspace.write_json(new / asking.TOLD, {"engine": engine, "retriever": name})
         else:
             _write_library(new, engine, name, comparison, materials)
-        write_text(new / "README.md", readme(name, engine, asked, figures, models=models, mix=mix))
+        workspace.write_text(new / "README.md", readme(name, engine, asked, figures, models=models, mix=mix))
         on_progress("files", _WRITTEN)
     on_progress("", 1.0)
     return figures, models
@@ -169,12 +161,12 @@ def _write_engine(
     index = f"passages_{key_of(passages.fingerprint, fields, mix.weights)[:12]}"
     content = asdict(told_to(mix, index))
     for path, text in content.pop("files").items():
-        write_text(folder / path, text)
+        workspace.write_text(folder / path, text)
     figure = next(asdict(figure) for figure in figures if figure.engine is mix.engine)
     head = {"engine": mix.engine, "address": TRAITS[mix.engine].address, "figure": figure}
-    write_json(folder / "engine.json", head | content)
+    workspace.write_json(folder / "engine.json", head | content)
     signals = [_write_signal(folder, signal, mix) for signal in mix.signals]
-    write_json(folder / asking.TOLD, {"engine": mix.engine, "signals": signals})
+    workspace.write_json(folder / asking.TOLD, {"engine": mix.engine, "signals": signals})
     shutil.copyfile(_SCRIPTS / "engine.py", folder / "engine.py")
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -204,9 +196,9 @@ def _write_signal(folder: Path, signal: Signal, mix: Mix) -> dict[str, Any]:
         analysis = signal.analysis
         dictionary = f"{field}_dictionary.txt" if analysis.dictionary else ""
         if analysis.dictionary:
-            write_text(folder / dictionary, written_dictionary(analysis.dictionary))
+            workspace.write_text(folder / dictionary, written_dictionary(analysis.dictionary))
         if mix.engine is Engine.MILVUS:
-            write_json(folder / asking.TERMS.format(field), signal.tokens.vocabulary)
+            workspace.write_json(folder / asking.TERMS.format(field), signal.tokens.vocabulary)
         options = {name: getattr(analysis, name) for name in ("analyzer", "compounds", "pairs", "stop_words")}
         return values | options | {"dictionary": dictionary}
     model = signal.model
@@ -237,9 +229,9 @@ def _write_library(folder: Path, engine: Engine, name: str, comparison: Comparis
             shutil.copytree(source.folder, folder / model)
         specs.append(spec.model_copy(update={"model": model}))
     experiment = comparison.experiment.model_copy(update={"data": _SET, "retriever": tuple(specs), "lab": None})
-    write_text(folder / "experiment.toml", write_experiment(experiment))
+    workspace.write_text(folder / "experiment.toml", write_experiment(experiment))
     (folder / _SET).write_bytes(written_set(materials.whole, Layout.BEIR))
-    write_json(folder / asking.TOLD, {"engine": engine, "retriever": name})
+    workspace.write_json(folder / asking.TOLD, {"engine": engine, "retriever": name})
     for script in ("plain.py", f"{engine.value}_retriever.py"):
         shutil.copyfile(_SCRIPTS / script, folder / script)
 
@@ -251,7 +243,7 @@ def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 
 def zip_folder(folder: Path, archive: Path) -> None:
     """Write a folder as a zip archive: relative names in one folder, and no links."""
-    with replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+    with workspace.replacing(archive) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 file.write(path, Path("takeaway", path.relative_to(folder)))
@@ -293,8 +285,8 @@ def _export(wanted: Wanted, progress: Progress, folder: Path) -> Taken:
         raise KeyError(wanted.comparison)
     taken = taken_from(stored, wanted, made, lambda phase, fraction: progress(phase or "files", fraction))
     zip_folder(made, folder / "takeaway.zip")
-    remove_folder(made)
-    require_room()
+    workspace.remove_folder(made)
+    workspace.require_room()
     return taken
 
 
