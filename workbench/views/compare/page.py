@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.analysis.evidence import evidence, usual_baseline
 from mrc_workbench.retrieval.comparison.experiment import Experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
-from mrc_workbench.retrieval.comparison.pace import expected_seconds
+from mrc_workbench.retrieval.comparison.pace import forecasts
 from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of, scores_content
 from mrc_workbench.retrieval.report.exports import (
     latex_table,
@@ -231,7 +231,8 @@ def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> No
         if isinstance(spec, LateSpec) and not comes_with_sample:
             asked = question_set(data.key)
             megabytes = math.ceil(spec.expected_bytes(asked.passages) / MEGABYTE)
-            seconds = expected_seconds(spec, asked)
+            forecast = forecasts({spec.name: spec}, asked)[spec.name]
+            seconds = forecast.seconds if forecast.is_measured else None
             time = word("compare.cost_time", time=duration(seconds)) if seconds else word("compare.cost_unknown")
             if choices.expected and choices.expected.label(spec.name):
                 time = ""  # its chip says it
