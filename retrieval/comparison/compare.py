@@ -232,12 +232,11 @@ def compare(
     asked = _asked(experiment, question_set, parts)
     names = list(experiment.specs)
     results = []
-    for name, retriever in _in_turn(
-        experiment, question_set, asked, names, base, on_progress=report_progress, pace=pace or Pace()
-    ):
-        results.append(_result(name, retriever, asked, experiment.ks))
+    pace = pace or Pace()
+    for result in _in_turn(experiment, question_set, asked, names, base, on_progress=report_progress, pace=pace):
+        results.append(result)
         if on_result:
-            on_result(results[-1])
+            on_result(result)
     report_progress("", 1.0)
     return Comparison(experiment, asked, tuple(results), parts)
 
@@ -264,8 +263,8 @@ def search_light(
         reads_nothing = not spec.needs_model or (not isinstance(made, Exception) and _is_done(made, texts))
         if reads_nothing and all(part in light for part in spec.parts):
             light.append(spec.name)
-    for name, made in _in_turn(experiment, question_set, asked, light, base, on_progress=on_progress, pace=pace):
-        on_result(_result(name, made, asked, experiment.ks))
+    for result in _in_turn(experiment, question_set, asked, light, base, on_progress=on_progress, pace=pace):
+        on_result(result)
     left = [name for name in experiment.specs if name not in light]
     if left:
         on_progress(left[0], pace.at(left[0], 0.0))
@@ -289,7 +288,8 @@ def _in_turn(
     *,
     on_progress: Callable[[str, float], None],
     pace: Pace,
-) -> Iterator[tuple[str, CachedRetriever | Exception]]:
+) -> Iterator[Result]:
+    """Search the retrievers named, one after the other, and report progress while one is running."""
     running = names[0] if names else ""
 
     def report_within(fraction: float) -> None:
@@ -300,7 +300,7 @@ def _in_turn(
     pace.begin(experiment.specs, asked, [name for name, made in retrievers.items() if _is_done(made, texts)])
     for running in names:
         report_within(0.0)
-        yield running, retrievers[running]
+        yield _result(running, retrievers[running], asked, experiment.ks)
     pace.end()
 
 

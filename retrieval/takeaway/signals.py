@@ -272,6 +272,9 @@ class Plan:
     differs: tuple[str, ...] = ()
 
 
+Weighted = tuple[Plan, dict[str, float]]  # a plan and the slopes of its part
+
+
 def plan_of(name: str, materials: Materials) -> Plan:
     """Return the signals of a retriever. Raises `TakeAwayError` if no engine knows any, and errors of a model."""
     local = materials.specs[name].local
@@ -344,9 +347,7 @@ class _Planning:
         return Plan(spec.name, (Part(signal, constant=1.0),), differs=tuple(_differing(local)))
 
     def _learned(self, spec: LearnedSpec) -> Plan:
-        mix = self._materials.part(spec.name).retriever
-        if not isinstance(mix, LearnedMix):
-            raise TypeError(f"{spec.name!r} is no learned mix")
+        mix = cast(LearnedMix, self._materials.part(spec.name).retriever)
         specs = [*(self._specs[name] for name in spec.of), *spec.signals(self._materials)]
         pairs = mix.learned.weights[FOLDS].reshape(-1, 2)  # each signal has two values in the mix
         plans = [
@@ -361,12 +362,7 @@ class _Planning:
         return kind if self._fields[kind] == 1 else f"{kind}_{self._fields[kind]}"
 
 
-def _joined(
-    spec: HybridSpec | LearnedSpec | MilvusSpec,
-    plans: Sequence[tuple[Plan, dict[str, float]]],
-    *,
-    by_rank: bool = False,
-) -> Plan:
+def _joined(spec: HybridSpec | LearnedSpec | MilvusSpec, plans: Sequence[Weighted], *, by_rank: bool = False) -> Plan:
     """Join plans of single signals; a part that is a mix itself is left out, and BM25F, which is BM25 once more."""
     parts, left_out, differs = list[Part](), list[str](), list[str]()
     for plan, slope in plans:
