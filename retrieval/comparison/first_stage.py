@@ -190,14 +190,6 @@ class LateSpec(ReadingSpec):
             raise ValueError('bits are for index = "centroids"')
         return self
 
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (self.first,) if self.first else ()
-
-    def candidates(self, k: int) -> int:
-        """Passages below its depth keep their order, and may be among the first k."""
-        return max(self.depth, k) if self.first else 0
-
     def scored(self, k: int) -> int:
         return min(self.depth, k) if self.first else k
 

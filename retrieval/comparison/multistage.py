@@ -40,10 +40,6 @@ class HybridSpec(Spec):
         return self
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        return self.of
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """Names of those that bring candidates: a part of weight 0 brings none."""
         weights = self.weights or [1.0] * len(self.of)
@@ -87,14 +83,6 @@ class RerankSpec(ReadingSpec):
     weight: float | None = Field(default=None, ge=0, le=1)
     title: bool = True
     precision: Precision = Precision.AUTO
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return (self.first,)
-
-    def candidates(self, k: int) -> int:
-        """Passages below its depth keep their order, and may be among the first k."""
-        return max(self.depth, k)
 
     def scored(self, k: int) -> int:
         return min(self.depth, k)
@@ -152,13 +140,6 @@ class LearnedSpec(Spec):
     depth: Count = 100
     lexical: bool = True
     lessons: Count = 2000
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return self.of
-
-    def candidates(self, k: int) -> int:
-        return max(k, self.depth)
 
     def letters_read(self, n_passages: int, n_questions: int, passages: int, questions: int) -> int:
         return (passages + questions) * (5 + len(_WINDOWS)) if self.lexical and n_passages and n_questions else 0

@@ -213,8 +213,10 @@ class Spec(BaseModel, ABC):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Names of the retrievers it wraps: one that it reorders, or several that it fuses."""
-        return ()
+        """Names of the retrievers it wraps: those of its fields `of` (it fuses them) or `first` (it reorders that)."""
+        fused: tuple[str, ...] = getattr(self, "of", ())
+        first: str = getattr(self, "first", "")
+        return (first,) if first else fused
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -222,8 +224,11 @@ class Spec(BaseModel, ABC):
         return self.parts or (self.name,)
 
     def candidates(self, k: int) -> int:
-        """How many passages of each part it orders to find its first k; 0 if it wraps no other."""
-        return k if self.parts else 0
+        """How many passages of each part it orders to find its first k; 0 if it wraps no other.
+
+        Passages below its `depth` keep their order, and may be among the first k.
+        """
+        return max(k, getattr(self, "depth", 0)) if self.parts else 0
 
     def scored(self, k: int) -> int:
         """How many of its first k passages have scores of its own; the others keep the rank of a part."""

@@ -335,7 +335,7 @@ def interval_of_lead(difference: float, low: float, high: float) -> dict[str, st
 def _ties(found: Recommendation, style: Style) -> str:
     if not found.ties:
         return ""
-    names = _listed(found.ties, style)
+    names = ", ".join(map(style.escape, found.ties))
     if found.faster is None or found.faster < CLEARLY_FASTER:
         return style.say("headline.tie", names=names)
     if len(found.ties) > 1:
@@ -369,14 +369,10 @@ def _notes(found: Recommendation, style: Style) -> list[str]:
     elif found.ties and found.tie_break is TieBreak.SCORE:
         notes.append(style.say("headline.no_speed_known"))
     elif found.untimed and found.ties:
-        notes.append(style.say("headline.untimed", names=_listed(found.untimed, style)))
+        notes.append(style.say("headline.untimed", names=", ".join(map(style.escape, found.untimed))))
     return notes
 
 
 def _difference(test: PairTest) -> dict[str, str]:
     ends = interval_of_lead(test.difference, test.low, test.high)
     return {"points": percent(abs(test.difference)), **ends}
-
-
-def _listed(names: Sequence[str], style: Style) -> str:
-    return ", ".join(style.escape(name) for name in names)

@@ -109,9 +109,6 @@ class _Asked:
             self.candidates[row, : len(found)] = found
         self.rows = np.unique(self.candidates[self.candidates != NOT_FOUND])  # of all candidates, each once
 
-    def ndcg(self, scores: np.ndarray) -> float:
-        return evaluate(ranked(self.candidates, scores, CUT), self.question_set, (CUT,)).means()[MEASURE]
-
 
 def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", report: Tell) -> ModelFigure:
     asked = reader.asked
@@ -128,7 +125,8 @@ def _written(folder: Path, place: str, spec: ReadingSpecs, reader: "_Reader", re
         report(0.2 + 0.8 * (number + 1) / 3)
     agreements = [reader.agreement(said[0][1], other) for _, other in said[1:]]
     sizes = [(folder / place / form).stat().st_size for form in FORMS]
-    ndcg = [asked.ndcg(scores) for scores, _ in said]
+    rankings = [ranked(asked.candidates, scores, CUT) for scores, _ in said]
+    ndcg = [evaluate(one, asked.question_set, (CUT,)).means()[MEASURE] for one in rankings]
     measured = dict(zip(_MEASURED, (*agreements, *ndcg, *seconds, *sizes), strict=True))
     return ModelFigure(spec.name, spec.model, reader.kind, place, len(asked.questions), **measured)  # type: ignore[arg-type]
 
