@@ -253,10 +253,6 @@ class SetLanguages:
     examined: int
     foreign: Mapping[str, np.ndarray]
 
-    @property
-    def foreign_count(self) -> int:
-        return sum(map(len, self.foreign.values()))
-
 
 def set_languages(question_set: QuestionSet) -> SetLanguages:
     """Detect the languages of a question set."""

@@ -56,9 +56,9 @@ class Change:
 
 
 def comparable(a: StoredComparison, b: StoredComparison) -> str | None:
-    """Return None if two comparisons have the same questions and passages, else the difference.
+    """Return None if two comparisons have the same questions and passages, else the difference as a code.
 
-    That is `other_passages`, `other_part` or `other_questions` (another split, or the data changed).
+    `other_questions`: another split, or the data changed.
     """
     if a.fingerprint == b.fingerprint:
         return None

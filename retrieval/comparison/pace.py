@@ -2,11 +2,9 @@
 
 A retriever takes some seconds to begin (a model is loaded) and some for each character that it analyzes, encodes or
 reads in pairs. Both are measured whenever one is searched, and stored in the workspace by reader: an analyzer, or a
-model in a precision. So the next comparison knows before it begins; the first one reports the time left once everything
-that is still to come is known or has begun.
+model in a precision. The first comparison reports the time left once everything still to come is known or has begun.
 
-Before anything is started, `forecasts` use what was measured, or the characters to read, at rates that a slow, busy
-processor reaches as well:
+`forecasts` use what was measured, or the characters to read, at rates that a slow, busy processor reaches as well:
 
 - an analyzer or a starter model reads a character in 50 microseconds, and a starter reranker, which analyzes each text
   once, scores a character of a pair in 2 microseconds;

@@ -5,8 +5,7 @@ Cheap means few milliseconds per query, then a small index. Only milliseconds of
 may hold parts timed on another machine than the rest; then only the parts on the same machine count, so that "faster"
 is a lower bound. If no retriever is the fastest by that rule, one without a model comes first, then the smaller index.
 
-Names and texts of users are inserted as text, never as HTML. The report and the Compare page use the same headline, one
-as HTML and the other as Markdown: both pass a `Style`.
+Texts of users are inserted as text, never as HTML. The report's headline is HTML, that of the Compare page Markdown.
 """
 
 import tomllib

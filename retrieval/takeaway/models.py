@@ -249,7 +249,7 @@ def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | N
         np.save(place / "projection.npy", projection, allow_pickle=False)
     question, passage = ("", "") if kind == "rerank" else prompts_of(model)
     limit = most_tokens(tokenizer, model[0].auto_model.config)
-    told = {
+    description = {
         "kind": kind,
         "inputs": inputs,
         "prompts": {"question": question, "passage": passage},
@@ -257,7 +257,7 @@ def write_network(place: Path, kind: str, model: Any, projection: np.ndarray | N
         "padding": tokenizer.pad_token_id or 0,
         "padding_token": tokenizer.pad_token or "",
     }
-    write_json(place / "model.json", told)
+    write_json(place / "model.json", description)
 
 
 def _traced(model: Any, kind: str, inputs: Sequence[str]) -> Any:

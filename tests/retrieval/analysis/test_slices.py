@@ -254,7 +254,6 @@ def test_questions_in_another_language_are_counted() -> None:
     assert (found.language, found.analyzer, found.examined) == ("en", Analyzer.ENGLISH, 5)
     assert {language: rows.tolist() for language, rows in found.foreign.items()} == {"ko": [1, 4], "de": [2]}
     assert list(found.foreign) == ["ko", "de"], "the most frequent first"
-    assert found.foreign_count == 3
 
 
 def test_without_a_clear_language_or_questions_none_is_foreign() -> None:

@@ -278,6 +278,7 @@ def test_made_questions_are_no_test_set(language: str) -> None:
 def test_the_hardest_questions_come_first() -> None:
     compared = comparison_of({"right": RIGHT, "none": NONE, "late": LATE})
     *_, hardest, _ = Page(report(compared, "en")).tables
+    assert [cell.strip() for cell in hardest[0][2:]] == ["right", "none", "late"]
     ranks = [[cell.strip() for cell in row[2:]] for row in hardest[1:]]
     assert all(row == ["1", "–", "2"] for row in ranks[:5])
     assert ranks[5] == ["1", "–", "1"]
