@@ -29,8 +29,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6
 LETTERS = {"circle": "●", "square": "■", "triangle-up": "▲", "diamond": "◆", "cross": "✚", "triangle-down": "▼"}
 SHAPES = tuple(LETTERS)
 READABLE = "#7c818c"  # on light and dark alike: figures inside a chart do not follow the theme
-# The stages that lose a question (`retrieval.analysis.questions.Fate`), from grey to dark red: a stage must not look
-# like a retriever
+# the steps that lose a question (`questions.Fate`), from grey to dark red: none looks like a retriever
 FATE_COLOURS = {
     "below": "#B9A6A2",
     "not_found": "#5E6066",
@@ -116,10 +115,7 @@ def columns_for(names: Sequence[str]) -> int:
 
 
 def legend(**options: Any) -> alt.Legend:
-    """Return the legend below a chart, without a title: each name says what it is.
-
-    Its symbols are opaque, whatever the opacity of the marks: half-transparent ones are hard to read on dark.
-    """
+    """Return the legend below a chart, without a title; its symbols are opaque, which is readable on dark."""
     import altair as alt
 
     return alt.Legend(**{"orient": "bottom", "title": None, "labelLimit": 400, "symbolOpacity": 1, **options})

@@ -137,18 +137,17 @@ def test_vespas_application_is_what_its_client_writes(by_rank: bool) -> None:
     told = told_to(mix, INDEX)
     first = f"{0.7 / 2 / 1.9:.9g} * bm25(terms) + {0.3 / 0.5:.9g} * cosine_vector"
     by = "reciprocal_rank({}, 60)" if by_rank else "normalize_linear({})"
-    mixed = " + ".join(
-        f"{w} * {by.format(one)}" for w, one in zip(WEIGHTS, ("bm25(terms)", "cosine_vector"), strict=True)
-    )
+    scores = ("bm25(terms)", "cosine_vector")
+    mixed = " + ".join(f"{weight} * {by.format(one)}" for weight, one in zip(WEIGHTS, scores, strict=True))
     length = f"{np.mean([len(text.split()) for text in mix.signals[0].of_passages(0, 5)]):.4f}".rstrip("0")
+    properties = {"k1": "0.9", "b": "0.4", "averageFieldLength": length}
     theirs = vespa.Schema(
         name=INDEX,
         document=vespa.Document(
             fields=[
                 vespa.Field("row", "int", ["attribute", "summary"]),
                 vespa.Field("passage", "string", ["attribute", "summary"]),
-                vespa.Field("title", "string", ["summary"]),
-                vespa.Field("text", "string", ["summary"]),
+                *(vespa.Field(name, "string", ["summary"]) for name in ("title", "text")),
                 vespa.Field("terms", "string", ["index"], index="enable-bm25", stemming="none"),
                 vespa.Field("vector", "tensor<float>(x[6])", ["attribute"], attribute=["distance-metric: dotproduct"]),
             ]
@@ -158,11 +157,7 @@ def test_vespas_application_is_what_its_client_writes(by_rank: bool) -> None:
                 "taken_away",
                 inputs=[("query(asked_vector)", "tensor<float>(x[6])")],
                 functions=[vespa.Function("cosine_vector", "sum(query(asked_vector) * attribute(vector))")],
-                rank_properties=[
-                    ("bm25(terms).k1", "0.9"),
-                    ("bm25(terms).b", "0.4"),
-                    ("bm25(terms).averageFieldLength", length),
-                ],
+                rank_properties=[(f"bm25(terms).{name}", value) for name, value in properties.items()],
                 first_phase=first,
                 global_phase=vespa.GlobalPhaseRanking(expression=mixed, rerank_count=candidates_of(mix)),
             )
