@@ -88,7 +88,7 @@ def examples_a_question(options: TrainingOptions) -> int:
     return 1
 
 
-def load(options: TrainingOptions, changes: Changes) -> float:
+def relative_time(options: TrainingOptions, changes: Changes) -> float:
     """Return how many times as long an epoch takes with the changes."""
     return passages_a_question(replace(options, **changes)) / passages_a_question(options)
 
@@ -142,20 +142,20 @@ class Cost:
     measuring: float
     loading: float
 
-    def of(self, loads: Sequence[float], epochs: float) -> float:
-        """Seconds of all trials of so many epochs; `loads` are their times relative to the defaults, these first.
+    def of(self, times: Sequence[float], epochs: float) -> float:
+        """Seconds of all trials of so many epochs; `times` are relative to that of the defaults, which come first.
 
         The slower ones are assumed to continue. Finished ones are measured twice.
         """
         seconds, before = self.measuring, 0.0
         for number, share in enumerate(SHARES):
-            far = [loads[0], *sorted(loads[1:], reverse=True)[: survivors(len(loads), number) - 1]]
-            seconds += sum(self.leg(load, epochs * (share - before)) for load in far)
+            far = [times[0], *sorted(times[1:], reverse=True)[: survivors(len(times), number) - 1]]
+            seconds += sum(self.leg(relative, epochs * (share - before)) for relative in far)
             before = share
         return seconds + self.measuring * len(far)
 
-    def leg(self, load: float, epochs: float) -> float:
-        return self.loading + self.measuring + load * epochs * self.epoch
+    def leg(self, relative: float, epochs: float) -> float:
+        return self.loading + self.measuring + relative * epochs * self.epoch
 
 
 @dataclass(frozen=True)
@@ -168,36 +168,36 @@ class Schedule:
     seconds: float
 
 
-def schedule(options: TrainingOptions, changes: Sequence[Changes], found: Estimate, seconds: float) -> Schedule:
+def schedule(options: TrainingOptions, changes: Sequence[Changes], estimate: Estimate, seconds: float) -> Schedule:
     """Plan as many trials as can take enough steps in the seconds left, each as long as time allows.
 
-    `found` is the estimate of one epoch with the defaults. Raises `Failure` if time, memory or questions are too few.
+    `estimate` is that of one epoch with the defaults. Raises `Failure` if time, memory or questions are too few.
     """
-    if not found.fits:
+    if not estimate.fits:
         raise Failure("memory", "a step with these settings does not fit into memory")
-    room = _SHARE_OF_MEMORY * found.memory_available / max(1, found.memory)
+    room = _SHARE_OF_MEMORY * estimate.memory_available / max(1, estimate.memory)
     # an epoch's training is measured before, at its end, and after
-    cost = Cost(found.steps * found.seconds_a_step, found.seconds_measuring / 3, found.seconds_loading)
+    cost = Cost(estimate.steps * estimate.seconds_a_step, estimate.seconds_measuring / 3, estimate.seconds_loading)
     fitting = []
     for one in changes:
-        changed, longer = replace(options, **one), load(options, one)
+        changed, longer = replace(options, **one), relative_time(options, one)
         examples = examples_a_question(changed) / examples_a_question(options)
-        steps = found.steps * (examples * options.batch_size / changed.batch_size)
+        steps = estimate.steps * (examples * options.batch_size / changed.batch_size)
         if longer <= max(1.0, room) and steps * options.epochs >= _FEWEST_STEPS:
             fitting.append((one, longer))
-    if len(fitting) < 2 or found.steps * options.epochs < _FEWEST_STEPS:
+    if len(fitting) < 2 or estimate.steps * options.epochs < _FEWEST_STEPS:
         raise Failure("settings_too_few", "a training of so few steps does not tell settings apart")
-    enough = min(float(options.epochs), _ENOUGH_STEPS / found.steps)
+    enough = min(float(options.epochs), _ENOUGH_STEPS / estimate.steps)
     for count in range(len(fitting), min(_FEWEST_TRIALS, len(fitting)) - 1, -1):
-        loads = [longer for _, longer in fitting[:count]]
+        times = [longer for _, longer in fitting[:count]]
         # seconds grow with the epochs as a straight line
-        fixed = cost.of(loads, 0.0)
-        an_epoch = cost.of(loads, 1.0) - fixed
+        fixed = cost.of(times, 0.0)
+        an_epoch = cost.of(times, 1.0) - fixed
         longest = (_SHARE_TO_PLAN * seconds - fixed) / an_epoch if an_epoch else inf
         epochs = min(longest, float(options.epochs))
         if epochs >= enough:
-            return Schedule([one for one, _ in fitting[:count]], epochs, cost, cost.of(loads, epochs))
-    minutes = ceil(cost.of(loads, enough) / _SHARE_TO_PLAN / 60)
+            return Schedule([one for one, _ in fitting[:count]], epochs, cost, cost.of(times, epochs))
+    minutes = ceil(cost.of(times, enough) / _SHARE_TO_PLAN / 60)
     raise Failure("settings_minutes", f"the shortest trials would take about {minutes} minutes", minutes=minutes)
 
 
@@ -205,17 +205,8 @@ def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> 
     """Return the options of a trial, in one round: the search says when it is measured and how far it goes."""
     if isinstance(options, BiEncoderOptions):
         options = replace(options, rounds=1)
-    return replace(
-        options,
-        **changes,
-        epochs=epochs,
-        evaluation_steps=0,
-        save_steps=0,
-        save_limit=1,
-        patience=0,
-        logging_steps=1,
-        report_to=Report.NONE,
-    )
+    steps = {"evaluation_steps": 0, "save_steps": 0, "save_limit": 1, "patience": 0, "logging_steps": 1}
+    return replace(options, **changes, **steps, epochs=epochs, report_to=Report.NONE)
 
 
 def survivors(count: int, number: int) -> int:

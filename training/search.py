@@ -27,7 +27,7 @@ from mrc_workbench.training.halving import (
     Cost,
     changes_of,
     going_on,
-    load,
+    relative_time,
     schedule,
     survivors,
     trial_options,
@@ -51,7 +51,13 @@ from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.training.train import execute, in_turn, load_material, problem_of
 
 _SECONDS_BETWEEN_WRITES = 0.5
+_SECONDS_BETWEEN_LOOKS = 0.2
+_ENOUGH_TO_TELL_THE_PACE = 5.0  # seconds
+_TOO_LITTLE_TIME = "time was up before anything could be compared: give the search more minutes"
+_LOSSES = 5  # logged last, that are averaged
+
 J = TypeVar("J", bound=CompositeRun)
+Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
 
 
 class Sweep(ABC, Generic[J]):
@@ -96,14 +102,6 @@ class Sweep(ABC, Generic[J]):
         self._job.write_status(self._status)
 
 
-_LOSSES = 5  # logged last, that are averaged
-_SECONDS_BETWEEN_LOOKS = 0.2
-_TOO_LITTLE_TIME = "time was up before anything could be compared: give the search more minutes"
-_ENOUGH_TO_TELL_THE_PACE = 5.0  # seconds
-
-Measured = dict[float, tuple[int, Scores]]  # by share of the longest trial's length: the step, and the scores there
-
-
 def find_settings(search: Search, *, sent_by_worker: bool = False) -> Status:
     """Wait for the machine, search in this process and return how it ended; see `Sweep.execute`."""
     return _Searching.execute(search, sent_by_worker=sent_by_worker)
@@ -124,33 +122,37 @@ class _Searching(Sweep[Search]):
             self._decide()
         decided = self._job.read("search.json")
         self._changes, self._epochs, self._all = decided["changes"], decided["epochs"], decided["seconds"]
-        self._loads = [load(self._plan.options, changes) for changes in self._changes]
         self._cost = Cost(**decided["cost"])
         self._began = time.monotonic()
         self._halve(groups)
-        found = self._found(groups)
-        if not found or len(found.tried) < 2:
+        result = self._compared(groups)
+        if not result or len(result.tried) < 2:
             raise Failure("settings_time", _TOO_LITTLE_TIME)
         for run in self._job.parts():
             _forget_checkpoints(run)
-        self._job.keep(found)
+        self._job.keep(result)
 
     def _decide(self) -> None:
         """Write what is tried and how far it goes, by the estimate of an epoch."""
         self._enter(Stage.ESTIMATING)
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
-        found = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
-        loading = self._seconds_to_load()
+        estimate = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
+        import mrc_workbench.training.engine.trainers  # noqa: F401
+
+        # libraries and analyses are loaded by now, as they are when a trial loads
+        began = time.monotonic()
+        recipe_of(self._plan.kind)(options, load_material(self._plan)).task(find_model(options.base))
+        estimate = replace(estimate, seconds_loading=time.monotonic() - began)
         if self._job.asked_to_stop:
             raise AskedToStop
         try:
-            left = self._budget - self._spent - found.seconds_teaching
-            made = schedule(options, changes_of(options), replace(found, seconds_loading=loading), left)
+            left = self._budget - self._spent - estimate.seconds_teaching
+            planned = schedule(options, changes_of(options), estimate, left)
         except Failure as failure:
             self._job.write("search.json", failure.details)
             raise
-        self._job.write("search.json", asdict(made))
+        self._job.write("search.json", asdict(planned))
 
     def _estimate(self, plan: Plan) -> Estimate:
         rehearsal = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
@@ -170,28 +172,23 @@ class _Searching(Sweep[Search]):
             raise AskedToStop
         raise TrainingError(*rehearsal.problem())
 
-    def _seconds_to_load(self) -> float:
-        """How long a trial takes to load each time; libraries and analyses are loaded by then."""
-        import mrc_workbench.training.engine.trainers  # noqa: F401
-
-        began = time.monotonic()
-        recipe = recipe_of(self._plan.kind)(self._plan.options, load_material(self._plan))
-        recipe.task(find_model(self._plan.options.base))
-        return time.monotonic() - began
-
     def _halve(self, groups: np.ndarray) -> None:
         """Take the trials through the rounds; ends early when time is up."""
         running = list(range(DEFAULTS, len(self._changes) + 1))
         for number_of_round, (before, share) in enumerate(pairwise((0.0, *SHARES)), start=1):
             for number in running:
-                weight = self._cost.leg(self._loads[number - 1], self._epochs * (share - before))
+                relative = relative_time(self._plan.options, self._changes[number - 1])
+                weight = self._cost.leg(relative, self._epochs * (share - before))
                 if not self._takes(number, share, weight, number_of_round):
                     return
                 self._done += weight
-                if found := self._found(groups):
-                    self._job.keep(found, so_far=True)
+                if result := self._compared(groups):
+                    self._job.keep(result, so_far=True)
             if share < 1:
-                values = {number: self._value(number, share) for number in running}
+                # a trial that failed is behind all others
+                scores = {number: measured(self._job.trial(number)).get(share) for number in running}
+                best_by = self._plan.options.best_by
+                values = {number: at[1].means()[best_by] if at else -1.0 for number, at in scores.items()}
                 running = going_on(values, survivors(len(self._changes), number_of_round))
                 for number in set(values) - set(running):
                     _forget_checkpoints(self._job.trial(number))
@@ -206,22 +203,22 @@ class _Searching(Sweep[Search]):
         if self._is_over():
             return False
         self._enter(Stage.TRYING, number_of_round, step=number, total_steps=len(self._changes))
-        ready = self._taken_up(run, lambda: self._created(number))
+        ready = self._taken_up(run, lambda: self._create(number))
         first = run.status().step / max(1, run.status().total_steps)
 
-        def tell(done: float) -> None:
+        def report(done: float) -> None:
             self._write_soon((done - first) / (share - first) * weight if share > first else weight)
 
-        from mrc_workbench.training.progress import TrialWatch  # imports transformers
+        from mrc_workbench.training.engine.trainers import TrialWatch  # imports transformers
 
-        ended = execute(ready, TrialWatch(run, share, self._is_over, tell))
+        ended = execute(ready, TrialWatch(run, share, self._is_over, report))
         if self._job.asked_to_stop:
             raise AskedToStop
         if ended.state is State.FAILED and number == DEFAULTS:
             raise TrainingError(ended.code, ended.message)
         return share in measured(run) or ended.state is State.FAILED
 
-    def _created(self, number: int) -> Run:
+    def _create(self, number: int) -> Run:
         options = trial_options(self._plan.options, self._changes[number - 1], self._epochs)
         run = self._job.create_trial(number, options, len(self._changes))
         known = self._job.trial(DEFAULTS).folder / "before.json"
@@ -229,28 +226,29 @@ class _Searching(Sweep[Search]):
             run.write(known.name, json.loads(known.read_text(encoding="utf-8")))
         return run
 
-    def _value(self, number: int, share: float) -> float:
-        """The measure of a trial at the end of a round; one that failed is behind all others."""
-        found = measured(self._job.trial(number)).get(share)
-        return found[1].means()[self._plan.options.best_by] if found else -1.0
-
-    def _found(self, groups: np.ndarray) -> Findings | None:
+    def _compared(self, groups: np.ndarray) -> Findings | None:
+        """Return the comparison of the trials so far; None before the defaults are measured."""
         runs = {number: self._job.trial(number) for number in range(DEFAULTS, len(self._changes) + 1)}
-        known = {number: found for number, run in runs.items() if (found := measured(run))}
+        known = {number: scores for number, run in runs.items() if (scores := measured(run))}
         if DEFAULTS not in known:
             return None
-        kept = runs[DEFAULTS].read("before.json")
-        before = kept.get("validation", kept)[self._plan.options.best_by]  # earlier versions kept these questions alone
-        begun = [number for number, run in runs.items() if find_run(run.id)]
+        losses = {
+            number: [entry["loss"] for entry in run.progress() if "loss" in entry] for number, run in runs.items()
+        }
+        before = runs[DEFAULTS].read("before.json")
+        # earlier versions stored the results on these questions alone
+        untrained = before.get("validation", before)[self._plan.options.best_by]
         return findings(
             self._plan.options.best_by,
             self._changes,
             known,
-            {number: _loss_of(run) for number, run in runs.items()},
+            {number: float(np.mean(last[-_LOSSES:])) for number, last in losses.items() if last},
             groups,
             epochs=self._epochs,
-            untrained=float(np.mean(before)),
-            failed=tuple(number for number in begun if runs[number].status().state is State.FAILED),
+            untrained=float(np.mean(untrained)),
+            failed=tuple(
+                number for number, run in runs.items() if find_run(run.id) and run.status().state is State.FAILED
+            ),
         )
 
     @property
@@ -280,16 +278,11 @@ def measured(run: Run) -> Measured:
     return {float(share): (round_["step"], QuestionScores.of(round_["scores"])) for share, round_ in rounds}
 
 
-def _loss_of(run: Run) -> float | None:
-    losses: list[float] = [entry["loss"] for entry in run.progress() if "loss" in entry]
-    return float(np.mean(losses[-_LOSSES:])) if losses else None
-
-
 def findings(
     measure: str,
     changes: list[Changes],
     measured: Mapping[int, Measured],
-    losses: Mapping[int, float | None],
+    losses: Mapping[int, float],
     groups: np.ndarray,
     *,
     epochs: float,
@@ -299,7 +292,8 @@ def findings(
     """Compare each trial with the defaults after the same fraction of their training.
 
     The differences are paired by question, and those of all trials are tested together (`paired_tests`), so the best of
-    them is one of the family. Raises `KeyError` if the defaults were not measured.
+    them is one of the family. The best trial has the largest difference among those trained furthest; without a
+    difference above 0 it is the defaults. Raises `KeyError` if the defaults were not measured.
     """
     defaults = measured[DEFAULTS]
     last = {number: max(share for share in of if share in defaults) for number, of in measured.items() if of}
@@ -331,23 +325,18 @@ def findings(
                 loss=losses.get(number),
             )
         )
-    best = _best(tried)
-    sure = best.p_family < 1 - LEVEL and best.difference > 0
+    furthest = max((last[number] for number in others), default=0.0)
+    candidates = [trial for trial in tried if trial.number != DEFAULTS and trial.share == furthest]
+    best = max(candidates, key=lambda trial: trial.difference, default=tried[0])
+    if best.difference <= 0:
+        best = tried[0]
     return Findings(
         measure=measure,
         questions=len(groups),
         untrained=untrained,
         best=best.number,
-        chosen=best.number if sure else DEFAULTS,
+        chosen=best.number if best.p_family < 1 - LEVEL and best.difference > 0 else DEFAULTS,
         tried=tuple(tried),
         failed=failed,
         untried=tuple(set(range(1, len(changes) + 1)) - set(last) - set(failed)),
     )
-
-
-def _best(tried: list[Tried]) -> Tried:
-    """The trial with the largest difference to the defaults among those trained furthest, or the defaults."""
-    others = [one for one in tried if one.number != DEFAULTS]
-    furthest = max((one.share for one in others), default=0.0)
-    best = max((one for one in others if one.share == furthest), key=lambda one: one.difference, default=tried[0])
-    return best if best.difference > 0 else tried[0]

@@ -13,8 +13,8 @@ from mrc_workbench.training.halving import (
     changes_of,
     examples_a_question,
     going_on,
-    load,
     passages_a_question,
+    relative_time,
     schedule,
     survivors,
     trial_options,
@@ -91,8 +91,8 @@ def test_what_a_question_has_a_model_read(options: TrainingOptions, passages: fl
 
 def test_how_much_longer_a_change_takes() -> None:
     options = CrossEncoderOptions(base="org/base", negatives=4)
-    assert load(options, {"negatives": 8}) == 9 / 5
-    assert load(options, {"learning_rate": 1e-4}) == 1
+    assert relative_time(options, {"negatives": 8}) == 9 / 5
+    assert relative_time(options, {"learning_rate": 1e-4}) == 1
 
 
 CHANGES: list[Changes] = [{}, {"learning_rate": 1e-4}, {"learning_rate": 3e-5}, {"weight_decay": 0.1}]

@@ -22,10 +22,10 @@ from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training import progress
+from mrc_workbench.training.engine import trainers
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.engine.trainers import RunFolderCallback
 from mrc_workbench.training.jobs import QUEUE
-from mrc_workbench.training.progress import RunFolderCallback
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run
@@ -202,14 +202,14 @@ def carry_out(folder: Path, environment: dict[str, str], *, by_command: bool = F
 
 
 def carry_out_until_it_saves_step_30(folder: Path, environment: dict[str, str]) -> None:
-    sealed = progress.seal
+    sealed = trainers.seal
 
     def killed(checkpoint: Path) -> None:
         if checkpoint.name == "checkpoint-30":
             os.kill(os.getpid(), signal.SIGKILL)
         sealed(checkpoint)
 
-    progress.seal = killed
+    trainers.seal = killed
     carry_out(folder, environment)
 
 
