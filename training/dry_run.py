@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -30,24 +29,21 @@ _WHOLE_BATCHES = 3
 _RESERVED = 0.2  # share of the budget left for the evaluation that is measured after the steps
 
 
-@dataclass(frozen=True)
 class Budget:
-    """Seconds that may be spent, counted from `started` by the clock."""
+    """Seconds that may be spent, counted by the clock from `started`, by default from now."""
 
-    seconds: float = BUDGET_SECONDS
-    clock: Clock = time.monotonic
-    started: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.started is None:
-            object.__setattr__(self, "started", self.clock())
+    def __init__(
+        self, seconds: float = BUDGET_SECONDS, clock: Clock = time.monotonic, started: float | None = None
+    ) -> None:
+        self._seconds, self._clock = seconds, clock
+        self._started = clock() if started is None else started
 
     @property
     def left(self) -> float:
-        return self.seconds - (self.clock() - (self.started or 0.0))
+        return self._seconds - (self._clock() - self._started)
 
     def allows(self, seconds: float) -> bool:
-        return seconds <= self.left - _RESERVED * self.seconds
+        return seconds <= self.left - _RESERVED * self._seconds
 
 
 class Deadline:
@@ -96,32 +92,28 @@ class Step:
 
 @dataclass(frozen=True)
 class LowerLayersCost:
-    """What frozen layers cost once for each distinct text; false if their states are not stored."""
+    """What frozen layers cost once for each distinct text."""
 
-    seconds_a_token: float = 0.0
-    bytes_a_token: float = 0.0
-
-    def __bool__(self) -> bool:
-        return self.bytes_a_token > 0
+    seconds_a_token: float
+    bytes_a_token: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepTimes:
     """Steps in the order in which they were taken; the first one is the warm-up."""
 
-    steps: tuple[Step, ...]
+    steps: list[Step] = field(default_factory=list)
     memory_before: int = 0  # bytes held before the first step; 0 if unknown
-    lower_layers: LowerLayersCost = field(default_factory=LowerLayersCost)  # not part of the steps' seconds
+    lower_layers: LowerLayersCost | None = None  # not part of the steps' seconds; None if no states are stored
 
     @property
-    def timed(self) -> tuple[Step, ...]:
+    def timed(self) -> list[Step]:
         """The most representative steps: whole batches, else the largest parts, else the warm-up alone."""
         measured = self.steps[1:] or self.steps
-        whole = [step for step in measured if step.whole]
-        if whole:
-            return tuple(whole)
+        if whole := [step for step in measured if step.whole]:
+            return whole
         largest = max(step.characters for step in measured)
-        return tuple(step for step in measured if step.characters >= 0.75 * largest)
+        return [step for step in measured if step.characters >= 0.75 * largest]
 
     @property
     def is_rough(self) -> bool:
@@ -139,12 +131,12 @@ class StepTimes:
         for step in self.steps:
             if not growing or step.characters > growing[-1].characters:
                 growing.append(step)
-        *_, last = growing
-        if len(growing) < 2:  # all that one step added may grow with the text
-            slope = max(0, last.memory - self.memory_before) / last.characters if self.memory_before else 0.0
-            return slope, last.memory - slope * last.characters
-        before = growing[-2]
-        slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
+        last, slope = growing[-1], 0.0
+        if len(growing) > 1:
+            before = growing[-2]
+            slope = max(0.0, (last.memory - before.memory) / (last.characters - before.characters))
+        elif self.memory_before:  # all that one step added may grow with the text
+            slope = max(0, last.memory - self.memory_before) / last.characters
         return slope, last.memory - slope * last.characters
 
     def memory(self, characters: float) -> float:
@@ -184,23 +176,17 @@ class Pace:
     budget: Budget
     memory_limit: float
     on_step: Callable[[StepTimes], None] = lambda _: None
-    steps: list[Step] = field(default_factory=list)
-    memory_before: int = 0
-    lower_layers: LowerLayersCost = field(default_factory=LowerLayersCost)
-
-    @property
-    def times(self) -> StepTimes:
-        return StepTimes(tuple(self.steps), self.memory_before, self.lower_layers)
+    times: StepTimes = field(default_factory=StepTimes)
 
     def add(self, seconds: float, optimizer_seconds: float, memory: int) -> bool:
         """Note a step; returns whether to go on."""
-        number = len(self.steps)
-        self.steps.append(Step(self.sizes[number], seconds, optimizer_seconds, memory, self.whole[number]))
+        steps = self.times.steps
+        steps.append(Step(self.sizes[len(steps)], seconds, optimizer_seconds, memory, self.whole[len(steps)]))
         self.on_step(self.times)
-        if number + 1 == len(self.sizes):
+        if len(steps) == len(self.sizes):
             return False
-        upcoming = self.sizes[number + 1]
-        if self.whole[number + 1] and self.times.memory(upcoming) > self.memory_limit:
+        upcoming = self.sizes[len(steps)]
+        if self.whole[len(steps)] and self.times.memory(upcoming) > self.memory_limit:
             return False
         return self.budget.allows(self.times.seconds(upcoming))
 
@@ -239,18 +225,20 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
             seconds = time.perf_counter() - self.began
             if lower and lower.tokens:
                 seconds -= lower.seconds - self.lower_seconds
-                pace.lower_layers = LowerLayersCost(lower.seconds / lower.tokens, lower.bytes / lower.tokens)
+                if lower.bytes:
+                    cost = LowerLayersCost(lower.seconds / lower.tokens, lower.bytes / lower.tokens)
+                    pace.times.lower_layers = cost
             if not pace.add(seconds, self.optimizer_seconds, memory.most()):
                 control.should_training_stop = True
 
     short = replace(options, epochs=1.0, patience=0, report_to=Report.NONE)
-    with tempfile.TemporaryDirectory() as folder, _watched_memory() as memory:
+    with tempfile.TemporaryDirectory() as folder, _MemoryMeter() as memory:
         trainer = make_trainer(task, short, Path(folder), [Stopwatch()])
         trainer.args.batch_sampler = Fixed
         trainer.args.set_evaluate(strategy="no")
         trainer.args.set_save(strategy="no")
         trainer.args.load_best_model_at_end = False
-        pace.memory_before = memory.most()
+        pace.times.memory_before = memory.most()
         cached = cached_lower_layers(task.model, options.frozen_layers)
         with tokenized_once(task.model), cached as lower, short_passes(task.model, twice=options.recompute):
             trainer.train()
@@ -266,17 +254,29 @@ def memory_available() -> int:
     return int(psutil.virtual_memory().available + psutil.Process().memory_info().rss)
 
 
-class _Memory:
-    """The most bytes held since the last reset: of the GPU as torch counts them, else of this process."""
+class _MemoryMeter:
+    """Within its block, the most bytes held since the last reset: of the GPU by torch, else of this process."""
 
     def __init__(self) -> None:
         import torch
 
         self._gpu = torch.cuda if torch.cuda.is_available() else None
-        self._process = psutil.Process()
-        self._most = 0
+        self._process, self._most, self._over = psutil.Process(), 0, threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
 
-    def look(self) -> None:
+    def __enter__(self) -> "_MemoryMeter":
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.005):
+            self._look()
+
+    def _look(self) -> None:
         self._most = max(self._most, self._process.memory_info().rss)
 
     def reset(self) -> None:
@@ -287,25 +287,8 @@ class _Memory:
     def most(self) -> int:
         if self._gpu:
             return int(self._gpu.max_memory_allocated())
-        self.look()
+        self._look()
         return self._most
-
-
-@contextmanager
-def _watched_memory() -> Iterator[_Memory]:
-    memory, over = _Memory(), threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.005):
-            memory.look()
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield memory
-    finally:
-        over.set()
-        watcher.join()
 
 
 @dataclass(frozen=True)
@@ -321,22 +304,22 @@ class Load:
 
 
 class LoadMeter:
-    """Measures the load of the machine from its making on."""
+    """Measures the load of the machine since it was created."""
 
     def __init__(self) -> None:
-        self._began = self._spent()
+        self._began = _processor_seconds()
 
     def load(self) -> Load:
-        total, idle, own = (now - before for now, before in zip(self._spent(), self._began, strict=True))
+        total, idle, own = (now - before for now, before in zip(_processor_seconds(), self._began, strict=True))
         if total <= 0:
             return Load(0.0, 0.0)
         share = min(1.0, own / total)
         return Load(others=max(0.0, 1.0 - idle / total - share), own=share)
 
-    @staticmethod
-    def _spent() -> tuple[float, float, float]:
-        """Seconds of all processors, of these idle, and of this process."""
-        times, own = psutil.cpu_times(), psutil.Process().cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        counted = sum(times[:8])  # what guests use is counted as user time, too
-        return counted, idle, own.user + own.system
+
+def _processor_seconds() -> tuple[float, float, float]:
+    """Return the seconds of all processors, of these idle, and of this process."""
+    times, own = psutil.cpu_times(), psutil.Process().cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    counted = sum(times[:8])  # what guests use is counted as user time, too
+    return counted, idle, own.user + own.system

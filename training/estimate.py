@@ -73,38 +73,25 @@ def _characters_a_token(model: Any, texts: Sequence[Any]) -> tuple[float, float]
     return a_token, a_token * float(model.max_seq_length or "inf")
 
 
-@dataclass(frozen=True)
 class BatchReader:
-    """Counts what a step reads: a passage that several examples of a batch share is read once."""
+    """Counts what a step reads: a passage that several examples of a batch share is read once.
 
-    each: np.ndarray  # (n_examples,) characters of an example
-    passage: np.ndarray | None = None  # (n_examples,) which passage an example shares; None if it shares none
-    of_passage: np.ndarray | None = None  # (n_examples,) characters of that passage
+    `each` are the characters of an example, `passage` says which passage it shares, `of_passage` has that passage's
+    characters, `(n_examples,)` each; without `passage` no passage is shared.
+    """
 
-    @classmethod
-    def from_task(cls, task: Task, each: np.ndarray, a_token: float) -> "BatchReader":
-        if not task.examples.shared:
-            return cls(each)
-        most = a_token * float(task.model.max_seq_length or "inf")
-        shown = list(task.columns.values())[1]
-        of_passage = np.array([min(len(text), most) for text in shown], dtype=float)
-        return cls(each, task.examples.passages[:, 0], of_passage)
+    def __init__(
+        self, each: np.ndarray, passage: np.ndarray | None = None, of_passage: np.ndarray | None = None
+    ) -> None:
+        self._each, self._passage, self._of_passage = each, passage, of_passage
 
     def characters(self, batch: Batch) -> float:
-        total = float(self.each[batch].sum())
-        if self.passage is None or self.of_passage is None:
+        total = float(self._each[batch].sum())
+        if self._passage is None or self._of_passage is None:
             return total
-        first = np.unique(self.passage[batch], return_index=True)[1]
-        shared = self.of_passage[batch]
+        first = np.unique(self._passage[batch], return_index=True)[1]
+        shared = self._of_passage[batch]
         return total - float(shared.sum()) + float(shared[first].sum())
-
-
-def distinct_characters(task: Task, measured: Sequence[str] = ()) -> float:
-    """Characters of the distinct texts that a training reads, those held out and `measured` among them."""
-    columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
-    texts = {text for values in (*columns, measured) for text in values if isinstance(text, str)}
-    most = _characters_a_token(task.model, list(texts))[1] if texts else 0.0
-    return float(sum(min(len(text), most) for text in texts))
 
 
 SHARE_TO_USE = 0.9  # of the memory that is free: the rest is for what nobody foresees
@@ -150,7 +137,11 @@ def instead(options: TrainingOptions, need: Need, available: int, *, forgets: bo
     if forgets:
         return {"attention_dropout": AttentionDropout.NONE.value}
     if not need.length:
-        return _smaller_batch(options, need, limit)
+        size = 2 ** (options.batch_size - 1).bit_length() // 2
+        while size > 2 and need.memory(need.largest * size / options.batch_size) > limit:
+            size //= 2
+        fits = size >= 2 and need.memory(need.largest * size / options.batch_size) <= limit
+        return {"batch_size": size} if fits else {}
     changes: dict[str, Any] = {}
     saved, read = 0.0, need.largest
     in_parts = options.recompute or bool(getattr(options, "mini_batch_size", 0))
@@ -170,15 +161,6 @@ def instead(options: TrainingOptions, need: Need, available: int, *, forgets: bo
         read /= 2
         changes["max_length"] = length
     return changes if need.memory(read, saved=saved) <= limit else {}
-
-
-def _smaller_batch(options: TrainingOptions, need: Need, limit: float) -> dict[str, Any]:
-    size = 2 ** (options.batch_size - 1).bit_length() // 2
-    while size > 2 and need.memory(need.largest * size / options.batch_size) > limit:
-        size //= 2
-    if size < 2 or need.memory(need.largest * size / options.batch_size) > limit:
-        return {}
-    return {"batch_size": size}
 
 
 def estimate(
@@ -208,13 +190,23 @@ def estimate(
     task = task.labelled(lambda teacher: teacher.stand_ins())
     seconds_loading = time.perf_counter() - began
     read, a_token = characters_read(task)
+    passage = of_passage = None
+    if task.examples.shared:
+        most = a_token * float(task.model.max_seq_length or "inf")
+        passage = task.examples.passages[:, 0]
+        of_passage = np.array([min(len(text), most) for text in list(task.columns.values())[1]], dtype=float)
+    reader = BatchReader(read, passage, of_passage)
     sampler = sampler_of(task.examples, batch_size=options.batch_size, seed=options.seed)
-    reader = BatchReader.from_task(task, read, a_token)
     batches = sorted(sampler(range(len(read))), key=reader.characters)
     meter = LoadMeter()
-    stored = material.texts if task.lower_states else ()  # measuring stores the states of all passages
-    distinct = distinct_characters(task, stored)
-    work = _Work(task, options, batches, reader, a_token, distinct, available, seconds_loading)
+    # of distinct texts: those trained on, those held out and, as measuring stores the states of all passages, these
+    columns = [*task.columns.values(), *(task.held_out.columns.values() if task.held_out else ())]
+    columns.append(material.texts if task.lower_states else [])
+    texts = {text for values in columns for text in values if isinstance(text, str)}
+    most = _characters_a_token(task.model, list(texts))[1] if texts else 0.0
+    distinct = float(sum(min(len(text), most) for text in texts))
+    characters = [reader.characters(batch) for batch in batches]
+    work = _Work(task, options, characters, a_token, distinct, available, seconds_loading)
     tried = batches_to_try(batches, read)
     pace = Pace(
         sizes=[reader.characters(batch) for batch, _ in tried],
@@ -235,8 +227,7 @@ class _Work:
 
     task: Task
     options: TrainingOptions
-    batches: list[Batch]
-    reader: BatchReader
+    characters: list[float]  # of each batch
     a_token: float  # characters
     distinct: float  # characters of texts whose frozen layers' states are stored, if some are
     available: int
@@ -246,30 +237,31 @@ class _Work:
         self, times: StepTimes, load: Load, *, measuring: float | None = None, teaching: float = 0.0
     ) -> Estimate:
         """`measuring` are the seconds of one evaluation, derived from the steps if None."""
-        task, options = self.task, self.options
-        steps = int(np.ceil(len(self.batches) * options.epochs))
-        characters = [self.reader.characters(batch) for batch in self.batches]
-        seconds_a_step = times.seconds(float(np.mean(characters)))
+        task, options, lower_layers = self.task, self.options, times.lower_layers
+        steps = int(np.ceil(len(self.characters) * options.epochs))
+        seconds_a_step = times.seconds(float(np.mean(self.characters)))
         forward = seconds_a_step / 3  # a step is a pass forward and one backward, which takes twice as long
         if measuring is None:
-            measuring = forward * len(self.batches)
+            measuring = forward * len(self.characters)
         measured = ceil(steps / options.evaluation_steps) if options.evaluation_steps else options.epochs
         if options.evaluation_steps > steps:
             measured = 0  # only the finished model is
         # the first computes all layers of all texts, for the training, too; later ones those that are not frozen
-        shared = bool(times.lower_layers) and task.lower_states is not None
+        shared = lower_layers is not None and task.lower_states is not None
         n_layers = len(transformer_layers(task.model[0].auto_model)) if shared else 0
         computed_fraction = 1 - options.frozen_layers / n_layers if shared else 1.0
         seconds_measuring = measuring + (measured + 1) * measuring * computed_fraction
         if task.held_out:  # their loss is computed, too
             seconds_measuring += measured * len(task.held_out.examples.question) / options.batch_size * forward
-        need = _need(task, times, max(characters), self.a_token)
-        tokens = self.distinct / self.a_token if times.lower_layers else 0.0
-        stored = min(tokens * times.lower_layers.bytes_a_token, MEMORY_FRACTION * self.available)
+        need = _need(task, times, max(self.characters), self.a_token)
+        lower = stored = 0.0
+        if lower_layers:
+            tokens = self.distinct / self.a_token
+            lower = 0.0 if shared else tokens * lower_layers.seconds_a_token
+            stored = min(tokens * lower_layers.bytes_a_token, MEMORY_FRACTION * self.available)
         memory = int(max(times.steps[-1].memory, need.memory()) + stored)
         fits = memory <= SHARE_TO_USE * self.available
         forgets = task.settled.get("attention_dropout") == "base" and task.model.device.type == "cpu"
-        lower = 0.0 if shared else tokens * times.lower_layers.seconds_a_token
         seconds = self.seconds_loading + teaching + lower + steps * seconds_a_step + seconds_measuring
         return Estimate(
             steps=steps,

@@ -35,13 +35,13 @@ def pace_through(sizes: list[float], seconds_a_character: float, *, parts: int =
         clock.spend(seconds)
         if not pace.add(seconds, 0.0, memory=int(1000 * size)):
             break
-    assert len(pace.steps) == 1 or clock.now - 100 <= BUDGET_SECONDS
+    assert len(pace.times.steps) == 1 or clock.now - 100 <= BUDGET_SECONDS
     return pace
 
 
 def test_a_quick_machine_takes_every_step() -> None:
     pace = pace_through([100, 200, 800, 800, 800], 0.001)
-    assert len(pace.steps) == 5
+    assert len(pace.times.steps) == 5
     assert not pace.times.is_rough
     assert pace.times.seconds(800) == pytest.approx(0.8)
 
@@ -50,13 +50,13 @@ def test_a_quick_machine_takes_every_step() -> None:
 @pytest.mark.parametrize("loading", [0.0, 5.0, 14.0])
 def test_steps_stop_before_the_budget_is_spent(seconds_a_character: float, loading: float) -> None:
     pace = pace_through([100, 200, 400, 800, 800, 800], seconds_a_character, parts=3, loading=loading)
-    assert 1 <= len(pace.steps) <= 5
+    assert 1 <= len(pace.times.steps) <= 5
     assert pace.times.seconds(800) == pytest.approx(800 * seconds_a_character)
 
 
 def test_the_first_step_is_taken_however_long_it_is() -> None:
     pace = pace_through([100, 800], 1.0, parts=1)
-    assert len(pace.steps) == 1
+    assert len(pace.times.steps) == 1
     assert pace.times.is_rough
     assert pace.times.seconds(800) == pytest.approx(800.0)
 
@@ -88,23 +88,22 @@ def test_the_warm_up_and_a_disturbed_step_do_not_count() -> None:
         Step(100, 3.0, 0.0, memory=1, whole=False),  # a part, once whole batches are known
         *(Step(800, seconds, 0.0, memory=1, whole=True) for seconds in (8.0, 8.2, 60.0)),
     ]
-    assert StepTimes(tuple(steps)).seconds(800) == pytest.approx(8.2)
+    assert StepTimes(steps).seconds(800) == pytest.approx(8.2)
 
 
 def test_only_what_grows_with_the_text_is_extrapolated() -> None:
-    steps = (Step(100, 9.0, 1.0, 1, whole=False), Step(100, 2.0, 1.0, 1, whole=False))
-    times = StepTimes(steps)
+    times = StepTimes([Step(100, 9.0, 1.0, 1, whole=False), Step(100, 2.0, 1.0, 1, whole=False)])
     assert times.is_rough
     assert times.seconds(800) == pytest.approx(1.0 + 8.0)  # the optimizer takes as long for any batch
 
 
 def test_memory_of_equal_batches_is_no_line() -> None:
-    times = StepTimes((Step(100, 1.0, 0.0, 500, whole=False), Step(100, 1.0, 0.0, 900, whole=False)))
+    times = StepTimes([Step(100, 1.0, 0.0, 500, whole=False), Step(100, 1.0, 0.0, 900, whole=False)])
     assert times.memory_line() == (0.0, 500.0)
 
 
 def test_after_one_step_everything_it_added_is_taken_to_grow() -> None:
-    times = StepTimes((Step(100, 1.0, 0.0, 500, whole=False),), memory_before=300)
+    times = StepTimes([Step(100, 1.0, 0.0, 500, whole=False)], memory_before=300)
     assert times.memory(1000) == pytest.approx(300 + 2 * 1000)
 
 

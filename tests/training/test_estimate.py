@@ -171,11 +171,11 @@ def test_a_passage_that_a_batch_shares_is_read_once() -> None:
 
 
 def test_frozen_layers_cost_their_texts_once(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    costs = iter((LowerLayersCost(), LowerLayersCost(seconds_a_token=1.0, bytes_a_token=8.0)))
+    costs = iter((None, LowerLayersCost(seconds_a_token=1.0, bytes_a_token=8.0)))
 
     def take(task: Task, options: Any, batches: Sequence[Batch], pace: Pace) -> StepTimes:
         del task, options, batches
-        pace.lower_layers = next(costs)
+        pace.times.lower_layers = next(costs)
         for size in pace.sizes:
             pace.add(60 + size, 60.0, memory=int(1000 + 10 * size))
         return pace.times
