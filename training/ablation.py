@@ -68,8 +68,8 @@ class AblationExperiment(BaseModel):
     def changes(self) -> dict[int, dict[str, Scalar]]:
         """What each variant changes, by its number: the reference nothing, the untrained base is `UNTRAINED`."""
         varied = [{name: value} for name, values in self.vary.items() for value in values]
-        found: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
-        return found | dict(enumerate([{}, *varied], start=REFERENCE))
+        untrained: dict[int, dict[str, Scalar]] = {UNTRAINED: {}} if self.untrained else {}
+        return untrained | dict(enumerate([{}, *varied], start=REFERENCE))
 
     def learning(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
@@ -106,9 +106,9 @@ def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], p
         raise ExperimentError(f"{place}: there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
     typed = {name: float(v) if isinstance(usual[name], float) and type(v) is int else v for name, v in told.items()}
     for name, value in typed.items():
-        wanted = str if isinstance(usual[name], str) else type(usual[name])
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise ExperimentError(f"{place}.{name}: {value!r} is no {wanted.__name__}")
+        expected = str if isinstance(usual[name], str) else type(usual[name])
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+            raise ExperimentError(f"{place}.{name}: {value!r} is no {expected.__name__}")
     try:
         return kind(**{**usual, **typed})
     except (OptionError, ValueError) as error:
@@ -186,7 +186,7 @@ class _Ablating(Sweep[Ablation]):
         self._experiment = AblationExperiment.model_validate(self._plan.ablation)
         self._changes = self._experiment.changes
         self._stages = len(self._changes) * (2 if self._experiment.questions else 1) + 1
-        self._reference: Run | None = None  # once it is trained, which it is before the others
+        self._judge: str | None = None  # of the reference, which is trained before the others
         self._ended = self._ended_before = 0
 
     def work(self) -> None:
@@ -207,9 +207,10 @@ class _Ablating(Sweep[Ablation]):
             model = self._model(number)
             run = find_run(model)
             figures = of_hidden_tokens(run) if run and number != UNTRAINED else {}
-            variant = replace(variant, model=model, figures=figures, alike=self._is_alike(run, number))
+            judge = run.read("before.json").get("judge") if run else ""
             if number == REFERENCE:
-                self._reference = run
+                self._judge = judge
+            variant = replace(variant, model=model, figures=figures, alike=judge == self._judge)
             self._ended += 1
             if self._experiment.questions:
                 self._begin(AblationStage.TUNING, number)
@@ -225,15 +226,13 @@ class _Ablating(Sweep[Ablation]):
     def _model(self, number: int) -> str:
         """Return what names a variant's language model, trained now if it is not yet."""
         if number != UNTRAINED:
-            return self._run(str(number), number, self._learning(number)).id
+            return self._run(str(number), number, self._part(number, options=self._experiment.learning(number))).id
         base = self._experiment.learning(REFERENCE).base
-        return base if base != STARTER else self._untrained()
-
-    def _untrained(self) -> str:
-        """Store the reference's network as it is before its first step; returns the id of its run."""
-        run = self._job.part(str(UNTRAINED))
+        if base != STARTER:
+            return base
+        run = self._job.part(str(UNTRAINED))  # the reference's network before its first step
         if not run.model_folder.is_dir():
-            plan = self._learning(REFERENCE)
+            plan = self._part(REFERENCE, options=self._experiment.learning(REFERENCE))
             task = recipe_of(plan.kind)(plan.options, load_material(plan)).task(find_model(plan.options.base))
             with sealing(run.model_folder) as new:
                 task.model.save_pretrained(str(new), create_model_card=False)
@@ -256,12 +255,9 @@ class _Ablating(Sweep[Ablation]):
             raise TrainingError(ended.code or "unexpected", ended.message)
         return run
 
-    def _learning(self, number: int) -> Plan:
-        return self._part(number, options=self._experiment.learning(number))
-
     def _tuning(self, number: int, model: str) -> Plan:
-        asked, options = self._questions, self._experiment.tuning(model)
-        data = {"data": self._experiment.questions, "data_name": asked.name, "fingerprint": asked.fingerprint}
+        questions, options = self._questions, self._experiment.tuning(model)
+        data = {"data": self._experiment.questions, "data_name": questions.name, "fingerprint": questions.fingerprint}
         plan = self._part(number, kind=BI_ENCODER, options=options, **data)
         if number != UNTRAINED:
             return plan
@@ -276,12 +272,6 @@ class _Ablating(Sweep[Ablation]):
     @cached_property
     def _questions(self) -> QuestionSet:
         return find_questions(self._experiment.questions)
-
-    def _is_alike(self, run: Run | None, number: int) -> bool:
-        if number == REFERENCE:
-            return True
-        first = self._reference
-        return bool(run and first and run.read("before.json").get("judge") == first.read("before.json").get("judge"))
 
     def _measured(self, table: Table) -> Table:
         self._begin(AblationStage.MEASURING)

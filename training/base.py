@@ -70,7 +70,7 @@ class Examples:
 
     @classmethod
     def apart(cls, lengths: np.ndarray, *, contrasts: bool = False, article: np.ndarray | None = None) -> Self:
-        """Examples of these lengths of which none holds what another one does: any may stand together."""
+        """Return examples that share no texts: any may stand together."""
         rows = np.arange(len(lengths))
         itself = csr_array((np.ones(len(rows), dtype=np.int32), (rows, rows)), shape=(len(rows), len(rows)))
         return cls(rows, rows[:, None].astype(np.int32), itself, lengths.astype(float), contrasts, article)
@@ -242,17 +242,12 @@ def trainer_arguments(
 
 
 class Family(ABC):
-    """What the kinds of training share that learn from the same kind of data.
+    """What the kinds of training share that learn from the same kind of data."""
 
-    The names are those of a card: `measures` by how they are called there, what the data is `counted` in, what its
-    split parts are `examples` of and is made `by`, and how two models are `compared`. `curves` are the measures that a
-    training's progress has.
-    """
-
-    measures: ClassVar[Mapping[str, str]]
-    curves: ClassVar[tuple[str, ...]]
+    measures: ClassVar[Mapping[str, str]]  # by their names on a card
+    curves: ClassVar[tuple[str, ...]]  # the measures in a training's progress
     tag: ClassVar[str]
-    counted: ClassVar[tuple[str, ...]]
+    counted: ClassVar[tuple[str, ...]]  # entries of `about` that a card counts the data in
     examples: ClassVar[str]
     split_by: ClassVar[str]
     compared: ClassVar[str]
@@ -273,25 +268,13 @@ class Family(ABC):
         """Return what the provenance says of it, as JSON: how much there is in all and in each part."""
 
     @abstractmethod
-    def material(
-        self, data: Any, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
-    ) -> Any:
-        """Return what a recipe works on; `tell` receives the progress if that takes long.
+    def material(self, data: Any, plan: Any, tell: OnProgress | None = None) -> Any:
+        """Return what a recipe works on, by a `training.runs.Plan`; `tell` receives the progress if that takes long.
 
-        Raises `OptionError`, and `TrainingError` where it cannot be learned from or measured on.
+        It has `baselines()`, measurements beside the base's by name, `measurement(stored)`, which is None if that is
+        incomplete or of other data, and `summary(measured, options)`, the content of `scores.json` by measurements
+        named `before`, `after` and so on. Raises `TrainingError` if there is too little to learn from or to measure on.
         """
-
-    def baselines(self, material: Any) -> Mapping[str, Measurement[Any]]:
-        """What is measured once beside the base, by name."""
-        return {}
-
-    @abstractmethod
-    def measurement(self, kept: Mapping[str, Any], material: Any) -> Measurement[Any] | None:
-        """Read a stored measurement; None if it is incomplete or of other data."""
-
-    @abstractmethod
-    def summary(self, measured: Any, material: Any, options: Any) -> dict[str, Any]:
-        """Return what `scores.json` holds of measurements by name, `before` and `after` among them."""
 
     def rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
         """What was measured, by name, as a card's table calls it."""
@@ -336,10 +319,7 @@ class Recipe(ABC, Generic[Options, Learned]):
 
     @abstractmethod
     def task(self, source: ModelSource) -> Task:
-        """Load the base, adapt it, and gather what its training needs.
-
-        Raises `OptionError`, `ModelError` and `TrainingError`.
-        """
+        """Load and adapt the base, for its training. Raises `OptionError`, `ModelError` and `TrainingError`."""
 
     def concluded(self, model_folder: Path) -> tuple[Mapping[str, Measurement[Any]], dict[str, Any]]:
         """Measure the finished model: measurements by name, `after` among them, and other entries of `scores.json`."""

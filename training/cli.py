@@ -61,9 +61,11 @@ _A_MODEL = {
 }
 
 
-def _training_of(kind: str) -> Callable[..., int]:
-    only = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
+_action = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
+Queued = Annotated[bool, _action(help="only add it to the queue, and print its id")]
 
+
+def _training_of(kind: str) -> Callable[..., int]:
     @options_of(kind)
     def train(
         *,
@@ -72,9 +74,9 @@ def _training_of(kind: str) -> Callable[..., int]:
         fit: Annotated[
             bool, Parameter(negative="", help="estimate first, and change options until memory suffices")
         ] = False,
-        queue: Annotated[bool, only(help="only add it to the queue, and print its id")] = False,
-        estimate: Annotated[bool, only(help="only estimate time and memory, from a few steps")] = False,
-        negatives_file: Annotated[Path | None, only(help="only write the hard negatives to this file")] = None,
+        queue: Queued = False,
+        estimate: Annotated[bool, _action(help="only estimate time and memory, from a few steps")] = False,
+        negatives_file: Annotated[Path | None, _action(help="only write the hard negatives to this file")] = None,
         **chosen: Any,
     ) -> int:
         processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -152,16 +154,14 @@ def _estimated(plan: Plan) -> Estimate:
 
 
 def _search_of(kind: str) -> Callable[..., int]:
-    only = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
-
     @options_of(kind)
     def find(
         *,
         words: PlanWords,
         minutes: Annotated[float, Parameter(help="time limit in minutes")] = 10.0,
         as_json: AsJson = False,
-        queue: Annotated[bool, only(help="only add it to the queue, and print its id")] = False,
-        train: Annotated[bool, only(help="train with the selected setting")] = False,
+        queue: Queued = False,
+        train: Annotated[bool, _action(help="train with the selected setting")] = False,
         **chosen: Any,
     ) -> int:
         if not 0 < minutes <= 1440:
@@ -189,18 +189,8 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _as_table(found: Findings) -> str:
-    head = (
-        "",
-        "setting",
-        "epochs",
-        "steps",
-        Measure.parse(found.measure).long,
-        "95%",
-        "difference",
-        "95%",
-        "p",
-        "loss",
-    )
+    measure = Measure.parse(found.measure).long
+    head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
     lines = _aligned([head, *(_row(one, chosen=one.number == found.chosen) for one in found.tried)])
     lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
     lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
@@ -216,21 +206,15 @@ def _as_table(found: Findings) -> str:
 
 
 def _row(one: Tried, *, chosen: bool) -> tuple[str, ...]:
-    row = (
-        "*" if chosen else "",
-        f"{one.number} " + (", ".join(f"{name} {value}" for name, value in one.changed.items()) or "defaults"),
-        f"{one.epochs:.2f}",
-        f"{one.steps:,}",
-        f"{one.value:.4f}",
-        f"{one.low:.4f} to {one.high:.4f}",
-    )
-    compared = (
-        f"{one.difference:+.4f}",
-        f"{one.difference_low:+.4f} to {one.difference_high:+.4f}",
-        f"{one.p_family:.4f}",
-    )
+    changed = ", ".join(f"{name} {value}" for name, value in one.changed.items()) or "defaults"
+    length = (f"{one.epochs:.2f}", f"{one.steps:,}")
+    value = (f"{one.value:.4f}", f"{one.low:.4f} to {one.high:.4f}")
+    interval = f"{one.difference_low:+.4f} to {one.difference_high:+.4f}"
+    difference = (f"{one.difference:+.4f}", interval, f"{one.p_family:.4f}")
+    if one.number == DEFAULTS:
+        difference = ("", "", "")
     loss = "" if one.loss is None else f"{one.loss:.4f}"
-    return (*row, *(("", "", "") if one.number == DEFAULTS else compared), loss)
+    return ("*" if chosen else "", f"{one.number} {changed}", *length, *value, *difference, loss)
 
 
 def ablate(

@@ -50,7 +50,7 @@ def curves(run: Run, names: Iterable[str]) -> Curves:
 
     The first point of a measure, at step 0, is the base model.
     """
-    entries, found = run.progress(), Curves({}, {}, {})
+    entries, result = run.progress(), Curves({}, {}, {})
     for name in names:
         own: tuple[str, ...] = (name,)
         others: tuple[str, ...] = ("eval_loss",) if name == "loss" else ()
@@ -58,11 +58,11 @@ def curves(run: Run, names: Iterable[str]) -> Curves:
             # bi-encoders were once measured by a library's evaluator, which names what it compares by
             own = (f"before_{name}", f"eval_validation_{name}", f"eval_validation_cosine_{name}")
             others = (f"before_training_{name}", f"eval_training_{name}")
-        found.points[name] = thinned(_logged(entries, *own))
-        found.beside[name] = thinned(_logged(entries, *others))
+        result.points[name] = thinned(_logged(entries, *own))
+        result.beside[name] = thinned(_logged(entries, *others))
         if bm25 := _logged(entries, f"bm25_{name}"):
-            found.bm25[name] = bm25[0][1]
-    return found
+            result.bm25[name] = bm25[0][1]
+    return result
 
 
 def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Points:
@@ -315,8 +315,17 @@ def push(run: Run, repository: str, token: str, *, private: bool = True) -> str:
 
     A missing repository is created. Raises `PushError`, within seconds if the hub does not answer.
     """
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
     repository, token = repository.strip(), token.strip()
-    _check(run, repository, token)
+    require_finished(run)
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise PushError("bad_name", str(error)) from None
+    if not re.fullmatch(r"[!-~]+", token):  # sent as it is, anything else would end up in an error's message
+        raise PushError("bad_token", "a token is one word of letters, digits and signs")
     try:
         return _sent(run, repository, token, private=private)
     except PushError:
@@ -330,19 +339,6 @@ def require_finished(run: Run) -> None:
     """Raise `PushError` (`not_finished`) if a run has no finished model."""
     if run.status().state is not State.DONE or not run.model_folder.is_dir():
         raise PushError("not_finished", f"{run.id} has no finished model to send")
-
-
-def _check(run: Run, repository: str, token: str) -> None:
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
-    require_finished(run)
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise PushError("bad_name", str(error)) from None
-    if not re.fullmatch(r"[!-~]+", token):  # sent as it is, anything else would end up in an error's message
-        raise PushError("bad_token", "a token is one word of letters, digits and signs")
 
 
 def _sent(run: Run, repository: str, token: str, *, private: bool) -> str:

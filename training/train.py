@@ -104,7 +104,8 @@ def load_material(plan: Plan, on_progress: Callable[[float], None] | None = None
     data = family.find(plan.data) if data is None else data
     if data.fingerprint != plan.fingerprint:
         raise TrainingError("data_changed", f"{plan.data_name} is not what it was when this training was planned")
-    return family.material(data, plan.split, plan.options, plan.marked_negatives, on_progress)
+    family.check(data, plan.options)
+    return family.material(data, plan, on_progress)
 
 
 def problem_of(error: BaseException) -> tuple[str, str]:
@@ -142,7 +143,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
     material = load_material(plan, tell, data)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
     run.forget_progress_after(step_of(checkpoint) if checkpoint else -1)
-    measured = dict(recipe.family.baselines(material))
+    measured = material.baselines()
     enter(Phase.MEASURING_BEFORE)
     measured["before"] = measured_once(run, recipe, source, material)
     if not checkpoint:
@@ -175,7 +176,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         # no step was measured before: the finished model is the last point of the curves
         after = measured["after"].figures()
         run.add_progress({"step": kept_step, **{f"eval_{name}": value for name, value in after.items()}})
-    return recipe.family.summary(measured, material, plan.options) | {"kept_step": kept_step} | more
+    return material.summary(measured, plan.options) | {"kept_step": kept_step} | more
 
 
 def _write_early(base: str) -> Thread:
@@ -249,8 +250,8 @@ def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callback
 def measured_once(run: Run, recipe: Recipe[Any, Any], source: ModelSource, material: Any) -> Measurement[Any]:
     """Measure the base; a resumed run has stored this before."""
     path = run.folder / "before.json"
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    measurement = recipe.family.measurement(kept, material)
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    measurement: Measurement[Any] | None = material.measurement(stored)
     if measurement is None:
         measurement = recipe.measured(source)
         run.write(path.name, measurement.kept())
@@ -291,7 +292,7 @@ def _write(run: Run, checkpoint: Path, made: Run) -> None:
     plan, step = run.plan(), step_of(checkpoint)
     material = load_material(plan)
     recipe, source = recipe_of(plan.kind)(plan.options, material), find_model(plan.options.base)
-    measured = dict(recipe.family.baselines(material))
+    measured = material.baselines()
     measured["before"] = measured_once(run, recipe, source, material)
     set_seed(plan.options.seed)
     model = recipe.task(source).model
@@ -299,12 +300,14 @@ def _write(run: Run, checkpoint: Path, made: Run) -> None:
     settle(model)
     model.save_pretrained(str(made.model_folder), create_model_card=False)
     concluded, more = recipe.concluded(made.model_folder)
-    scores = recipe.family.summary(measured | dict(concluded), material, plan.options)
+    scores = material.summary(measured | concluded, plan.options)
     made.write("scores.json", scores | {"kept_step": step, "seconds": run.status().spent} | more)
     made.write("provenance.json", run.provenance() | {"checkpoint": {"run": run.id, "step": step}})
     for entry in run.progress():
         made.add_progress(entry)
-    write_json(made.folder / "status.json", made_status(run, checkpoint))
+    status = replace(run.status(), state=State.DONE, step=step, seconds_left=None, phase="")
+    status = replace(status, seconds=status.spent, started=0.0, pid=0, pid_started=0.0, code="", message="")
+    write_json(made.folder / "status.json", asdict(status))
     write_text(made.folder / "run.json", replace(plan, name=f"{plan.name} · {step}").as_json())
     write_card(made)
 
@@ -344,6 +347,7 @@ def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
     """
     family = recipe_of(plan.kind).family
     texts = family.texts(data, plan.options)
+    rounds = rounds_of(plan.options)
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": {"reference": source.reference, **identity(source, texts)},
@@ -360,7 +364,7 @@ def provenance(plan: Plan, source: ModelSource, data: Any) -> dict[str, Any]:
             name: {"reference": reference, **identity(find_model(reference), texts)}
             for name, reference in plan.options.helpers.items()
         },
-        **({"round": f"{plan.round}/{rounds}"} if (rounds := rounds_of(plan.options)) > 1 else {}),
+        **({"round": f"{plan.round}/{rounds}"} if rounds > 1 else {}),
         "marked_negatives": [list(pair) for pair in plan.marked_negatives],
         "versions": versions(LIBRARIES),
         "hardware": {**hardware(), "device": _device(), "bfloat16": uses_bfloat16(plan.options)},
@@ -379,9 +383,3 @@ def _device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def made_status(run: Run, checkpoint: Path) -> dict[str, object]:
-    """Return the status of the finished training made of a checkpoint, as its file holds it."""
-    status = replace(run.status(), state=State.DONE, step=step_of(checkpoint), seconds_left=None, phase="")
-    return asdict(replace(status, seconds=status.spent, started=0.0, pid=0, pid_started=0.0, code="", message=""))

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mrc_workbench.data.split import Part, SplitOptions
+from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
 from mrc_workbench.models.language.masking import (
@@ -18,7 +18,6 @@ from mrc_workbench.models.language.masking import (
     Guesses,
     configuration,
     guesses,
-    unigram_guesses,
 )
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.report.charts import PALETTE
@@ -26,8 +25,6 @@ from mrc_workbench.training.base import (
     Examples,
     Family,
     HeldOut,
-    Marks,
-    Measurement,
     OnProgress,
     Recipe,
     Task,
@@ -36,18 +33,13 @@ from mrc_workbench.training.base import (
 )
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.options import EmbeddingTable, OptionError
-from mrc_workbench.training.recipes.language_material import LanguageMaterial, MeasuredRows
+from mrc_workbench.training.recipes.language_material import (
+    UNIGRAM,
+    LanguageMaterial,
+    LanguageMeasurement,
+    MeasuredRows,
+)
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, LanguageBestBy, LanguageOptions
-
-LanguageMeasurement = Measurement[Guesses]
-
-
-UNIGRAM = "unigram"
-
-
-def _gain(by_name: Mapping[str, Guesses]) -> dict[str, Any]:
-    difference, interval = by_name["after"].gain(by_name["before"])
-    return {"measure": GUESSED, "difference": difference, "interval": list(interval)}
 
 
 class Languages(Family):
@@ -74,46 +66,14 @@ class Languages(Family):
         return list(islice(data.documents(), 1000))  # enough to detect their language; memory may not hold all
 
     def about(self, data: Corpus, shares: SplitOptions, options: LanguageOptions) -> dict[str, Any]:
-        material = self.material(data, shares, options)
+        material = LanguageMaterial.of(data, shares, options)
         parts = {f"{part}_documents": count for part, count in material.documents.items()}
         total, tokenizer = sum(material.documents.values()), material.tokenizer
         sizes = {"rows": len(material.learned), "vocabulary": len(tokenizer)}
         return {"documents": total, "tokens": material.tokens, **parts, **sizes}
 
-    def material(
-        self, data: Corpus, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
-    ) -> LanguageMaterial:
-        self.check(data, options)
-        return LanguageMaterial.of(data, shares, options, tell)
-
-    def baselines(self, material: LanguageMaterial) -> dict[str, LanguageMeasurement]:
-        counts, special = material.files[Part.TRAIN].counts, material.learned.masker.special
-        both = (material.judging, material.sample)
-        judged, learned = (unigram_guesses(rows.labels(), counts, special) for rows in both)
-        return {UNIGRAM: LanguageMeasurement(judged, learned, judge=material.judge)}
-
-    def measurement(self, kept: Mapping[str, Any], material: LanguageMaterial) -> LanguageMeasurement | None:
-        return LanguageMeasurement.of(kept, Guesses.of) if kept.get("judge") == material.judge else None
-
-    def summary(
-        self, measured: Mapping[str, LanguageMeasurement], material: LanguageMaterial, options: LanguageOptions
-    ) -> dict[str, Any]:
-        judging = {name: one.validation for name, one in measured.items()}
-        learned = {name: one.training for name, one in measured.items() if one.training}
-        ends = {name: {of: list(both) for of, both in one.intervals().items()} for name, one in judging.items()}
-        return {
-            **{name: one.means() for name, one in judging.items()},
-            "intervals": ends,
-            "gain": _gain(judging),
-            "training_sample": {
-                **{name: one.means() for name, one in learned.items()},
-                "gain": _gain(learned),
-                "questions": len(learned["after"].losses),
-            },
-            "measured_on": "validation",
-            "rows": len(judging["after"].losses),
-            "hidden": int(judging["after"].hidden.sum()),
-        }
+    def material(self, data: Corpus, plan: Any, tell: OnProgress | None = None) -> LanguageMaterial:
+        return LanguageMaterial.of(data, plan.split, plan.options, tell)
 
     def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
         return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}

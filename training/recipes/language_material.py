@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +18,17 @@ from mrc_workbench.data.cache import is_sound, key_of, sealing
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 from mrc_workbench.data.workspace import read_json, workspace, write_json
-from mrc_workbench.models.language.masking import Blocks, Masker, PackedBlocks, SegmentPairs
+from mrc_workbench.models.language.masking import (
+    Blocks,
+    Masker,
+    PackedBlocks,
+    SegmentPairs,
+    Specials,
+    TokenFile,
+    WholeWords,
+    write_tokens,
+)
+from mrc_workbench.models.language.perplexity import GUESSED, Guesses, unigram_guesses
 from mrc_workbench.models.language.tokenizer_training import (
     MOST_CHARACTERS,
     Material,
@@ -30,10 +40,12 @@ from mrc_workbench.models.language.tokenizer_training import (
 )
 from mrc_workbench.models.language.tokenizers import Specials, TokenFile, WholeWords, write_tokens
 from mrc_workbench.models.sources import STARTER, find_model
-from mrc_workbench.training.base import Columns
+from mrc_workbench.training.base import Columns, Measurement
 from mrc_workbench.training.options import TrainingError
 from mrc_workbench.training.text_options import LanguageOptions
 
+UNIGRAM = "unigram"
+LanguageMeasurement = Measurement[Guesses]
 _TOLD = 256  # rows that are told as texts
 
 
@@ -191,6 +203,34 @@ class LanguageMaterial:
         """How many training tokens there are, those between documents excluded."""
         return int(self.files[Part.TRAIN].counts.sum())
 
+    def baselines(self) -> dict[str, LanguageMeasurement]:
+        counts, special = self.files[Part.TRAIN].counts, self.learned.masker.special
+        judged, learned = (unigram_guesses(rows.labels(), counts, special) for rows in (self.judging, self.sample))
+        return {UNIGRAM: LanguageMeasurement(judged, learned, judge=self.judge)}
+
+    def measurement(self, stored: Mapping[str, Any]) -> LanguageMeasurement | None:
+        return LanguageMeasurement.of(stored, Guesses.of) if stored.get("judge") == self.judge else None
+
+    def summary(self, measured: Mapping[str, LanguageMeasurement], options: LanguageOptions) -> dict[str, Any]:
+        judging = {name: one.validation for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items() if one.training}
+        return {
+            **{name: one.means() for name, one in judging.items()},
+            "intervals": {
+                name: {measure: list(ends) for measure, ends in one.intervals().items()}
+                for name, one in judging.items()
+            },
+            "gain": _gain(judging),
+            "training_sample": {
+                **{name: one.means() for name, one in learned.items()},
+                "gain": _gain(learned),
+                "questions": len(learned["after"].losses),
+            },
+            "measured_on": "validation",
+            "rows": len(judging["after"].losses),
+            "hidden": int(judging["after"].hidden.sum()),
+        }
+
     def _hidden(self, part: Part) -> HiddenTokens:
         tokenizer, options = self.tokenizer, self.options
         special = np.zeros(len(tokenizer), dtype=bool)
@@ -199,6 +239,11 @@ class LanguageMaterial:
         kind = SegmentPairs if options.pairs else PackedBlocks
         blocks: Blocks = kind(self.files[part], options.max_length, _specials_of(tokenizer))
         return HiddenTokens(blocks, masker, options.whole_words is not WholeWords.OFF, options.seed)
+
+
+def _gain(guesses: Mapping[str, Guesses]) -> dict[str, Any]:
+    difference, interval = guesses["after"].gain(guesses["before"])
+    return {"measure": GUESSED, "difference": difference, "interval": list(interval)}
 
 
 def _specials_of(tokenizer: Any) -> Specials:

@@ -193,6 +193,15 @@ class Material:
     def candidates(self, question_set: QuestionSet, depth: int) -> Rankings:
         return _search(self.first_stage, question_set, depth)
 
+    def baselines(self) -> dict[str, QuestionMeasurement]:
+        return {"bm25": self.first_stage_scores}
+
+    def measurement(self, stored: Mapping[str, Any]) -> QuestionMeasurement | None:
+        return QuestionMeasurement.of(stored, QuestionScores.of) if "training" in stored else None
+
+    def summary(self, measured: Mapping[str, QuestionMeasurement], options: QuestionOptions) -> dict[str, Any]:
+        return summary(measured, options.best_by, self.validation, self.sample, self.test)
+
 
 def some_of(question_set: QuestionSet, limit: int, seed: int) -> QuestionSet:
     """Return so many of the questions by chance, in their order; 0: all."""
@@ -238,21 +247,8 @@ class Rankers(Family):
     def about(self, data: QuestionSet, shares: SplitOptions, options: QuestionOptions) -> dict[str, Any]:
         return counts(data, shares) | ({"made_questions": data.made} if data.made else {})
 
-    def material(
-        self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
-    ) -> Material:
-        return Material.of(data, shares, options, marked)
-
-    def baselines(self, material: Material) -> dict[str, QuestionMeasurement]:
-        return {"bm25": material.first_stage_scores}
-
-    def measurement(self, kept: Mapping[str, Any], material: Material) -> QuestionMeasurement | None:
-        return QuestionMeasurement.of(kept, QuestionScores.of) if "training" in kept else None
-
-    def summary(
-        self, measured: Mapping[str, QuestionMeasurement], material: Material, options: QuestionOptions
-    ) -> dict[str, Any]:
-        return summary(measured, options.best_by, material.validation, material.sample, material.test)
+    def material(self, data: QuestionSet, plan: Any, tell: OnProgress | None = None) -> Material:
+        return Material.of(data, plan.split, plan.options, plan.marked_negatives)
 
     def rows(self, options: QuestionOptions, scores: Mapping[str, Any]) -> dict[str, str]:
         alone = f", alone over BM25's first {options.reranked}" if options.reranked else ""

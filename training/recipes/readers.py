@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -74,19 +74,8 @@ class Readers(Rankers):
         more = {"unanswerable_questions": unanswerable} if unanswerable else {}
         return {**counts(data, shares), **more, "rules": options.rules.value}
 
-    def material(
-        self, data: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
-    ) -> Material:
-        self.check(data, options)
-        return reader_material(data, shares, options, marked)
-
-    def baselines(self, material: Material) -> dict[str, QuestionMeasurement]:
-        return {}
-
-    def summary(self, measured: Mapping[str, QuestionMeasurement], material: Material, options: Any) -> dict[str, Any]:
-        found = summary(measured, options.best_by, _by_passage(material.validation), _by_passage(material.sample))
-        unanswerable = sum(map(is_unanswerable, material.validation.questions))
-        return found | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
+    def material(self, data: QuestionSet, plan: Any, tell: OnProgress | None = None) -> Material:
+        return ReaderMaterial.of(data, plan.split, plan.options, plan.marked_negatives)
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
         yield (
@@ -189,30 +178,43 @@ print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of th
         return reader
 
 
-def reader_material(
-    question_set: QuestionSet, shares: SplitOptions, options: ReaderOptions, marked: Marks = ()
-) -> Material:
-    """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if questions are too few."""
+class ReaderMaterial(Material):
+    """The questions that a reader learns from and is measured on, those without an answer among them."""
 
-    def readable(asked: QuestionSet) -> QuestionSet:
-        """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
-        rows = [row for row, question in enumerate(asked.questions) if question.answers]
-        return asked if len(rows) == len(asked.questions) else asked.with_questions(rows)
+    @classmethod
+    def of(cls, question_set: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = ()) -> Self:
+        """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if they are too few."""
 
-    whole = Material.of(question_set, shares, replace(options, evaluation_limit=0), marked)
-    told = replace(whole, train=readable(whole.train), validation=readable(whole.validation))
-    material = with_unanswerable(told)
-    train, validation = material.train, material.validation
-    if len(train.questions) < 2 or not validation.questions:
-        raise TrainingError(
-            "too_few",
-            f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be read "
-            "are too few: use more articles, or change the split",
-        )
-    return replace(material, validation=some_of(validation, options.evaluation_limit, shares.seed))
+        def readable(asked: QuestionSet) -> QuestionSet:
+            """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
+            rows = [row for row, question in enumerate(asked.questions) if question.answers]
+            return asked if len(rows) == len(asked.questions) else asked.with_questions(rows)
+
+        whole = super().of(question_set, shares, replace(options, evaluation_limit=0), marked)
+        whole = replace(whole, train=readable(whole.train), validation=readable(whole.validation))
+        material = with_unanswerable(whole)
+        train, validation = material.train, material.validation
+        if len(train.questions) < 2 or not validation.questions:
+            raise TrainingError(
+                "too_few",
+                f"{len(train.questions)} training and {len(validation.questions)} validation questions that can be "
+                "read are too few: use more articles, or change the split",
+            )
+        return replace(material, validation=some_of(validation, options.evaluation_limit, shares.seed))
+
+    def baselines(self) -> dict[str, QuestionMeasurement]:
+        return {}  # BM25 reads nothing
+
+    def summary(self, measured: Mapping[str, QuestionMeasurement], options: Any) -> dict[str, Any]:
+        figures = summary(measured, options.best_by, _by_passage(self.validation), _by_passage(self.sample))
+        unanswerable = sum(map(is_unanswerable, self.validation.questions))
+        return figures | {"rules": options.rules.value} | ({"unanswerable": unanswerable} if unanswerable else {})
 
 
-def with_unanswerable(material: Material) -> Material:
+M = TypeVar("M", bound=Material)
+
+
+def with_unanswerable(material: M) -> M:
     """Add the set's unanswerable questions after those to learn from and to measure on.
 
     Their known wrong passages (SQuAD 2.0, KLUE-MRC) decide: they are measured if validation questions ask about all

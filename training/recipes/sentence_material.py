@@ -20,12 +20,49 @@ from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, 
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
-from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Marks, Measurement, OnProgress, seconds_for
+from mrc_workbench.training.base import LOSS, Columns, Examples, Family, Measurement, OnProgress, seconds_for
 from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.text_options import JudgedBy, PairOptions, SentenceObjective, SentenceOptions
 
 SPEARMAN, PEARSON, ACCURACY = "spearman", "pearson", "accuracy"
 _SAMPLE = 500  # training pairs that are measured beside those that judge, at most
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
+
+    measure: str
+    said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
+    right: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
+    geometry: dict[str, float] = field(default_factory=dict)
+
+    def means(self) -> dict[str, float]:
+        """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
+        known: dict[str, float] = {}
+        if self.measure == SPEARMAN:
+            found = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
+            known = {name: value if math.isfinite(value) else 0.0 for name, value in found.items()}
+        elif self.measure:
+            known = {ACCURACY: float((self.said == self.right).mean())}
+        return known | self._finite_geometry
+
+    def kept(self) -> dict[str, Any]:
+        said, right = self.said.tolist(), self.right.tolist()
+        return {"measure": self.measure, "said": said, "right": right, "geometry": self._finite_geometry}
+
+    @property
+    def _finite_geometry(self) -> dict[str, float]:
+        return {name: value for name, value in self.geometry.items() if math.isfinite(value)}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
+        said, right = (np.array(kept[name], dtype=dtype) for name in ("said", "right"))
+        return cls(kept["measure"], said, right, kept["geometry"])
+
+
+PairMeasurement = Measurement[Judgement]
 
 
 @dataclass(frozen=True)
@@ -70,6 +107,25 @@ class PairMaterial:
             judged_on=judging.name,
         )
 
+    def baselines(self) -> dict[str, PairMeasurement]:
+        return {}
+
+    def measurement(self, stored: Mapping[str, Any]) -> PairMeasurement | None:
+        return PairMeasurement.of(stored, Judgement.of) if stored.get("judge") == self.judge.fingerprint else None
+
+    def summary(self, measured: Mapping[str, PairMeasurement], options: PairOptions) -> dict[str, Any]:
+        judged = {name: one.validation for name, one in measured.items()}
+        learned = {name: one.training for name, one in measured.items() if one.training}
+        scores: dict[str, Any] = {name: one.means() for name, one in judged.items()}
+        if self.measure:
+            scores |= _sure(judged, self.judged.groups)
+        if learned and self.sampled:
+            means = {name: one.means() for name, one in learned.items()}
+            gain = _sure(learned, self.sampled.groups)["gain"]
+            scores["training_sample"] = {**means, "gain": gain, "questions": len(self.sampled.places)}
+        about = {"measured_on": "validation", "pairs": len(self.judge), "judged_on": self.judged_on}
+        return {**scores, **about, "judged_by": self.judged_by}
+
     def require_judge(self, held_out: object) -> None:
         if self.judged_by == LOSS and held_out is None:
             message = "nothing is held out whose loss could pick a checkpoint: name a scored set to be judged on"
@@ -105,43 +161,6 @@ def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
     if not 0 < most < len(rows):
         return rows
     return np.asarray(rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])])
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """A model's scores or labels of pairs beside people's; `right` is empty for pairs without any."""
-
-    measure: str
-    said: np.ndarray  # (n_pairs,) float32 cosines or scores, or int labels
-    right: np.ndarray  # (n_pairs,) float32 scores from 0 to 1, or int labels
-    geometry: dict[str, float] = field(default_factory=dict)
-
-    def means(self) -> dict[str, float]:
-        """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
-        known: dict[str, float] = {}
-        if self.measure == SPEARMAN:
-            found = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
-            known = {name: value if math.isfinite(value) else 0.0 for name, value in found.items()}
-        elif self.measure:
-            known = {ACCURACY: float((self.said == self.right).mean())}
-        return known | self._finite_geometry
-
-    def kept(self) -> dict[str, Any]:
-        said, right = self.said.tolist(), self.right.tolist()
-        return {"measure": self.measure, "said": said, "right": right, "geometry": self._finite_geometry}
-
-    @property
-    def _finite_geometry(self) -> dict[str, float]:
-        return {name: value for name, value in self.geometry.items() if math.isfinite(value)}
-
-    @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self:
-        dtype = np.int8 if kept["measure"] == ACCURACY else np.float32
-        said, right = (np.array(kept[name], dtype=dtype) for name in ("said", "right"))
-        return cls(kept["measure"], said, right, kept["geometry"])
-
-
-PairMeasurement = Measurement[Judgement]
 
 
 def judgement(pairs: PairSet, distinct: Distinct, vectors: np.ndarray, measure: str) -> Judgement:
@@ -211,31 +230,8 @@ class SentencePairs(Family):
         told = {"licence": licence} if licence else {}
         return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
 
-    def material(
-        self, data: PairSet, shares: SplitOptions, options: Any, marked: Marks = (), tell: OnProgress | None = None
-    ) -> PairMaterial:
-        self.check(data, options)
-        return PairMaterial.of(data, shares, options)
-
-    def measurement(self, kept: Mapping[str, Any], material: PairMaterial) -> PairMeasurement | None:
-        if kept.get("judge") != material.judge.fingerprint:
-            return None
-        return PairMeasurement.of(kept, Judgement.of)
-
-    def summary(
-        self, measured: Mapping[str, PairMeasurement], material: PairMaterial, options: PairOptions
-    ) -> dict[str, Any]:
-        judged = {name: one.validation for name, one in measured.items()}
-        learned = {name: one.training for name, one in measured.items() if one.training}
-        found: dict[str, Any] = {name: one.means() for name, one in judged.items()}
-        if material.measure:
-            found |= _sure(judged, material.judged.groups)
-        if learned and material.sampled:
-            means = {name: one.means() for name, one in learned.items()}
-            gain = _sure(learned, material.sampled.groups)["gain"]
-            found["training_sample"] = {**means, "gain": gain, "questions": len(material.sampled.places)}
-        about = {"measured_on": "validation", "pairs": len(material.judge), "judged_on": material.judged_on}
-        return {**found, **about, "judged_by": material.judged_by}
+    def material(self, data: PairSet, plan: Any, tell: OnProgress | None = None) -> PairMaterial:
+        return PairMaterial.of(data, plan.split, plan.options)
 
     def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
         chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"

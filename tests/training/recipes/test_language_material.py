@@ -69,7 +69,7 @@ def test_what_is_measured_is_always_the_same_and_limited(material: LanguageMater
 
 
 def test_frequency_alone_is_measured_on_the_same_tokens(material: LanguageMaterial) -> None:
-    found = LANGUAGES.baselines(material)[UNIGRAM]
+    found = material.baselines()[UNIGRAM]
     counts = np.bincount(
         [one for text in documents(material, Part.TRAIN) for one in material.tokenizer(text)["input_ids"][1:-1]],
         minlength=len(material.tokenizer),
@@ -78,9 +78,9 @@ def test_frequency_alone_is_measured_on_the_same_tokens(material: LanguageMateri
     asked = [one for row in material.judging.labels() for one in row.tolist() if one >= 0]
     chances = (counts[asked] + 1) / (counts.sum() + len(counts) - 5)
     assert found.means()["validation"][PERPLEXITY] == pytest.approx(float(np.exp(-np.log(chances).mean())))
-    assert LANGUAGES.measurement(found.kept(), material) is not None
+    assert material.measurement(found.kept()) is not None
     hides_more = replace(material, options=options_of(mask_share=0.3))
-    assert LANGUAGES.measurement(found.kept(), hides_more) is None, "other tokens are hidden"
+    assert hides_more.measurement(found.kept()) is None, "other tokens are hidden"
 
 
 def test_the_text_is_cut_once(material: LanguageMaterial, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from mrc_workbench.training.recipes.examples import (
     marked_rows,
     mine,
 )
-from mrc_workbench.training.recipes.material import RANKERS, Material
+from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_material
 from tests.doubles import small_set
@@ -178,10 +178,10 @@ def test_what_was_kept_is_read_again_with_test_questions_or_without(sample: Ques
     for tested in (True, False):
         kept = material.measure(material.first_stage, tested=tested).kept()
         assert ("test" in kept) is tested
-        again = RANKERS.measurement(kept, material)
+        again = material.measurement(kept)
         assert again is not None
         assert again.kept() == kept
-    assert RANKERS.measurement({"validation": kept["validation"]}, material) is None
+    assert material.measurement({"validation": kept["validation"]}) is None
 
 
 def test_as_many_training_questions_are_measured_up_to_a_hundred(sample: QuestionSet) -> None:

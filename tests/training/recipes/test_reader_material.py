@@ -18,9 +18,9 @@ from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.recipes.readers import (
     READERS,
     Located,
+    ReaderMaterial,
     is_unanswerable,
     located,
-    reader_material,
     with_unanswerable,
 )
 from mrc_workbench.training.text_options import ReaderOptions
@@ -108,7 +108,7 @@ def test_unanswerable_questions_follow_their_articles() -> None:
     question_set = cue_set(20, 20)  # q20 is told not to be answered by a passage of the article that q0 asks about
     parts = by_part(question_set)
     beside = {part: {f"q{int(one[1:]) + 20}" for one in parts[part]} for part in parts}
-    material = reader_material(question_set, SHARES, OPTIONS)
+    material = ReaderMaterial.of(question_set, SHARES, OPTIONS)
     assert ids(material.train.questions) == parts[Part.TRAIN] | beside[Part.TRAIN]
     assert ids(material.validation.questions) == parts[Part.VALIDATION] | beside[Part.VALIDATION]
     assert beside[Part.TEST]
@@ -128,7 +128,7 @@ def test_what_no_article_decides_is_learned_and_what_two_sides_claim_is_left_out
     train, validation, test = (f"p{min(parts[part])[1:]}" for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
 
     def placed(*rejected: str) -> tuple[bool, bool]:
-        material = reader_material(with_more(cue_set(20), *rejected), SHARES, OPTIONS)
+        material = ReaderMaterial.of(with_more(cue_set(20), *rejected), SHARES, OPTIONS)
         return "more" in ids(material.train.questions), "more" in ids(material.validation.questions)
 
     assert placed("alone") == placed(train) == placed(train, "alone") == (True, False)
@@ -137,16 +137,16 @@ def test_what_no_article_decides_is_learned_and_what_two_sides_claim_is_left_out
 
 
 def test_a_set_in_which_all_have_answers_is_split_as_for_any_training() -> None:
-    material = reader_material(cue_set(20), SHARES, OPTIONS)
+    material = ReaderMaterial.of(cue_set(20), SHARES, OPTIONS)
     plain = Material.of(cue_set(20), SHARES, OPTIONS)
     assert (material.train, material.validation) == (plain.train, plain.validation)
     assert with_unanswerable(plain) is plain
     few = replace(OPTIONS, evaluation_limit=3)
-    assert reader_material(cue_set(20), SHARES, few).validation == Material.of(cue_set(20), SHARES, few).validation
+    assert ReaderMaterial.of(cue_set(20), SHARES, few).validation == Material.of(cue_set(20), SHARES, few).validation
 
 
 def test_as_many_judge_as_asked_for_with_and_without_an_answer() -> None:
-    validation = reader_material(cue_set(100, 100), SHARES, replace(OPTIONS, evaluation_limit=20)).validation
+    validation = ReaderMaterial.of(cue_set(100, 100), SHARES, replace(OPTIONS, evaluation_limit=20)).validation
     assert len(validation.questions) == 20
     assert 4 < sum(map(is_unanswerable, validation.questions)) < 16
 
@@ -155,24 +155,24 @@ def test_what_names_a_passage_and_no_answer_cannot_be_pointed_at() -> None:
     question_set = cue_set(20)
     silent = {question.id for number, question in enumerate(question_set.questions) if number % 2}
     asked = tuple(replace(one, answers=(), starts=()) if one.id in silent else one for one in question_set.questions)
-    material = reader_material(replace(question_set, questions=asked), SHARES, OPTIONS)
+    material = ReaderMaterial.of(replace(question_set, questions=asked), SHARES, OPTIONS)
     assert not silent & ids((*material.train.questions, *material.validation.questions))
     only_one = tuple(replace(one, answers=(), starts=()) if one.id != "q0" else one for one in question_set.questions)
     with pytest.raises(TrainingError) as caught:
-        reader_material(replace(question_set, questions=only_one), SHARES, OPTIONS)
+        ReaderMaterial.of(replace(question_set, questions=only_one), SHARES, OPTIONS)
     assert caught.value.code == "too_few"
 
 
 def test_a_set_without_answers_is_refused() -> None:
     asked = tuple(replace(one, answers=(), starts=()) for one in cue_set(5).questions)
     with pytest.raises(OptionError) as caught:
-        READERS.material(replace(cue_set(5), questions=asked), SHARES, OPTIONS)
+        READERS.check(replace(cue_set(5), questions=asked), OPTIONS)
     assert (caught.value.option, caught.value.code) == ("data", "no_answers")
 
 
 def test_no_negative_is_drawn_beside_what_nobody_answers() -> None:
     """Another passage than the one it was asked of might answer."""
-    material = reader_material(cue_set(20, 20), SHARES, OPTIONS)
+    material = ReaderMaterial.of(cue_set(20, 20), SHARES, OPTIONS)
     options = replace(OPTIONS, negatives=2)
     rows = mine(options, material).rows
     unanswerable = np.array([is_unanswerable(one) for one in material.train.questions])
@@ -184,7 +184,7 @@ def test_no_negative_is_drawn_beside_what_nobody_answers() -> None:
 
 
 def test_a_passage_marked_by_hand_beside_such_a_question_is_shown() -> None:
-    material = reader_material(cue_set(20, 20), SHARES, OPTIONS)
+    material = ReaderMaterial.of(cue_set(20, 20), SHARES, OPTIONS)
     question = next(one for one in material.train.questions if is_unanswerable(one))
     other = next(one for one in material.train.questions if one.relevant)
     marked = replace(material, marked=((question.id, other.relevant[0]),))

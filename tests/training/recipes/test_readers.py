@@ -21,7 +21,7 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.estimate import estimate
 from mrc_workbench.training.options import EmbeddingTable, TrainingError
 from mrc_workbench.training.ranker_options import BI_ENCODER
-from mrc_workbench.training.recipes.readers import ReaderRecipe, WindowsToRead, is_unanswerable, reader_material
+from mrc_workbench.training.recipes.readers import ReaderMaterial, ReaderRecipe, WindowsToRead, is_unanswerable
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER, ReaderBestBy, ReaderOptions
 from mrc_workbench.training.train import load_material
@@ -195,7 +195,7 @@ def test_saying_that_there_is_no_answer_is_judged_at_the_best_threshold() -> Non
 def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
     """What a training that starts at the tiny base would be shown."""
     chosen = ReaderOptions(base=base_of(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
-    recipe = ReaderRecipe(chosen, reader_material(question_set, SplitOptions(0.2, 0.2), chosen))
+    recipe = ReaderRecipe(chosen, ReaderMaterial.of(question_set, SplitOptions(0.2, 0.2), chosen))
     told: dict[str, int] = recipe.task(find_model(base_of(READER))).told["answers"]
     return told
 

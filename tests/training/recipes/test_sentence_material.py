@@ -136,12 +136,12 @@ def test_a_measurement_is_that_of_other_libraries_and_survives_the_disk() -> Non
     assert means["uniformity"] == pytest.approx(np.log(np.mean(apart)), abs=1e-5)
     material = PairMaterial.of(scored(), SHARES, options())
     kept = PairMeasurement(found, found, judge=material.judge.fingerprint).kept()
-    read = PAIRS.measurement(kept, material)
+    read = material.measurement(kept)
     assert read is not None
     assert read.means() == {"validation": pytest.approx(means), "training": pytest.approx(means)}
     assert PairMeasurement.of({}, Judgement.of) is None
     others = PairMaterial.of(scored(seed=1), SHARES, options())
-    assert PAIRS.measurement(kept, others) is None  # what was kept is of other pairs
+    assert others.measurement(kept) is None  # what was kept is of other pairs
 
 
 def test_a_model_that_says_one_thing_only_has_no_correlation() -> None:
@@ -156,7 +156,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     gold, rng = material.judge.gold.astype(np.float32), np.random.default_rng(1)
     better = Judgement("spearman", gold + rng.normal(0, 0.2, len(gold)).astype(np.float32), gold)
     worse = Judgement("spearman", gold + rng.normal(0, 0.8, len(gold)).astype(np.float32), gold)
-    found = PAIRS.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, material, options())
+    found = material.summary({"before": PairMeasurement(worse), "after": PairMeasurement(better)}, options())
     by_hand = [spearmanr(one.said, gold).statistic for one in (worse, better)]
     assert [found[name]["spearman"] for name in ("before", "after")] == pytest.approx(by_hand)
     assert found["gain"]["difference"] == pytest.approx(by_hand[1] - by_hand[0])
@@ -169,7 +169,7 @@ def test_the_gain_is_that_of_a_paired_bootstrap() -> None:
     assert [low, high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]), abs=0.05)
     interval = found["intervals"]["after"]["spearman"]
     assert interval[0] < by_hand[1] < interval[1]
-    same = PAIRS.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, material, options())
+    same = material.summary({"before": PairMeasurement(worse), "after": PairMeasurement(worse)}, options())
     assert same["gain"] == {"measure": "spearman", "difference": 0.0, "interval": [0.0, 0.0]}
 
 
