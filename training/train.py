@@ -30,7 +30,7 @@ from mrc_workbench.models.packaged import packaged_base
 from mrc_workbench.models.sources import ModelSource, find_model, identity
 from mrc_workbench.training.base import VALIDATION, Measurement, Recipe, Task, processes
 from mrc_workbench.training.engine.adaptation import settle
-from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
+from mrc_workbench.training.engine.checkpoints import load_weights, newest_checkpoint, step_of
 from mrc_workbench.training.jobs import QUEUE, BestModelJob, best_checkpoint, made_id
 from mrc_workbench.training.options import (
     OptionError,
@@ -310,15 +310,6 @@ def _write(run: Run, checkpoint: Path, made: Run) -> None:
     write_json(made.folder / "status.json", asdict(status))
     write_text(made.folder / "run.json", replace(plan, name=f"{plan.name} · {step}").as_json())
     write_card(made)
-
-
-def load_weights(model: object, checkpoint: Path) -> None:
-    """Load what a checkpoint holds into the model it was saved from. Raises `ValueError` if it is of another model."""
-    from safetensors.torch import load_file
-
-    weights = load_file(checkpoint / "weights.safetensors")
-    if unknown := model.load_state_dict(weights, strict=False).unexpected_keys:  # type: ignore[attr-defined]
-        raise ValueError(f"the checkpoint holds weights that the model does not have: {unknown[:3]}")
 
 
 def conclude_as_job(run: Run) -> Status:

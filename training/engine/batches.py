@@ -120,12 +120,14 @@ def _find(batches: list[_Batch], wish: int, size: int, example: int) -> _Batch |
 _JITTER = 0.1  # share by which a length may seem longer or shorter, so that every epoch has another order
 
 
-def batch_sampler(
+def sampler_of(
     examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
 ) -> Callable[..., DefaultBatchSampler]:
     """Return the `batch_sampler` of training arguments; `batch_size` is that of all processes together.
 
-    Called by the trainer, it raises `ValueError` if the data set does not match the examples, or is too small.
+    It counts passages if the examples share them. No batch holds a passage that is relevant to a question of another
+    passage in the batch. Called by the trainer, it raises `ValueError` if the data set does not match the examples, or
+    is too small.
     """
     return partial(_sampler, examples, batch_size, processes, seed)  # it can be pickled: trainers keep their arguments
 
@@ -136,6 +138,8 @@ def _sampler(
     n_examples = len(examples.question)
     if len(dataset) != n_examples:
         raise ValueError(f"{len(dataset)} rows to train on, but {n_examples} examples to make batches of")
+    if examples.shared:
+        return _SharedSampler(dataset, examples, batch_size=size, drop_last=drop_last, seed=seed)
     return _Sampler(dataset, examples, processes, batch_size=size, drop_last=drop_last, seed=seed)
 
 
@@ -248,18 +252,6 @@ class _Sampler(DefaultBatchSampler):
 MOST_QUESTIONS = 8  # of a passage in a batch, drawn anew each epoch
 
 
-def sampler_of(
-    examples: Examples, *, batch_size: int, processes: int = 1, seed: int = 0
-) -> Callable[..., DefaultBatchSampler]:
-    """Return the `batch_sampler` of training arguments; `batch_size` counts passages if the examples share them.
-
-    No batch holds a passage that is relevant to a question of another passage in the batch.
-    """
-    if examples.shared:
-        return partial(_shared_sampler, examples, batch_size, seed)
-    return batch_sampler(examples, batch_size=batch_size, processes=processes, seed=seed)
-
-
 def passage_examples(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
     """Return examples of passages, and the rows of the given examples that show each of them."""
     passages, passage_of = np.unique(examples.passages[:, 0], return_inverse=True)
@@ -274,21 +266,13 @@ def passage_examples(examples: Examples) -> tuple[Examples, list[np.ndarray]]:
     return Examples(np.arange(len(passages)), shown, relevance, lengths, examples.in_batch, article), rows
 
 
-def _shared_sampler(
-    examples: Examples, size: int, seed: int, dataset: Sized, /, *, drop_last: bool = False, **_: Any
-) -> DefaultBatchSampler:
-    if len(dataset) != len(examples.question):
-        raise ValueError(f"{len(dataset)} rows to train on, but {len(examples.question)} examples to make batches of")
-    return _SharedSampler(dataset, examples, batch_size=size, drop_last=drop_last, seed=seed)
-
-
 class _SharedSampler(DefaultBatchSampler):
     """Batches of passages, each replaced by rows of its questions."""
 
     def __init__(self, dataset: Sized, examples: Examples, *, batch_size: int, seed: int, **settings: Any) -> None:
         super().__init__(dataset, batch_size=batch_size, seed=seed, **settings)
         passages, self._rows = passage_examples(examples)
-        self._passages = batch_sampler(passages, batch_size=batch_size, seed=seed)(range(len(self._rows)))
+        self._passages = sampler_of(passages, batch_size=batch_size, seed=seed)(range(len(self._rows)))
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)

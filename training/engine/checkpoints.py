@@ -55,6 +55,15 @@ def discard_old(checkpoints: Path, keep: int, best: Path | None) -> None:
             shutil.rmtree(folder)
 
 
+def load_weights(model: Any, checkpoint: Path) -> None:
+    """Load what a checkpoint holds into the model it was saved from. Raises `ValueError` if it is of another model."""
+    from safetensors.torch import load_file
+
+    weights = load_file(checkpoint / "weights.safetensors")
+    if unknown := model.load_state_dict(weights, strict=False).unexpected_keys:
+        raise ValueError(f"the checkpoint holds weights that the model does not have: {unknown[:3]}")
+
+
 def _by_step(checkpoints: Path) -> list[Path]:
     folders = [folder for folder in checkpoints.glob(f"{_PREFIX}*") if folder.name.removeprefix(_PREFIX).isdigit()]
     return sorted(folders, key=step_of, reverse=True)
@@ -96,9 +105,7 @@ class SafeCheckpoints:
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         from safetensors.torch import load_file
 
-        weights = load_file(Path(resume_from_checkpoint) / "weights.safetensors")
-        if unknown := self.model.load_state_dict(weights, strict=False).unexpected_keys:
-            raise ValueError(f"the checkpoint holds weights that the model has not: {unknown[:3]}")
+        load_weights(self.model, Path(resume_from_checkpoint))
         learned = Path(resume_from_checkpoint) / "loss.safetensors"
         if learned.is_file():
             self.loss.load_state_dict(load_file(learned), strict=False)

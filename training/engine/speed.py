@@ -96,9 +96,8 @@ class LowerStates:
         self.tokens = 0
 
     def attach(self, model: Any) -> None:
-        if isinstance(vars(model[0]).get("forward"), LowerLayers):
-            return
-        if lower := _lower_layers(model, self._count, self):
+        attached = isinstance(vars(model[0]).get("forward"), LowerLayers)
+        if not attached and (lower := _lower_layers(model, self._count, self)):
             model[0].forward = lower
 
     def clock(self) -> float:
@@ -117,7 +116,9 @@ class LowerStates:
         dtype = torch.bfloat16 if torch.is_autocast_enabled(device) else states.dtype
         size = states.numel() * dtype.itemsize
         if self._limit < 0:
-            self._limit = MEMORY_FRACTION * _free_memory(states.device)
+            gpu = states.device.type == "cuda"
+            free = torch.cuda.mem_get_info(states.device)[0] if gpu else psutil.virtual_memory().available
+            self._limit = MEMORY_FRACTION * free
         if self.bytes + size <= self._limit:
             self._states[key] = states.to(dtype, copy=True)  # a copy: a view would keep the whole pass
             self.bytes += size
@@ -154,8 +155,12 @@ class LowerLayers:
         states_of = {key: states for key in row_of if (states := self._stored.find(key)) is not None}
         missing = [row for key, row in row_of.items() if key not in states_of]
         if missing:
-            computed = self._computed(_some_rows(features, missing), kwargs)
             lengths = features["attention_mask"][missing].sum(dim=1).tolist()
+            some = {
+                name: value[missing, : max(lengths)] if isinstance(value, Tensor) else value
+                for name, value in features.items()
+            }
+            computed = self._computed(some, kwargs)
             for row, length, states in zip(missing, lengths, computed, strict=True):
                 states_of[keys[row]] = states[:length]
                 self._stored.add(keys[row], states[:length])
@@ -245,17 +250,6 @@ def _keys_of_rows(features: Features) -> list[bytes] | None:
         key = tokens[row, :length].tobytes()
         keys.append(key if kinds is None else key + b"|" + kinds[row, :length].tobytes())
     return keys
-
-
-def _free_memory(device: torch.device) -> float:
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
-    return float(psutil.virtual_memory().available)
-
-
-def _some_rows(features: Features, rows: list[int]) -> Features:
-    width = int(features["attention_mask"][rows].sum(dim=1).max())
-    return {name: value[rows, :width] if isinstance(value, Tensor) else value for name, value in features.items()}
 
 
 _REMEMBERED = 500_000  # texts; past that, memory is worth more

@@ -147,7 +147,10 @@ class LanguageMaterial:
 
         Raises `TrainingError` `too_few_documents`, and `LanguageError` and `ModelError` without a tokenizer.
         """
-        first = _share_of_tokenizer(corpus) if _trains_tokenizer(options) else 0.0
+        first = 0.0
+        if _trains_tokenizer(options):  # that takes about twice as long as cutting what it learns from
+            first = 2 * min(corpus.characters, MOST_CHARACTERS)
+            first = first / (first + corpus.characters)
         tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
         told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
@@ -248,12 +251,6 @@ def _gain(guesses: Mapping[str, Guesses]) -> dict[str, Any]:
 
 def _specials_of(tokenizer: Any) -> Specials:
     return Specials(tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id)
-
-
-def _share_of_tokenizer(corpus: Corpus) -> float:
-    """The fraction of loading that its training takes: about twice as long as cutting what it learns from."""
-    learned = 2 * min(corpus.characters, MOST_CHARACTERS)
-    return learned / (learned + corpus.characters)
 
 
 def _documents(every: Iterable[str], shares: SplitOptions, wanted: Part, counted: Counter[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from mrc_workbench.models import inference
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.engine.batches import batch_sampler
+from mrc_workbench.training.engine.batches import sampler_of
 from mrc_workbench.training.engine.speed import short_passes, tokenized_once
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set
@@ -57,8 +57,8 @@ def tangled(draw: st.DrawFn) -> Examples:
     return Examples(np.array(asked), np.array(rows, dtype=np.int32), relevance, np.array(lengths), in_batch=True)
 
 
-def sampler_of(examples: Examples, **options: Any) -> Any:
-    return batch_sampler(examples, **options)(examples.question, batch_size=1, drop_last=False, seed=99)
+def sampler_on(examples: Examples, **options: Any) -> Any:
+    return sampler_of(examples, **options)(examples.question, batch_size=1, drop_last=False, seed=99)
 
 
 def epoch_of(sampler: Any, epoch: int) -> list[Batch]:
@@ -101,14 +101,14 @@ def test_two_examples_share_a_batch_where_neither_is_wrong_for_the_other(
     relevance = relevance_of(relevant, 4)
     examples = Examples(np.arange(2), np.array(passages, dtype=np.int32), relevance, np.ones(2), in_batch=True)
     assert keeps_the_rule(examples, [0, 1]) is fits
-    assert as_sets(epoch_of(sampler_of(examples, batch_size=2), 0)) == as_sets([[0, 1]] if fits else [[0], [1]])
+    assert as_sets(epoch_of(sampler_on(examples, batch_size=2), 0)) == as_sets([[0, 1]] if fits else [[0], [1]])
 
 
 @pytest.mark.parametrize("row", [[0, 1, 1], [0, 0, 2], [0, 1, 3]])
 def test_an_example_that_breaks_the_rule_alone_is_left_out_and_counted(row: list[int]) -> None:
     relevance = relevance_of([{0, 3}, {4}], 6)
     examples = Examples(np.arange(2), np.array([row, [4, 5, -1]]), relevance, np.ones(2), in_batch=True)
-    sampler = sampler_of(examples, batch_size=2)
+    sampler = sampler_on(examples, batch_size=2)
     assert [epoch_of(sampler, epoch) for epoch in range(2)] == [[[1]], [[1]]]
     assert sampler.left_out == 1
 
@@ -121,9 +121,9 @@ def test_tangled_examples_stand_once_an_epoch_and_without_false_negatives(
     sound = [row for row in range(len(examples.question)) if keeps_the_rule(examples, [row])]
     if not sound:
         with pytest.raises(ValueError, match="make no batch"):
-            sampler_of(examples, batch_size=batch_size, seed=seed)
+            sampler_on(examples, batch_size=batch_size, seed=seed)
         return
-    sampler = sampler_of(examples, batch_size=batch_size, seed=seed)
+    sampler = sampler_on(examples, batch_size=batch_size, seed=seed)
     for epoch in range(EPOCHS):
         batches = epoch_of(sampler, epoch)
         assert len(batches) == len(sampler)
@@ -139,7 +139,7 @@ def test_tangled_examples_stand_once_an_epoch_and_without_false_negatives(
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=150), st.integers(1, 20), st.integers(0, 3))
 def test_plain_batches_are_as_few_and_as_equal_as_can_be(passages: list[int], batch_size: int, seed: int) -> None:
     examples = plain(np.array(passages), np.array(passages))
-    sampler = sampler_of(examples, batch_size=batch_size, seed=seed)
+    sampler = sampler_on(examples, batch_size=batch_size, seed=seed)
     largest = max(passages.count(passage) for passage in passages)
     assert len(sampler) == max(largest, -(-len(passages) // batch_size))
     for epoch in range(EPOCHS):
@@ -153,7 +153,7 @@ def test_one_passage_asked_about_again_and_again_makes_more_batches_among_many_w
     rng = np.random.default_rng(0)
     passages = np.concatenate([np.full(60, 400), rng.integers(0, 400, 3000), np.full(90, 401)])
     examples = plain(passages, np.concatenate([np.full(60, 900), rng.integers(1, 900, 3000), np.full(90, 5000)]))
-    sampler = sampler_of(examples, batch_size=50)
+    sampler = sampler_on(examples, batch_size=50)
     assert len(sampler) == 90  # for the 90 questions; 63 would hold all
     batches = epoch_of(sampler, 1)
     assert sorted(chain(*batches)) == list(range(3150))
@@ -163,9 +163,9 @@ def test_one_passage_asked_about_again_and_again_makes_more_batches_among_many_w
 
 def test_examples_that_all_exclude_each_other_cannot_be_dealt_to_processes() -> None:
     examples = plain(np.zeros(10, dtype=int))
-    assert [len(batch) for batch in epoch_of(sampler_of(examples, batch_size=4), 0)] == [1] * 10
+    assert [len(batch) for batch in epoch_of(sampler_on(examples, batch_size=4), 0)] == [1] * 10
     with pytest.raises(ValueError, match="10 examples make no batch of 4 for 2 processes"):
-        sampler_of(examples, batch_size=4, processes=2)
+        sampler_on(examples, batch_size=4, processes=2)
 
 
 @settings(deadline=None)
@@ -174,7 +174,7 @@ def test_processes_get_equal_parts_of_batches_that_keep_the_rule_as_a_whole(
     examples: Examples, batch_size: int, processes: int
 ) -> None:
     try:
-        sampler = sampler_of(examples, batch_size=batch_size, processes=processes)
+        sampler = sampler_on(examples, batch_size=batch_size, processes=processes)
     except ValueError:
         reject()  # too few examples go together
     for epoch in range(EPOCHS):
@@ -194,7 +194,7 @@ def test_processes_get_equal_parts_of_batches_that_keep_the_rule_as_a_whole(
 
 def test_processes_leave_out_less_than_a_batch_of_plain_examples_and_others_each_epoch() -> None:
     examples = plain(np.arange(1003) % 400)
-    sampler = sampler_of(examples, batch_size=64, processes=4)
+    sampler = sampler_on(examples, batch_size=64, processes=4)
     missing = [set(range(1003)) - set(chain(*epoch_of(sampler, epoch))) for epoch in range(EPOCHS)]
     assert [len(rows) for rows in missing] == [1003 % 64] * EPOCHS
     assert len(set(map(frozenset, missing))) == EPOCHS
@@ -202,11 +202,11 @@ def test_processes_leave_out_less_than_a_batch_of_plain_examples_and_others_each
 
 def test_an_epoch_follows_from_seed_and_number_and_is_like_no_other() -> None:
     examples = plain(np.random.default_rng(0).integers(0, 200, 1000), np.arange(1000))
-    straight = sampler_of(examples, batch_size=32, seed=5)
+    straight = sampler_on(examples, batch_size=32, seed=5)
     epochs = [epoch_of(straight, epoch) for epoch in range(EPOCHS)]
-    assert epoch_of(sampler_of(examples, batch_size=32, seed=5), EPOCHS - 1) == epochs[-1]
+    assert epoch_of(sampler_on(examples, batch_size=32, seed=5), EPOCHS - 1) == epochs[-1]
     assert epoch_of(straight, 1) == epochs[1]
-    assert epoch_of(sampler_of(examples, batch_size=32, seed=6), 1) != epochs[1]
+    assert epoch_of(sampler_on(examples, batch_size=32, seed=6), 1) != epochs[1]
     for before, after in pairwise(epochs):
         assert not as_sets(before) & as_sets(after)
 
@@ -222,7 +222,7 @@ def test_like_lengths_stand_together_so_that_little_is_padded(in_batch: bool) ->
 
     drawn = [batch.tolist() for batch in np.array_split(rng.permutation(4000), 125)]
     for epoch in range(EPOCHS):
-        batches = epoch_of(sampler_of(examples, batch_size=32), epoch)
+        batches = epoch_of(sampler_on(examples, batch_size=32), epoch)
         assert computed(batches) < 1.5 * examples.lengths.sum() < 0.6 * computed(drawn)
         # long batches come at any time, not first or last
         means = [examples.lengths[batch].mean() for batch in batches]
@@ -231,14 +231,14 @@ def test_like_lengths_stand_together_so_that_little_is_padded(in_batch: bool) ->
 
 def test_without_negatives_from_the_batch_one_passage_may_stand_in_it_often() -> None:
     examples = plain(np.zeros(64, dtype=int), np.arange(64), in_batch=False)
-    batches = epoch_of(sampler_of(examples, batch_size=16), 0)
+    batches = epoch_of(sampler_on(examples, batch_size=16), 0)
     assert [len(batch) for batch in batches] == [16] * 4
     assert sorted(chain(*batches)) == list(range(64))
 
 
 def test_another_data_set_than_that_of_the_examples_is_refused() -> None:
     with pytest.raises(ValueError, match="3 rows to train on, but 2 examples"):
-        batch_sampler(plain(np.arange(2)), batch_size=2)(range(3))
+        sampler_of(plain(np.arange(2)), batch_size=2)(range(3))
 
 
 def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_real_trainer_sees_these_batches_and_the_same_ones_when_resumed(tmp_pa
         "positive": [texts[row] for row in passages],
         "label": list(range(len(questions))),  # tells the loss which examples it is shown
     }
-    sampler = batch_sampler(examples, batch_size=16, seed=3)
+    sampler = sampler_of(examples, batch_size=16, seed=3)
 
     class Spy(MultipleNegativesRankingLoss):
         def forward(self, sentence_features: Any, labels: Any) -> Any:
@@ -305,14 +305,14 @@ def test_questions_on_the_same_articles_stand_together_and_keep_the_rule() -> No
     by_article = plain(passage, lengths, article=article)
 
     def articles_a_batch(examples: Examples, epoch: int) -> float:
-        batches = epoch_of(sampler_of(examples, batch_size=32), epoch)
+        batches = epoch_of(sampler_on(examples, batch_size=32), epoch)
         assert sorted(chain.from_iterable(batches)) == list(range(len(passage)))  # every example once
         assert all(keeps_the_rule(examples, batch) for batch in batches)
         return float(np.mean([len(np.unique(article[batch])) for batch in batches]))
 
     for epoch in range(EPOCHS):
         assert articles_a_batch(by_article, epoch) * 2 < articles_a_batch(plain(passage, lengths), epoch)
-    first, second = (as_sets(epoch_of(sampler_of(by_article, batch_size=32), epoch)) for epoch in (0, 1))
+    first, second = (as_sets(epoch_of(sampler_on(by_article, batch_size=32), epoch)) for epoch in (0, 1))
     assert not first & second  # other articles meet in every epoch
 
 

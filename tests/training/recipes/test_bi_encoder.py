@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.adaptation import by_idf, idf_of
-from mrc_workbench.training.engine.batches import batch_sampler
+from mrc_workbench.training.engine.batches import sampler_of
 from mrc_workbench.training.options import OptionError
 from mrc_workbench.training.ranker_options import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
 from mrc_workbench.training.recipes.examples import ANCHOR, encoder_examples
@@ -160,7 +160,7 @@ def test_the_validation_loss_is_the_loss_of_held_out_pairs_by_hand(bi_encoder: T
     assert isinstance(options, BiEncoderOptions)
     questions, passages = material.held_out.positive_pairs()
     assert len(questions) == 48 < options.batch_size  # one batch, if no passage stands in it twice
-    plan = batch_sampler(held_out_examples(bi_encoder), batch_size=options.batch_size, seed=options.seed)
+    plan = sampler_of(held_out_examples(bi_encoder), batch_size=options.batch_size, seed=options.seed)
     batches = list(plan(range(len(questions))))
     base = load_bi_encoder(find_model("starter"), material.texts)
     for entry in (one for one in bi_encoder.run.progress() if "eval_loss" in one):
@@ -208,7 +208,7 @@ def test_no_batch_holds_a_passage_twice(bi_encoder: Trained) -> None:
     assert isinstance(options, BiEncoderOptions)
     columns, examples = encoder_examples(options, bi_encoder.material)
     assert len(set(columns["positive"])) < len(columns["positive"]) == 336
-    batches = list(batch_sampler(examples, batch_size=64)(columns["anchor"]))
+    batches = list(sampler_of(examples, batch_size=64)(columns["anchor"]))
     assert sorted(row for batch in batches for row in batch) == list(range(336))
     assert all(len({columns["positive"][row] for row in batch}) == len(batch) for batch in batches)
 
