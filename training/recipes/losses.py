@@ -44,6 +44,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, normalize, s
 
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
+from mrc_workbench.training.base import processes
 from mrc_workbench.training.engine.adaptation import has_routes
 from mrc_workbench.training.options import TrainingOptions
 from mrc_workbench.training.ranker_options import (
@@ -272,6 +273,15 @@ def negatives_of_processes(options: TrainingOptions) -> str:
         return "none"
     gathered = (BiEncoderObjective.MULTIPLE_NEGATIVES, BiEncoderObjective.GIST, *TAUGHT)
     return "gathered" if options.objective in gathered else "own"
+
+
+def encoder_loss(model: Any, options: BiEncoderOptions | LateOptions | SparseEncoderOptions, material: Material) -> Any:
+    """Return the loss module of an encoder's objective, for all processes that share the training."""
+    if isinstance(options, BiEncoderOptions):
+        return bi_encoder_loss(model, options, material, processes=processes())
+    if isinstance(options, LateOptions):
+        return late_loss(model, options, processes=processes())
+    return sparse_encoder_loss(model, options, processes=processes())
 
 
 def bi_encoder_loss(model: Any, options: BiEncoderOptions, material: Material, *, processes: int = 1) -> Any:

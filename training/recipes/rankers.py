@@ -34,7 +34,7 @@ from mrc_workbench.retrieval.dense import Dense, Late, LateIndex, LearnedSparse
 from mrc_workbench.retrieval.measures import CUT
 from mrc_workbench.retrieval.rankings import Rankings, Retriever, ranked
 from mrc_workbench.retrieval.report.charts import PALETTE
-from mrc_workbench.training.base import Recipe, Task, finished, processes, seconds_for
+from mrc_workbench.training.base import Recipe, Task, finished, seconds_for
 from mrc_workbench.training.engine.adaptation import (
     adapt,
     by_idf,
@@ -78,24 +78,26 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
         return self._material.measure(self._retriever(self._stored_encoder(source)), tested=True)
 
     def task(self, source: ModelSource) -> Task:
+        from mrc_workbench.training.recipes.losses import encoder_loss  # imports torch
+
         options, material = self._options, self._material
         columns, examples = encoder_examples(options, material)
         model = self._loaded(source)
         settled = adapt(model, options)
         cut = cut_of(self._live(model), options.window_options, material) if options.window_options else None
-        shown, teacher = ShownPassages(material, cut), partial(teacher_of, options)
+        shown = ShownPassages(material, cut)
         question, passage = prompts_of(model)
         return Task(
             model=model,
-            loss=self._loss(model),
+            loss=encoder_loss(model, options, material),
             columns=shown.columns(columns, examples),
             examples=examples,
             measure=lambda trained: self._material.measure(self._retriever(self._live(trained))),
             prompts={name: question if name == ANCHOR else passage for name in columns},
             settled=settled,
             told=shown.told,
-            teacher=teacher(examples, material),
-            held_out=held_out(material, lambda few: encoder_examples(options, few), cut, teacher),
+            teacher=teacher_of(options, examples, material),
+            held_out=held_out(options, material, encoder_examples, cut),
             lower_states=self._lower_states,
         )
 
@@ -118,18 +120,14 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
         return seconds_for(partial(self._read, encoder), rows) + seconds_for(encoder.encode_questions, questions)
 
     @abstractmethod
-    def _loaded(self, source: ModelSource) -> Any:
-        """The base, its parts changed as the options say."""
-
-    @abstractmethod
-    def _loss(self, model: Any) -> Any: ...
+    def _loaded(self, source: ModelSource) -> Any: ...
 
     @abstractmethod
     def _encoder(self, source: ModelSource) -> Any: ...
 
     @abstractmethod
     def _live(self, model: Any) -> Any:
-        """What encodes with a loaded model as it is, in the middle of its training."""
+        """Return an encoder of a loaded model, in the middle of its training."""
 
     @abstractmethod
     def _retriever(self, encoder: Any) -> Retriever: ...
@@ -163,11 +161,6 @@ print(questions @ passages.T)  # cosines, higher is better"""
         model = load_bi_encoder(source, self._material.texts)
         pool(model, self._options.pooling.value)
         return model
-
-    def _loss(self, model: Any) -> Any:
-        from mrc_workbench.training.recipes.losses import bi_encoder_loss  # imports torch
-
-        return bi_encoder_loss(model, self._options, self._material, processes=processes())
 
     def _encoder(self, source: ModelSource) -> BiEncoder:
         return BiEncoder(source, self._material.texts, precision=self._options.precision)
@@ -208,11 +201,6 @@ print(model.similarity(questions, passages))  # mean of each token's best cosine
         if self._options.dimensions:
             project(model, self._options.dimensions, self._material.texts)
         return model
-
-    def _loss(self, model: Any) -> Any:
-        from mrc_workbench.training.recipes.losses import late_loss  # imports torch
-
-        return late_loss(model, self._options, processes=processes())
 
     def _encoder(self, source: ModelSource, model: Any = None) -> TokenEncoder:
         texts, windows, precision = self._material.texts, self._options.window_options, self._options.precision
@@ -265,11 +253,6 @@ print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
     def _loaded(self, source: ModelSource) -> Any:
         model = load_sparse_encoder(source)
         return by_idf(model, self._material.texts) if self._options.question_side is QuestionSide.IDF else model
-
-    def _loss(self, model: Any) -> Any:
-        from mrc_workbench.training.recipes.losses import sparse_encoder_loss  # imports torch
-
-        return sparse_encoder_loss(model, self._options, processes=processes())
 
     def _encoder(self, source: ModelSource) -> SparseTextEncoder:
         return SparseTextEncoder(source, self._material.texts, precision=self._options.precision)
@@ -326,7 +309,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
         model = load_cross_encoder(source, material.texts, new_head=True)
         settled = adapt(model, options)
         cut = self._cut(model)
-        shown, teacher = ShownPassages(material, cut), partial(teacher_of, options)
+        shown = ShownPassages(material, cut)
         return Task(
             model=model,
             loss=cross_encoder_loss(model, options),
@@ -335,8 +318,8 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
             measure=lambda trained: self._scores(self._read(self._live(trained))),
             settled=settled,
             told=shown.told,
-            teacher=teacher(examples, material),
-            held_out=held_out(material, lambda few: cross_encoder_examples(options, few), cut, teacher),
+            teacher=teacher_of(options, examples, material),
+            held_out=held_out(options, material, cross_encoder_examples, cut),
         )
 
     def concluded(self, model_folder: Path) -> tuple[dict[str, QuestionMeasurement], dict[str, Any]]:

@@ -97,7 +97,7 @@ class MixTeacher:
 
         `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
         """
-        own = np.array(self._positives_of.get(row, []), dtype=np.int64)
+        own = np.array(self._positives.get(row, []), dtype=np.int64)
         of_article, article_of = own, self.material.article_of_passage
         if article_of is not None and len(own):
             same = np.flatnonzero(article_of == article_of[own])
@@ -106,7 +106,7 @@ class MixTeacher:
         return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
 
     @cached_property
-    def _positives_of(self) -> dict[int, list[int]]:
+    def _positives(self) -> dict[int, list[int]]:
         return dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
 
 
@@ -145,19 +145,18 @@ class ShownPassages:
     def texts(self, questions: np.ndarray, rows: np.ndarray) -> list[str]:
         """Return what is shown of passages beside training questions, both as rows `(n,)`."""
         texts = [self._material.texts[row] for row in rows.tolist()]
+        if not self._cut:
+            return texts
         asked = [self._material.train.questions[row] for row in questions.tolist()]
-        read = enumerate(zip(asked, rows.tolist(), strict=True))
-        cut = ((place, self._cut(question.text, row)) for place, (question, row) in read if self._cut)
-        long = {place: windows for place, windows in cut if windows}
-        self._long |= {int(rows[place]) for place in long}
-        candidates = {
-            place: self._with_answer(asked[place], int(rows[place]), windows) or windows
-            for place, windows in long.items()
-        }
-        told = {place: [window.text(texts[place]) for window in windows] for place, windows in candidates.items()}
-        self._fit.read([asked[place].text for place in told], [text for parts in told.values() for text in parts])
-        for place, parts in told.items():
-            texts[place] = self._fit.best(asked[place].text, parts)
+        parts: dict[int, list[str]] = {}  # by position
+        for position, (question, row) in enumerate(zip(asked, rows.tolist(), strict=True)):
+            if windows := self._cut(question.text, row):
+                self._long.add(row)
+                shown = self._with_answer(question, row, windows) or windows
+                parts[position] = [window.text(texts[position]) for window in shown]
+        self._fit.read([asked[position].text for position in parts], [text for some in parts.values() for text in some])
+        for position, some in parts.items():
+            texts[position] = self._fit.best(asked[position].text, some)
         return texts
 
     @property
@@ -257,30 +256,30 @@ class TeachersScores:
     differences: bool = field(default=False, kw_only=True)
 
     def labels(self, on_progress: OnProgress) -> list[Any]:
-        rows, columns, candidates = self._candidates()
-        scores = self._pairs(on_progress).of(self._questions, candidates)
-        taught, share = self._by_example(scores[rows, columns]), self.bm25
-        if share:
-            lexical = _z_scores(self._by_example(self._bm25_scores()))
-            taught = np.asarray((1 - share) * taught + share * taught.std(axis=1, keepdims=True) * lexical)
-        return self._as_labels(taught)
+        columns, candidates = self._candidates()
+        rows, _, of_example = self._distinct
+        scores = self._pairs(on_progress).of(self._questions, candidates)[rows, columns][of_example]
+        if share := self.bm25:
+            lexical = _z_scores(self._bm25_scores()[of_example])
+            scores = np.asarray((1 - share) * scores + share * scores.std(axis=1, keepdims=True) * lexical)
+        return self._as_labels(scores)
 
     def stand_ins(self) -> list[Any]:
-        return self._as_labels(np.zeros(self._codes.shape, dtype=np.float32))
+        return self._as_labels(np.zeros(self.examples.passages.shape, dtype=np.float32))
 
     def seconds(self) -> float:
-        missing = self._pairs().missing(self._questions, self._candidates()[2])
+        missing = self._pairs().missing(self._questions, self._candidates()[1])
         if not missing:
             return 0.0
-        sample = np.random.default_rng(0).permutation(np.unique(self._codes))[:64]
-        rows, passages = np.divmod(sample, len(self.material.texts))
-        pairs = [
-            (self._questions[row], self.material.texts[passage]) for row, passage in zip(rows, passages, strict=True)
-        ]
+        questions, passages, _ = self._distinct
+        sample = np.random.default_rng(0).permutation(len(questions))[:64]
+        rows = passages[sample]
+        asked = [self._questions[row] for row in questions[sample]]
+        pairs = list(zip(asked, [self.material.texts[row] for row in rows], strict=True))
         self._scorer.load()
         began = time.perf_counter()
         if self.windows:
-            self._scorer.score_windows(pairs, self.material.heads[passages].tolist(), self.windows)
+            self._scorer.score_windows(pairs, self.material.heads[rows].tolist(), self.windows)
         else:
             self._scorer.score(pairs)
         return (time.perf_counter() - began) / len(pairs) * missing
@@ -294,26 +293,33 @@ class TeachersScores:
         return [question.text for question in self.material.train.questions]
 
     @cached_property
-    def _codes(self) -> np.ndarray:
-        """Each example's pairs of question and passage as numbers, `(n_examples, 1 + n_negatives)` int64."""
-        return self.examples.question[:, None] * len(self.material.texts) + self.examples.passages.astype(np.int64)
+    def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of the questions and of the passages of every pair once, and which ones an example has.
+
+        The last are `(n_examples, 1 + n_negatives)` positions among the first two.
+        """
+        n_passages = len(self.material.texts)
+        codes = self.examples.question[:, None] * n_passages + self.examples.passages.astype(np.int64)
+        distinct, of_example = np.unique(codes, return_inverse=True)
+        questions, passages = np.divmod(distinct, n_passages)
+        return questions, passages, of_example.reshape(codes.shape)
 
     def _pairs(self, on_progress: OnProgress | None = None) -> PairScores:
         texts, heads = self.material.texts, self.material.heads
         return PairScores(self._scorer, texts, Meter(), on_progress, windows=self.windows, heads=heads)
 
-    def _candidates(self) -> tuple[np.ndarray, np.ndarray, Rankings]:
-        """Every pair once, by code: the rows and columns where it stands in the rankings, and these."""
-        rows, passages = np.divmod(np.unique(self._codes), len(self.material.texts))
+    def _candidates(self) -> tuple[np.ndarray, Rankings]:
+        """Every pair once as rankings, and the column where each stands."""
+        rows, passages, _ = self._distinct
         counts = np.bincount(rows, minlength=len(self._questions))
         columns = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
         indices = np.full((len(self._questions), counts.max()), NOT_FOUND, dtype=np.int32)
         indices[rows, columns] = passages
-        return rows, columns, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
+        return columns, Rankings(indices, np.zeros(indices.shape, dtype=np.float32))
 
     def _bm25_scores(self) -> np.ndarray:
-        """BM25's scores of the pairs, by code; 0 where a passage has no word of the question."""
-        rows, passages = np.divmod(np.unique(self._codes), len(self.material.texts))
+        """BM25's scores of the pairs; 0 if a passage has no word of the question."""
+        rows, passages, _ = self._distinct
         scores, first = np.zeros(len(rows), dtype=np.float32), 0
         for block in self.material.first_stage.score_blocks(self._questions):
             here = slice(*np.searchsorted(rows, (first, first + len(block))))
@@ -321,25 +327,21 @@ class TeachersScores:
             first += len(block)
         return np.where(np.isfinite(scores), scores, 0.0)
 
-    def _by_example(self, by_code: np.ndarray) -> np.ndarray:
-        return np.asarray(by_code[np.searchsorted(np.unique(self._codes), self._codes)])
-
     def _as_labels(self, scores: np.ndarray) -> list[Any]:
         return list((scores[:, 0] - scores[:, 1] if self.differences else scores).tolist())
 
 
 def held_out(
-    material: Material,
-    examples_of: Callable[[Material], tuple[Columns, Examples]],
-    cut: Cut | None,
-    teacher: Callable[[Examples, Material], Teacher | None],
+    options: RankerOptions, material: Material, examples_of: Callable[..., tuple[Columns, Examples]], cut: Cut | None
 ) -> HeldOut | None:
     """Make examples of the validation questions as they are made of the training questions; see `HeldOut.of`."""
     judging = material.held_out
     try:
-        columns, examples = examples_of(judging)
+        columns, examples = examples_of(options, judging)
     except TrainingError:  # no negative can be drawn
         return None
     if HeldOut.of(columns, examples) is None:  # what is shown and taught takes longer
         return None
-    return HeldOut(ShownPassages(judging, cut).columns(columns, examples), examples, teacher(examples, judging))
+    return HeldOut(
+        ShownPassages(judging, cut).columns(columns, examples), examples, teacher_of(options, examples, judging)
+    )
