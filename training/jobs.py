@@ -1,9 +1,8 @@
-"""Jobs around trainings, and the queue in which they stand.
+"""Jobs around trainings, and their queue.
 
-Searches for settings and ablations consist of several trainings. A rehearsal finds out what is worth knowing before a
-training starts: its time and memory, or its hard negatives. Both need models, so each is a job in
-`workspace/cache/rehearsals/<key>/`, which stores its result. Another job makes a finished training of the best
-checkpoint of a training that has not ended; the new one stands beside it, and the stopped one can still be resumed.
+Searches for settings and ablations consist of several trainings. A rehearsal estimates a training's time and memory, or
+mines its hard negatives, before it starts; its result is in `workspace/cache/rehearsals/<key>/`. Another job makes a
+finished training of the best checkpoint of a stopped one, which can still be resumed.
 """
 
 import json
@@ -46,10 +45,10 @@ class CompositeRun(Run):
     def keep(self, outcome: Any, *, so_far: bool = False) -> None:
         self.write("so_far.json" if so_far else self.result_name, asdict(outcome))
 
-    def _outcome(self, adapter: TypeAdapter[Outcome]) -> Outcome | None:
+    def _outcome(self, kind: type[Outcome]) -> Outcome | None:
         """Return the result, or what is known so far; None before that, and if it cannot be read."""
         try:
-            return adapter.validate_python(self.read(self.result_name) or self.read("so_far.json"))
+            return TypeAdapter(kind).validate_python(self.read(self.result_name) or self.read("so_far.json"))
         except ValidationError:
             return None
 
@@ -134,9 +133,6 @@ class Findings:
         return next(one.changed for one in self.tried if one.number == self.chosen)
 
 
-_FINDINGS = TypeAdapter(Findings)
-
-
 @dataclass(frozen=True, order=True)
 class Search(CompositeRun):
     """The job of one search."""
@@ -145,7 +141,7 @@ class Search(CompositeRun):
 
     @property
     def found(self) -> Findings | None:
-        return self._outcome(_FINDINGS)
+        return self._outcome(Findings)
 
     @property
     def minutes_needed(self) -> int:
@@ -220,9 +216,6 @@ class Table:
         return [name for name in MEASURES if any(name in (one.figures or ()) for one in self.variants)]
 
 
-_TABLE = TypeAdapter(Table)
-
-
 @dataclass(frozen=True, order=True)
 class Ablation(CompositeRun):
     """The job of one ablation."""
@@ -231,7 +224,7 @@ class Ablation(CompositeRun):
 
     @property
     def table(self) -> Table | None:
-        return self._outcome(_TABLE)
+        return self._outcome(Table)
 
 
 def create_ablation(plan: Plan, experiment: dict[str, Any], *, attended: bool = False) -> Ablation:
@@ -296,9 +289,6 @@ class Estimate:
     seconds_alone: float = 0.0  # expected where nothing else runs
 
 
-_ESTIMATE = TypeAdapter(Estimate)
-
-
 @dataclass(frozen=True)
 class Rehearsal(Job):
     """The job of one question about a planned training."""
@@ -329,7 +319,7 @@ class Rehearsal(Job):
 
     def estimate(self) -> Estimate:
         """Read the estimate. Raises `OSError` or `ValueError` if it is missing or damaged."""
-        return _ESTIMATE.validate_json(self.result.read_bytes())
+        return TypeAdapter(Estimate).validate_json(self.result.read_bytes())
 
     def negatives(self) -> pd.DataFrame:
         return pd.read_parquet(self.result)
@@ -368,15 +358,13 @@ class BestModelJob(Job):
         return Run(self.folder.parent)
 
     @property
-    def made(self) -> Run | None:
-        checkpoint = best_checkpoint(self.run)
-        return find_run(made_id(self.run, checkpoint)) if checkpoint else None
-
-    @property
     def result(self) -> Path:
         checkpoint = best_checkpoint(self.run)
-        run_id = made_id(self.run, checkpoint) if checkpoint else ""
-        return self.run.folder.with_name(run_id or "none") / "run.json"
+        return self.run.folder.with_name(made_id(self.run, checkpoint) if checkpoint else "none") / "run.json"
+
+    @property
+    def made(self) -> Run | None:
+        return find_run(self.result.parent.name)
 
     def start(self) -> None:
         self.admit()

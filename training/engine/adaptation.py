@@ -20,6 +20,8 @@ from mrc_workbench.training.options import (
 from mrc_workbench.training.text_options import SentencePooling
 
 _LARGE_VOCABULARY = 100_000  # pieces, above which `auto` freezes their vectors
+_FITTED_ON = 128  # passages, whose tokens a projection begins with
+_AT_A_TIME = 1024  # texts
 
 
 def pool(model: Any, pooling: str) -> None:
@@ -135,7 +137,6 @@ def _add_adapters(model: Any, reader: Any, rank: int) -> None:
 
 def _train_also(network: Any, options: TrainingOptions) -> None:
     """Let weights learn that stand beside the adapters: in place, so that a merged model has them like any other."""
-
     import torch
 
     if options.lora_also is LoraAlso.NONE:
@@ -163,15 +164,8 @@ def live_scorer(model: Any, options: TrainingOptions, texts: Sequence[str], labe
     return scorer
 
 
-_AT_A_TIME = 1024  # texts
-
-
-_FITTED_ON = 128  # passages, whose tokens a projection begins with
-
-
 def project(model: Any, dimensions: int, texts: Sequence[str]) -> None:
-    """Append a trained linear layer to a loaded `MultiVectorEncoder`, which starts with the principal directions of
-    tokens.
+    """Append a linear layer to a loaded `MultiVectorEncoder`; it starts with the principal directions of tokens.
 
     Raises `OptionError` if the vectors are not longer than `dimensions`, or projected already.
     """

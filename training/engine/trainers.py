@@ -59,8 +59,11 @@ class _MeasuredOnce(TrainerCallback):
             control.should_evaluate = False
 
 
-class _OwnBatches:
+class _Measuring:
+    """Mixin: own batches; of equal measurements, the one with the smaller validation loss is the better."""
+
     args: Any
+    state: TrainerState
     accelerator: Any
     gather_function: Any
     held_out: Examples | None = None
@@ -85,13 +88,6 @@ class _OwnBatches:
             return super().get_eval_dataloader(*args, **kwargs)  # type: ignore[misc]
         finally:
             self.args.batch_sampler = of_training
-
-
-class _FinerBest:
-    """Mixin: of equal measurements, the one with the smaller validation loss is the better."""
-
-    args: Any
-    state: TrainerState
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: Any) -> bool:
         if super()._determine_best_metric(metrics, trial):  # type: ignore[misc]
@@ -162,7 +158,7 @@ class _OfRows(Trainer):
 
 
 def _own(trainer: type) -> Any:
-    return type(f"_{trainer.__name__}", (SafeCheckpoints, _OwnBatches, _FinerBest, trainer), {})
+    return type(f"_{trainer.__name__}", (SafeCheckpoints, _Measuring, trainer), {})
 
 
 _TRAINERS: dict[type, tuple[Any, Any]] = {
@@ -294,8 +290,6 @@ class RunFolderCallback(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, _control: Any, **_: Any) -> None:
         self._saved = time.monotonic()
         if args.world_size > 1:
-            import torch
-
             torch.distributed.barrier()  # every process has written its generators
         if state.is_world_process_zero:
             checkpoints = Path(args.output_dir)
@@ -327,11 +321,9 @@ def _agreed(wish: bool, args: TrainingArguments) -> bool:
     """The wish of the first process: all must stop, or save, at the same step."""
     if args.world_size == 1:
         return wish
-    import torch
-
-    told = torch.tensor(int(wish), device=args.device)
-    torch.distributed.broadcast(told, src=0)
-    return bool(told.item())
+    decision = torch.tensor(int(wish), device=args.device)
+    torch.distributed.broadcast(decision, src=0)
+    return bool(decision.item())
 
 
 def _is_number(value: object) -> bool:

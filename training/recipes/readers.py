@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mrc_workbench.models.reader_networks import SpanNetwork
 
 
-OVERLAP = "f1"  # whatever the rules call it: one name for what a training is told by
+OVERLAP = "f1"  # by any rules
 
 
 class Readers(Rankers):
@@ -371,7 +371,10 @@ def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, 
     mined = mine(options, material).rows if negatives else None
     for number, question in enumerate(material.train.questions):
         for place, row in enumerate(row_of.rows(question.relevant).tolist()):
-            found.add_answered(_told_of(question, place, int(material.heads[row])), texts[row])
+            # answer positions are of the first passage, without its title
+            starts = [start + int(material.heads[row]) if start >= 0 else start for start in question.starts]
+            shown = replace(question, starts=tuple(starts) if place == 0 else ())
+            found.add_answered(shown, texts[row])
         for row in row_of.rows(question.rejected).tolist():
             if row >= 0 and material.learnable[row]:
                 found.add_rejected(question, texts[row], rng)
@@ -379,9 +382,3 @@ def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, 
             for row in mined[number][mined[number] != NOT_FOUND].tolist():
                 found.add_rejected(question, texts[row], rng)
     return found
-
-
-def _told_of(question: Question, place: int, head: int) -> Question:
-    """The question for one of its passages; answer positions are of the first one, without the title of `head`."""
-    starts = tuple(start + head if start >= 0 else start for start in question.starts) if place == 0 else ()
-    return question if starts == question.starts else replace(question, starts=starts)

@@ -253,18 +253,11 @@ class SentencePairs(Family):
 PAIRS = SentencePairs()
 
 
-@dataclass(frozen=True)
-class _Triples:
-    """Rows `(n, 3)` int64 of `sentences`; `relevance` `(n_sentences, n_sentences)`: which are no negatives of which."""
-
-    sentences: list[str]
-    rows: np.ndarray
-    relevance: csr_array
-
-
-def triples_of(pairs: PairSet) -> _Triples:
+def triples_of(pairs: PairSet) -> tuple[list[str], np.ndarray, csr_array]:
     """Make triples of triplets or of labelled pairs, without those that hold a sentence twice.
 
+    Returns the sentences, the triples as their rows `(n, 3)` int64, and which sentences are no negatives of which,
+    `(n_sentences, n_sentences)`.
     Of labelled pairs, each entailment becomes a triple with a contradiction of the same premise, its contradictions
     taken in turn; premises without either make none (Gao et al. 2021, 4.1).
     """
@@ -279,7 +272,7 @@ def triples_of(pairs: PairSet) -> _Triples:
     itself = np.arange(n)  # a sentence is no negative of itself, nor is what follows from it in any row
     related = np.concatenate([np.stack([itself, itself]), follows.T], axis=1)
     relevance = csr_array((np.ones(related.shape[1], dtype=np.int32), (related[0], related[1])), shape=(n, n))
-    return _Triples(distinct.sentences, rows, relevance)
+    return distinct.sentences, rows, relevance
 
 
 def _in_turn(entailed: np.ndarray, contradicted: np.ndarray) -> np.ndarray:
@@ -301,11 +294,10 @@ def encoder_examples(options: SentenceOptions, pairs: PairSet) -> tuple[Columns,
         case SentenceObjective.TRIPLET | SentenceObjective.SIMCSE_SUPERVISED:
             return _triples(pairs, contrasts=options.contrasts)
         case SentenceObjective.SIMCSE_UNSUPERVISED:
-            sentences = pairs.sentences
-            return _apart({"sentence": sentences, "again": list(sentences)}, contrasts=True)
+            return _apart({"sentence": pairs.sentences, "again": list(pairs.sentences)}, contrasts=True)
         case SentenceObjective.TSDAE:
-            sentences = pairs.sentences
-            return _apart({"damaged": damaged(sentences, options.deletion, options.seed), "whole": sentences})
+            words_left = damaged(pairs.sentences, options.deletion, options.seed)
+            return _apart({"damaged": words_left, "whole": pairs.sentences})
         case SentenceObjective.DISTILLATION:
             return _apart(_texts(pairs))  # the label is a teacher's
         case SentenceObjective.NLI_SOFTMAX:
@@ -323,14 +315,14 @@ def labelled_pairs(pairs: PairSet, labels: np.ndarray) -> tuple[Columns, Example
 def damaged(sentences: Sequence[str], deletion: float, seed: int) -> list[str]:
     """Delete words, split at spaces, with the probability `deletion`; at least one is left (Wang et al. 2021, 3)."""
     rng = np.random.default_rng(seed)
-    found = []
+    texts = []
     for sentence in sentences:
         words = sentence.split()
         stays = rng.random(len(words)) >= deletion
         if len(words) and not stays.any():
             stays[rng.integers(len(words))] = True
-        found.append(" ".join(word for word, is_left in zip(words, stays, strict=True) if is_left))
-    return found
+        texts.append(" ".join(word for word, is_left in zip(words, stays, strict=True) if is_left))
+    return texts
 
 
 def _texts(pairs: PairSet) -> Columns:
@@ -338,17 +330,17 @@ def _texts(pairs: PairSet) -> Columns:
 
 
 def _triples(pairs: PairSet, *, contrasts: bool) -> tuple[Columns, Examples]:
-    triples = triples_of(pairs)
-    if not len(triples.rows):
+    sentences, triples, relevance = triples_of(pairs)
+    if not len(triples):
         message = f"{pairs.name} holds no premise with both an entailed and a contradicted sentence"
         raise TrainingError("no_triples", message)
     columns = {
-        name: [triples.sentences[row] for row in column.tolist()]
-        for name, column in zip(("sentence", "positive", "negative"), triples.rows.T, strict=True)
+        name: [sentences[row] for row in column.tolist()]
+        for name, column in zip(("sentence", "positive", "negative"), triples.T, strict=True)
     }
-    shown = triples.rows[:, 1:].astype(np.int32)
+    shown = triples[:, 1:].astype(np.int32)
     lengths, order = _lengths(columns), np.arange(len(shown))
-    return columns, Examples(triples.rows[:, 0], shown, triples.relevance, lengths, contrasts, order)
+    return columns, Examples(triples[:, 0], shown, relevance, lengths, contrasts, order)
 
 
 def _apart(columns: Columns, *, contrasts: bool = False) -> tuple[Columns, Examples]:

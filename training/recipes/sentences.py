@@ -159,9 +159,9 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMateria
     usage = """print(model.predict([("a sentence", "another one")]))
 print(model.config.id2label)  # what each number is of, where it tells labels apart"""
 
-    def __init__(self, options: SentenceCrossEncoderOptions, material: PairMaterial) -> None:
-        super().__init__(options, material)
-        self._labels = len(Label) if options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
+    @property
+    def _labels(self) -> int:
+        return len(Label) if self._options.objective is CrossSentenceObjective.CROSS_ENTROPY else 1
 
     def measured(self, source: ModelSource) -> PairMeasurement:
         """Measure a model on the pairs that judge it; a base without a head of this size has the one drawn for it."""

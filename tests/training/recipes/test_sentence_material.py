@@ -101,17 +101,14 @@ def test_triples_of_labelled_pairs_are_those_counted_by_hand() -> None:
         ("d", "d is wrong", Label.CONTRADICTION),
     ]
     first, second, labels = (list(column) for column in zip(*rows, strict=True))
-    triples = triples_of(PairSet.of("nli", PairKind.LABELLED, [first, second], labels))
-    assert [tuple(triples.sentences[one] for one in row) for row in triples.rows] == [
+    sentences, triples, relevance = triples_of(PairSet.of("nli", PairKind.LABELLED, [first, second], labels))
+    assert [tuple(sentences[one] for one in row) for row in triples] == [
         ("a", "a follows", "a is wrong"),
         ("a", "a follows too", "a is never"),
         ("a", "a also follows", "a is wrong"),
     ]
-    place = triples.sentences.index
-    relevant = {
-        (triples.sentences[row], triples.sentences[column])
-        for row, column in zip(*triples.relevance.nonzero(), strict=True)
-    }
+    place = sentences.index
+    relevant = {(sentences[row], sentences[column]) for row, column in zip(*relevance.nonzero(), strict=True)}
     entailed = {(premise, other) for premise, other, label in rows if label is Label.ENTAILMENT}
     assert relevant == entailed | {(one, one) for one in triples.sentences}
     assert triples.relevance.shape == (len(triples.sentences),) * 2
