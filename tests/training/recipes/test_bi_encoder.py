@@ -1,39 +1,26 @@
-"""A sparse encoder's training: its losses by hand, its model as the library reads it, its figures as in search."""
+"""A bi-encoder's training: its figures as in search, its losses by hand, and its model as it was in memory."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.numpy import load_file
-from sentence_transformers import SparseEncoder
-from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
-from mrc_workbench.data.store import keep
 from mrc_workbench.models.encoders import BiEncoder
-from mrc_workbench.models.loading import load_bi_encoder, load_sparse_encoder
+from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.dense import Dense
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.training.base import Examples
-from mrc_workbench.training.engine.adaptation import by_idf, idf_of
 from mrc_workbench.training.engine.batches import sampler_of
-from mrc_workbench.training.options import OptionError
-from mrc_workbench.training.ranker_options import BI_ENCODER, SPARSE_ENCODER, BiEncoderOptions, SparseEncoderOptions
-from mrc_workbench.training.recipes.examples import ANCHOR, encoder_examples
-from mrc_workbench.training.recipes.losses import negatives_of_processes, sparse_encoder_loss
+from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
+from mrc_workbench.training.recipes.examples import encoder_examples
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import load_material, train
-from mrc_workbench.workbench.cli import main
-from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.training.worlds import (
     Trained,
     at_checkpoint,
@@ -41,7 +28,6 @@ from tests.training.worlds import (
     margin_loss,
     misleading_set,
     planned,
-    shuffled,
     source_of,
 )
 
@@ -275,167 +261,3 @@ def test_five_passages_are_enough() -> None:
     assert train(run).state is State.DONE
     material, _ = material_and_options(run)
     assert run.scores()["after"] == pytest.approx(figures(source_of(run), material), abs=1e-12)
-
-
-SHARES = ["--validation-share", "0.2", "--test-share", "0.2", "--split-seed", "1"]
-OFTEN = ["--epochs", "2", "--batch-size", "8", "--learning-rate", "0.005", "--logging-steps", "1", "--warmup", "0"]
-TRAININGS = {
-    "splade": ["--precision", "float32"],
-    "in-parts": ["--mini-batch-size", "3", "--negatives", "1", "--precision", "float32"],
-    "inference-free": ["--question-side", "idf", "--lora-rank", "2", "--precision", "bfloat16"],
-}
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sparse")
-    build_sparse_encoder(folder / "tiny")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trained(place: Path) -> dict[str, Run]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MRC_WORKSPACE", str(place / "workspace"))
-        key = keep(shuffled(20, 20)).key
-        for name, options in TRAININGS.items():
-            words = ["--data", key, "--base", str(place / "tiny"), "--out", str(place / name)]
-            assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN, *options]) == 0
-    return {name: Run(place / name) for name in TRAININGS}
-
-
-@pytest.fixture
-def _workspace(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MRC_WORKSPACE", str(place / "workspace"))
-
-
-@pytest.mark.usefixtures("_workspace")
-@pytest.mark.parametrize("name", TRAININGS)
-def test_the_model_is_one_of_the_library_and_scores_what_was_told(name: str, trained: dict[str, Run]) -> None:
-    run = trained[name]
-    assert run.status().state is State.DONE
-    losses = logged(run, "loss")
-    assert len(losses) == run.status().total_steps > 0
-    assert np.isfinite(losses).all()
-    files = {path.suffix for path in run.model_folder.rglob("*") if path.is_file()}
-    assert files == {".safetensors", ".json", ".md"}
-    base = load_file(run.folder.parent / "tiny" / "model.safetensors")
-    (weights,) = (path for path in run.model_folder.rglob("*.safetensors") if "Static" not in str(path))
-    ours = load_file(weights)
-    assert not [key for key in ours if "lora" in key or "base_layer" in key]
-    assert [key for key in ours if not np.array_equal(ours[key], base[key])]
-
-    plain, material = SparseEncoder(str(run.model_folder), device="cpu"), load_material(run.plan())
-    asked = plain.encode_query([question.text for question in material.validation.questions])
-    held = plain.encode_document(material.texts)
-    active = {"question": asked, "passage": held}
-    for side, counts in run.scores()["active_terms"].items():
-        assert counts == pytest.approx(float((active[side].to_dense() > 0).sum(dim=1).float().mean()), rel=0.05)
-    if name == "inference-free":  # in bfloat16 two passages may change places
-        return
-    order = np.argsort(-plain.similarity(asked, held).numpy(), axis=1, kind="stable")
-    right = [material.question_set.row_of_passage[question.relevant[0]] for question in material.validation.questions]
-    ranks = np.array([[*rows].index(row) + 1 for rows, row in zip(order.tolist(), right, strict=True)])
-    after = run.scores()["after"]
-    assert after["recall@1"] == pytest.approx((ranks == 1).mean())
-    assert after["recall@10"] == pytest.approx((ranks <= 10).mean())
-    assert after["ndcg@10"] == pytest.approx(np.where(ranks <= 10, 1 / np.log2(ranks + 1), 0).mean())
-
-
-@pytest.mark.usefixtures("_workspace")
-def test_a_finished_run_is_searched_and_trained_on(trained: dict[str, Run], place: Path) -> None:
-    run = trained["inference-free"]
-    material = load_material(run.plan())
-    spec = {"name": "Sparse", "kind": "sparse", "model": str(run.folder), "precision": "bfloat16"}
-    split = {"split": "validation", "validation_share": 0.2, "test_share": 0.2, "seed": 1, "ks": [1, 10]}
-    experiment = Experiment.model_validate({"data": "", **split, "retriever": [spec]})
-    found = compare(experiment, material.question_set).scores["Sparse"].means()
-    assert found["ndcg@10"] == pytest.approx(run.scores()["after"]["ndcg@10"], abs=1e-9)
-    words = ["--data", run.plan().data, "--base", str(run.folder), "--out", str(place / "again")]
-    assert main(["train", SPARSE_ENCODER, *words, *SHARES, *OFTEN]) == 0
-    again = load_sparse_encoder(find_model(str(place / "again")))
-    assert isinstance(again[0], Router)  # as the base does
-    assert Run(place / "again").scores()["before"]["ndcg@10"] == pytest.approx(found["ndcg@10"], abs=0.2)
-
-
-@pytest.mark.parametrize("in_parts", [False, True])
-@pytest.mark.parametrize("temperature", [1.0, 4.0])
-def test_the_loss_is_the_written_formula(in_parts: bool, temperature: float, place: Path) -> None:
-    options = SparseEncoderOptions(
-        temperature=temperature,
-        question_regularizer=0.02,
-        passage_regularizer=0.03,
-        mini_batch_size=2 if in_parts else 0,
-    )
-    model = load_sparse_encoder(find_model(str(place / "tiny")))
-    model.eval()  # nothing is forgotten at random
-    columns = [list(SENTENCES[:3]), list(SENTENCES[1:4]), list(SENTENCES[2:5])]
-    features = [model.preprocess(column) for column in columns]
-    told = sparse_encoder_loss(model, options)([dict(one) for one in features])
-    asked, *held = (model.encode(column).to_dense().numpy().astype(np.float64) for column in columns)
-    passages = np.concatenate(held)
-    logits = asked @ passages.T / temperature
-    ranking = np.mean([np.log(np.exp(row - row.max()).sum()) + row.max() - row[n] for n, row in enumerate(logits)])
-    flops = [0.02 * (asked.mean(axis=0) ** 2).sum(), 0.03 * (passages.mean(axis=0) ** 2).sum()]
-    assert float(sum(told.values()).detach()) == pytest.approx(ranking + sum(flops), rel=1e-4)
-
-
-def test_regularizers_rise_to_their_weights_over_a_third_of_the_steps(trained: dict[str, Run]) -> None:
-    told = logged(trained["splade"], "document_regularizer_weight")
-    assert told[0] == 0
-    assert told[-1] == pytest.approx(SparseEncoderOptions().passage_regularizer)
-
-
-def test_idf_is_that_of_bm25_and_stays(place: Path) -> None:
-    model = load_sparse_encoder(find_model(str(place / "tiny")))
-    texts = [*SENTENCES, "한강은 한강은 서울을"]
-    idf = idf_of(model.tokenizer, texts)
-    held = [set(model.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
-    for term in range(len(model.tokenizer)):
-        n = sum(term in one for one in held)
-        assert idf[term] == pytest.approx(np.log(1 + (6 - n + 0.5) / (n + 0.5)), rel=1e-5)
-    free = by_idf(model, texts)
-    weights = free[0].sub_modules["query"][0].weight
-    assert isinstance(free[0].sub_modules["query"][0], SparseStaticEmbedding)
-    assert not weights.requires_grad
-    asked = free.encode_query("한강은 한강은").to_dense()
-    (term,) = set(model.tokenizer("한강은", add_special_tokens=False)["input_ids"])
-    assert torch.nonzero(asked).flatten().tolist() == [term]
-    assert float(asked[term]) == pytest.approx(idf[term])
-    np.testing.assert_allclose(
-        free.encode_document(SENTENCES[0]).to_dense(), model.encode_document(SENTENCES[0]).to_dense(), atol=1e-6
-    )
-
-
-def test_a_vocabulary_that_the_tokenizer_does_not_know_keeps_its_questions(place: Path) -> None:
-    model = load_sparse_encoder(find_model(str(place / "tiny")))
-    model[0].auto_model.config.vocab_size += 2
-    with pytest.raises(OptionError) as told:
-        by_idf(model, SENTENCES)
-    assert (told.value.option, told.value.code) == ("question_side", "vocabulary")
-
-
-def test_examples_hold_all_hard_negatives_of_a_question(place: Path) -> None:
-    del place
-    run = planned(SPARSE_ENCODER, shuffled(20, 20), SplitOptions(0.2, 0.2, 1), negatives=2)
-    plan = run.plan()
-    assert isinstance(plan.options, SparseEncoderOptions)
-    columns, examples = encoder_examples(plan.options, load_material(plan))
-    assert list(columns) == [ANCHOR, "positive", "negative_1", "negative_2"]
-    assert examples.in_batch
-    assert negatives_of_processes(plan.options) == "gathered"
-
-
-@pytest.mark.parametrize("base", ["starter", "bi-encoder"])
-def test_a_base_without_the_head_is_refused(base: str, tmp_path: Path) -> None:
-    reference = str(build_bi_encoder(tmp_path / "bi")) if base == "bi-encoder" else base
-    status = train(planned(SPARSE_ENCODER, shuffled(20, 20), base=reference))
-    assert (status.state, status.code) == (State.FAILED, "not_sparse")
-    assert "klue/roberta-base" in status.message
-
-
-def test_the_card_tells_how_many_terms_weigh(trained: dict[str, Run]) -> None:
-    run = trained["splade"]
-    active = json.loads((run.folder / "scores.json").read_text())["active_terms"]
-    card = (run.model_folder / "README.md").read_text(encoding="utf-8")
-    assert f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage" in card

@@ -110,9 +110,9 @@ def test_triples_of_labelled_pairs_are_those_counted_by_hand() -> None:
     place = sentences.index
     relevant = {(sentences[row], sentences[column]) for row, column in zip(*relevance.nonzero(), strict=True)}
     entailed = {(premise, other) for premise, other, label in rows if label is Label.ENTAILMENT}
-    assert relevant == entailed | {(one, one) for one in triples.sentences}
-    assert triples.relevance.shape == (len(triples.sentences),) * 2
-    assert place("a") == triples.rows[0, 0]
+    assert relevant == entailed | {(one, one) for one in sentences}
+    assert relevance.shape == (len(sentences),) * 2
+    assert place("a") == triples[0, 0]
 
 
 def test_a_measurement_is_that_of_other_libraries_and_survives_the_disk() -> None:
