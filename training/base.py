@@ -2,6 +2,7 @@
 
 import os
 import time
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,7 @@ Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
+_CARDS = tomllib.loads(Path(__file__).with_name("recipes").joinpath("cards.toml").read_text(encoding="utf-8"))
 _PROBED = 64  # texts or pairs
 _PROBED_AT_ONCE = 16
 
@@ -292,9 +294,7 @@ Learned = TypeVar("Learned")  # what a family makes of its data
 class Recipe(ABC, Generic[Options, Learned]):
     """The class describes a kind of training; an instance is one training, whose methods are called in turn.
 
-    `loading` and `loading_a_starter` are lines that import and an expression that loads a model from `{folder}`; the
-    latter is empty for a kind that has no starter. `searched` are the name and the specification of a retriever that
-    searches with a finished model.
+    What a card and the pages say of a kind is in `recipes/cards.toml`.
     """
 
     kind: ClassVar[str]
@@ -308,7 +308,13 @@ class Recipe(ABC, Generic[Options, Learned]):
     loading: ClassVar[tuple[str, str]]
     loading_a_starter: ClassVar[tuple[str, str] | tuple[()]] = ()
     usage: ClassVar[str]
+    # the name and the specification of a retriever that searches with a finished model
     searched: ClassVar[tuple[str, Callable[..., Spec]] | tuple[()]] = ()
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        for name, words in _CARDS.get(vars(cls).get("kind", ""), {}).items():
+            setattr(cls, name, words)
 
     def __init__(self, options: Options, material: Learned) -> None:
         self._options, self._material = options, material

@@ -107,15 +107,6 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
     base = STARTER
     measure = GUESSED
     colour = PALETTE[5]
-    does = "A masked language model: it is given a text with gaps, and says which tokens may stand in them."
-    hub_task = "fill-mask"
-    loading = (
-        "from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline",
-        'AutoModelForMaskedLM.from_pretrained("{folder}")',
-    )
-    usage = """tokenizer = AutoTokenizer.from_pretrained(model.name_or_path)
-fill = pipeline("fill-mask", model=model, tokenizer=tokenizer)
-print(fill(f"a text with a {tokenizer.mask_token} in it"))  # the likeliest tokens, and how likely each is"""
 
     def measured(self, source: ModelSource) -> LanguageMeasurement:
         return self._measured(self._loaded(source))

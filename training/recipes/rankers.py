@@ -145,16 +145,6 @@ class BiEncoderRecipe(_EncoderRecipe[BiEncoderOptions]):
     base = DEFAULT_BI_ENCODER
     measure = "recall@10"
     colour = PALETTE[1]  # of Dense on the other pages
-    does = "A bi-encoder: it turns questions and passages into vectors whose cosine says how well they fit."
-    hub_task = "sentence-similarity"
-    loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
-    loading_a_starter = (
-        "from mrc_workbench.models.loading import load_bi_encoder\nfrom mrc_workbench.models.sources import find_model",
-        'load_bi_encoder(find_model("{folder}"), [])',
-    )
-    usage = """questions = model.encode_query(["a question"], normalize_embeddings=True)
-passages = model.encode_document(["a passage", "another one"], normalize_embeddings=True)
-print(questions @ passages.T)  # cosines, higher is better"""
     searched = ("Dense", partial(DenseSpec, windows=True))
 
     def _loaded(self, source: ModelSource) -> Any:
@@ -187,12 +177,6 @@ class LateRecipe(_EncoderRecipe[LateOptions]):
     base = DEFAULT_BI_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[2]
-    does = "An encoder of late interaction: each token of a question is compared with each token of a passage."
-    hub_task = "feature-extraction"
-    loading = ("from sentence_transformers import MultiVectorEncoder", 'MultiVectorEncoder("{folder}")')
-    usage = """questions = model.encode_query(["a question"])
-passages = model.encode_document(["a passage", "another one"])
-print(model.similarity(questions, passages))  # mean of each token's best cosine, higher is better"""
 
     searched = ("Late", partial(LateSpec, windows=True))
 
@@ -226,13 +210,6 @@ class SparseEncoderRecipe(_EncoderRecipe[SparseEncoderOptions]):
     base = DEFAULT_MASKED_LANGUAGE_MODEL
     measure = "recall@10"
     colour = PALETTE[4]
-    does = "A sparse encoder: it turns questions and passages into few weighed terms, searched as words are."
-    hub_task = "feature-extraction"
-    loading = ("from sentence_transformers import SparseEncoder", 'SparseEncoder("{folder}")')
-    usage = """questions = model.encode_query(["a question"])
-passages = model.encode_document(["a passage", "another one"])
-print(model.similarity(questions, passages))  # dot products, higher is better
-print(model.decode(passages[0], top_k=10))  # its terms of most weight"""
     searched = ("Sparse", SparseSpec)
 
     def task(self, source: ModelSource) -> Task:
@@ -287,15 +264,6 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
     base = DEFAULT_CROSS_ENCODER
     measure = "ndcg@10"
     colour = PALETTE[3]  # of Reranked on the other pages
-    does = "A cross-encoder: it reads a question and a passage together and scores how well they fit."
-    hub_task = "text-ranking"
-    loading = ("from sentence_transformers import CrossEncoder", 'CrossEncoder("{folder}")')
-    loading_a_starter = (
-        "from mrc_workbench.models.loading import load_cross_encoder\n"
-        "from mrc_workbench.models.sources import find_model",
-        'load_cross_encoder(find_model("{folder}"), [])',
-    )
-    usage = 'print(model.predict([("a question", "a passage"), ("a question", "another one")]))  # higher is better'
 
     def measured(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a reranker alone over BM25's first passages; a base with the head drawn for it."""

@@ -103,15 +103,6 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
     base = DEFAULT_READER
     measure = "f1"
     colour = PALETTE[4]
-    does = "A reader: it is given a question and a passage, and points at the answer or says that there is none."
-    hub_task = "question-answering"
-    loading = (
-        "from mrc_workbench.models.reader import SpanReader\nfrom mrc_workbench.models.sources import find_model",
-        'SpanReader(find_model("{folder}"))',
-    )
-    usage = """spans = model.read([("a question", "a passage with its answer")])
-print(spans.starts[0, 0], spans.ends[0, 0], spans.scores[0, 0])  # letters of the passage, and log P: higher is better
-# plain transformers loads it, too: AutoModelForQuestionAnswering.from_pretrained(...)"""
 
     def measured(self, source: ModelSource) -> QuestionMeasurement:
         """Measure a reader on the questions that judge it, each with its passage; a base with the head drawn for it."""

@@ -65,11 +65,6 @@ class SentenceRecipe(Recipe[SentenceOptions, PairMaterial]):
     base = DEFAULT_BI_ENCODER
     measure = "spearman"
     colour = PALETTE[1]  # of Dense on the other pages
-    does = "A sentence encoder: it turns sentences into vectors whose cosine says how alike they are in meaning."
-    hub_task = "sentence-similarity"
-    loading = ("from sentence_transformers import SentenceTransformer", 'SentenceTransformer("{folder}")')
-    usage = """vectors = model.encode_query(["a sentence", "another one"], normalize_embeddings=True)
-print(vectors @ vectors.T)  # cosines, higher is more alike"""
 
     searched = ("Dense", partial(DenseSpec, windows=True))
 
@@ -153,11 +148,6 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMateria
     base = DEFAULT_CROSS_ENCODER
     measure = "spearman"
     colour = PALETTE[3]  # of Reranked on the other pages
-    does = "A cross-encoder of sentences: it reads two together and says how alike they are, or what follows from one."
-    hub_task = "text-classification"
-    loading = ("from sentence_transformers import CrossEncoder", 'CrossEncoder("{folder}")')
-    usage = """print(model.predict([("a sentence", "another one")]))
-print(model.config.id2label)  # what each number is of, where it tells labels apart"""
 
     @property
     def _labels(self) -> int:
