@@ -4,7 +4,7 @@ import os
 import time
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -244,7 +244,7 @@ def trainer_arguments(
 
 
 class Family(ABC):
-    """What the kinds of training share that learn from the same kind of data."""
+    """What the kinds of training share that learn from the same kind of data; `card.md.jinja` knows them by `tag`."""
 
     measures: ClassVar[Mapping[str, str]]  # by their names on a card
     curves: ClassVar[tuple[str, ...]]  # the measures in a training's progress
@@ -281,10 +281,6 @@ class Family(ABC):
     def rows(self, options: Any, scores: Mapping[str, Any]) -> dict[str, str]:
         """What was measured, by name, as a card's table calls it."""
         return {"before": "The base", "after": "**This model**"}
-
-    @abstractmethod
-    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        """Paragraphs of a card that say what the figures are of."""
 
 
 Options = TypeVar("Options", bound=TrainingOptions)

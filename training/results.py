@@ -9,11 +9,12 @@ import os
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from mrc_workbench.data.records import Maker
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
+from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, rounds_of
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
@@ -133,25 +135,38 @@ def write_card(run: Run) -> None:
     """Write the README.md beside a finished model, from the run folder alone; names are escaped."""
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
     plan, scores, made = run.plan(), run.scores(), run.provenance()
+    recipe, data = recipe_of(plan.kind), made.get("data", {})
     # without the folders of this machine, which are private
     options = {
         name: _one_line(_without_folders(value)) if type(value) is str else value
         for name, value in asdict(plan.options).items()
     }
-    sections = [
-        f"---\n{_head(plan, scores, made, starter=starter)}\n---",
-        f"# {_shown(plan.name) or plan.kind}",
-        recipe_of(plan.kind).does,
-        "## What it reaches",
-        *_reached(plan, scores, made),
-        "## How to load it",
-        _loading(plan, made, starter=starter),
-        "## What it was made of",
-        "\n".join(f"- **{name}**: {value}" for name, value in _ingredients(plan, made)),
-        "Options:",
-        f"```json\n{json.dumps(options, ensure_ascii=False, indent=2)}\n```",
-    ]
-    write_text(run.model_folder / "README.md", "\n\n".join(sections) + "\n")
+    measures = recipe.family.measures
+    rows = {name: label for name, label in recipe.family.rows(plan.options, scores).items() if name in scores}
+    card = template(Path(__file__).with_name("card.md.jinja"), keep_newline=True).render(
+        head=_head(plan, scores, made, starter=starter),
+        plan=plan,
+        scores=scores,
+        made=made,
+        data=data,
+        recipe=recipe,
+        family=recipe.family,
+        starter=starter,
+        loading=(starter and recipe.loading_a_starter) or recipe.loading,
+        titled=getattr(plan.options, "title", False) and Maker.TITLE not in data.get("made_questions", {}),
+        rounds=rounds_of(plan.options),
+        options=json.dumps(options, ensure_ascii=False, indent=2),
+        rows=rows,
+        measures={of: label for of, label in measures.items() if any(of in scores[name] for name in rows)},
+        measure_of=lambda gain: measures.get(gain["measure"], gain["measure"]),
+        points=_points,
+        cell=_cell,
+        identity=_identity,
+        number="{:,}".format,
+        shown=_shown,
+        without_folders=_without_folders,
+    )
+    write_text(run.model_folder / "README.md", card)
 
 
 def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: bool) -> str:
@@ -190,36 +205,9 @@ def _head(plan: Plan, scores: dict[str, Any], made: dict[str, Any], *, starter: 
     )
 
 
-def _reached(plan: Plan, scores: dict[str, Any], made: dict[str, Any]) -> Iterator[str]:
-    """Sections: the table of before and after and of what else was measured, and what it was measured on."""
-    family, intervals = recipe_of(plan.kind).family, scores.get("intervals", {})
-    rows = family.rows(plan.options, scores)
-    known = {measure for name in rows for measure in scores.get(name, {})}
-    measures = {of: name for of, name in family.measures.items() if of in known}
-    lines = [f"| |{'|'.join(measures.values())}|", "|---|" + "---:|" * len(measures)]
-    for key, name in rows.items():
-        if key in scores:
-            cells = (_cell(scores[key].get(m), intervals.get(key, {}).get(m)) for m in measures)
-            lines.append(f"|{name}|{'|'.join(cells)}|")
-    if measures:
-        yield "\n".join(lines)
-    yield from family.told(scores, made)
-    if gain := scores.get("gain"):
-        measure, differs = _told(gain, family.measures)
-        yield f"Against its base, {family.compared}, its {measure} differs by {differs}."
-    if test := scores.get("test"):
-        measure, differs = _told(test["gain"], family.measures)
-        before, after = (f"{100 * test[name][test['gain']['measure']]:.2f}" for name in ("before", "after"))
-        yield (
-            f"On {test['questions']:,} test {family.examples}, which it was not trained on and which chose nothing, "
-            f"its {measure} is {after}, its base's {before}: they differ by {differs}."
-        )
-
-
-def _told(gain: dict[str, Any], measures: Mapping[str, str]) -> tuple[str, str]:
+def _points(gain: dict[str, Any]) -> str:
     low, high = gain["interval"]
-    points = f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
-    return measures.get(gain["measure"], gain["measure"]), points
+    return f"{100 * gain['difference']:+.2f} points [{100 * low:+.2f}, {100 * high:+.2f}]"
 
 
 def _cell(value: float | None, interval: list[float] | None) -> str:
@@ -227,49 +215,6 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
         return ""
     around = f" [{100 * interval[0]:.2f}, {100 * interval[1]:.2f}]" if interval else ""
     return f"{100 * value:.2f}{around}"
-
-
-def _loading(plan: Plan, made: dict[str, Any], *, starter: bool) -> str:
-    recipe = recipe_of(plan.kind)
-    imports, model = (starter and recipe.loading_a_starter) or recipe.loading
-    remark = "" if starter else "  # or its name on the hub"
-    code = f"{imports}\n\nmodel = {model.format(folder='path/of/this/folder')}{remark}\n{recipe.usage}"
-    titled = getattr(plan.options, "title", False) and Maker.TITLE not in made.get("data", {}).get("made_questions", {})
-    title = "\n\nIt was trained with the article's title on a line before each passage." if titled else ""
-    needed = "The starter's modules are" if starter else "What reads with it is" if plan.kind == READER else ""
-    told = f"{needed} part of the MRC Retrieval Workbench: run this from its folder.\n\n" if needed else ""
-    return f"{told}```python\n{code}\n```{title}"
-
-
-def _ingredients(plan: Plan, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    base, data, hardware = (made.get(part, {}) for part in ("base", "data", "hardware"))
-    yield "Base", _shown(_without_folders(plan.options.base)) + _identity(base)
-    family = recipe_of(plan.kind).family
-    sizes = "".join(f", {data[name]:,} {name}" for name in family.counted if name in data)
-    licence = f", {_shown(data['licence'])}" if data.get("licence") else ""
-    yield "Data", f"{_shown(plan.data_name)}{sizes}, fingerprint `{plan.fingerprint}`{licence}"
-    parts = [f"{part} {data[f'{part}_{family.examples}']:,}" for part in ("train", "validation", "test") if data]
-    seed = f"split {data['split']}" if "split" in data else f"split by {family.split_by} with seed {plan.split.seed}"
-    yield family.examples.capitalize(), f"{', '.join(parts)} ({seed})" if parts else seed
-    if by := data.get("made_questions"):
-        yield "Made of passages, asked by nobody", ", ".join(f"{_shown(how)} {count:,}" for how, count in by.items())
-    yield "Objective", plan.options.objective.value
-    called = {"teacher": "Teacher", "guide": "Guide", "negatives_model": "Hard negatives found by"}
-    for name, reference in plan.options.helpers.items():
-        yield called.get(name, name), _shown(_without_folders(reference)) + _identity(made.get(name, {}))
-    if (rounds := rounds_of(plan.options)) > 1:
-        yield "Round", f"{plan.round} of {rounds}, {plan.options.epochs:g} epochs each"
-    if settled := made.get("settled"):
-        yield "Left to the machine", ", ".join(f"{name.replace('_', ' ')}: {what}" for name, what in settled.items())
-    if long := made.get("windows"):
-        yield "Long passages", f"of {long['passages']:,} a window was shown: the one with the answer, where known"
-    if versions := made.get("versions"):
-        yield "Versions", ", ".join(f"{name} {number}" for name, number in versions.items())
-    if hardware:
-        device = ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['logical_cores']} logical cores"
-        yield "Hardware", f"{_shown(device)}, {'bfloat16' if hardware['bfloat16'] else 'float32'}"
-    if "made" in made:
-        yield "Made", made["made"]
 
 
 def _identity(model: dict[str, str]) -> str:

@@ -1,6 +1,6 @@
 """The recipe of a masked language model: text, a tokenizer, and a network that is new or goes on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -14,7 +14,6 @@ from mrc_workbench.models.language.masking import (
     FOLLOWED,
     GUESSED,
     LOG_LIKELIHOOD,
-    PERPLEXITY,
     Guesses,
     configuration,
     guesses,
@@ -77,22 +76,6 @@ class Languages(Family):
 
     def rows(self, options: LanguageOptions, scores: Mapping[str, Any]) -> dict[str, str]:
         return {UNIGRAM: "Frequency alone", "before": "The base", "after": "**This model**"}
-
-    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        yield (
-            f"In percent, of {scores.get('hidden', 0):,} tokens hidden in {scores.get('rows', 0):,} rows of documents "
-            "that it was not trained on; they also chose the checkpoint. In brackets: 95% intervals, of the bootstrap "
-            "over rows, and Wilson's of pairs."
-        )
-        lines = [
-            f"|{name}|{scores[key][PERPLEXITY]:.2f} [{low:.2f}, {high:.2f}]|"
-            for key, name in self.rows(None, scores).items()  # type: ignore[arg-type]  # they are the same for all
-            if key in scores
-            for low, high in (scores["intervals"][key][PERPLEXITY],)
-        ]
-        yield "\n".join(["| |Perplexity of hidden tokens|", "|---|---:|", *lines])
-        if heads := made.get("new_heads"):
-            yield f"The base had no head for {' and '.join(heads)}: what it reaches before is by chance."
 
 
 LANGUAGES: Family = Languages()

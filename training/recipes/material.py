@@ -1,6 +1,6 @@
 """What rankers learn from and are measured on: question sets, and what a search finds in them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -258,23 +258,6 @@ class Rankers(Family):
             "after": f"**This model**{alone}",
             "interpolated": f"This model, mixed with BM25 (weight {scores.get('weight', '')})",
         }
-
-    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        data = made.get("data", {})
-        searched = f", in all {data['passages']:,} passages" if data.get("passages") else ""
-        chosen = "the checkpoint and the weight" if "interpolated" in scores else "the checkpoint"
-        yield (
-            f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on{searched}; "
-            f"they also chose {chosen}. In brackets: 95% bootstrap intervals."
-        )
-        if data.get("made_questions"):
-            yield (
-                "Questions of this set were made of its passages, which were read without the sentence or the title "
-                "that asks. The figures are no measure of what people find."
-            )
-        if active := scores.get("active_terms"):
-            counts = f"{active['question']:,.1f} terms in a question and {active['passage']:,.1f} in a passage"
-            yield f"It gives a weight to {counts}, on average."
 
 
 RANKERS = Rankers()

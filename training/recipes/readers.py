@@ -5,7 +5,7 @@ It points at the answer in a passage, or at none.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -76,19 +76,6 @@ class Readers(Rankers):
 
     def material(self, data: QuestionSet, plan: Any, tell: OnProgress | None = None) -> Material:
         return ReaderMaterial.of(data, plan.split, plan.options, plan.marked_negatives)
-
-    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        yield (
-            f"In percent, on {scores.get('questions', 0):,} validation questions that it was not trained on, each with "
-            f"the passage it was asked of, by the rules of {scores.get('rules', '')}; they also chose the checkpoint. "
-            "In brackets: 95% bootstrap intervals."
-        )
-        if met := made.get("answers"):
-            yield (
-                f"Of {met['answers']:,} passages with answers, {met['mended']:,} had theirs at another place than the "
-                f"file said, which was mended, and {met['lost']:,} nowhere. It was shown {met['windows']:,} windows, "
-                f"{met['without_answer']:,} of them without an answer."
-            )
 
 
 READERS = Readers()

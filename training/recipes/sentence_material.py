@@ -1,7 +1,7 @@
 """What trainings on sentence pairs learn from and are measured on, and what each objective reads of it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -232,22 +232,6 @@ class SentencePairs(Family):
 
     def material(self, data: PairSet, plan: Any, tell: OnProgress | None = None) -> PairMaterial:
         return PairMaterial.of(data, plan.split, plan.options)
-
-    def told(self, scores: Mapping[str, Any], made: Mapping[str, Any]) -> Iterator[str]:
-        chosen = "their loss chose" if scores.get("judged_by") == LOSS else "they also chose"
-        if scores.get("intervals"):
-            yield (
-                f"Times 100, on {scores.get('pairs', 0):,} validation pairs that it was not trained on; {chosen} the "
-                "checkpoint. In brackets: 95% bootstrap intervals over groups of pairs that share sentences."
-            )
-        else:
-            yield "Nobody scored what it was measured on: the loss of validation examples chose the checkpoint."
-        before, after = (scores.get(name, {}) for name in ("before", "after"))
-        known = [name for name in ("alignment", "uniformity") if name in before.keys() & after.keys()]
-        if known:
-            went = ", ".join(f"{name} went from {before[name]:.4f} to {after[name]:.4f}" for name in known)
-            yield f"In its space, {went}; lower is better for both (Wang & Isola 2020)."
-        yield "The licence of the data, and that of the base, may say what can be done with this model: look at both."
 
 
 PAIRS = SentencePairs()
