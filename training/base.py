@@ -299,6 +299,7 @@ class Recipe(ABC, Generic[Options, Learned]):
     base: ClassVar[str]  # hub id that a page offers to start from, besides what the options offer
     measure: ClassVar[str]  # the metric that a page shows of a finished training
     colour: ClassVar[str]  # of its curves
+    named: ClassVar[str] = ""  # by the command
     does: ClassVar[str]  # the words of a finished model's card
     hub_task: ClassVar[str]
     loading: ClassVar[tuple[str, str]]

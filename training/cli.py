@@ -49,18 +49,6 @@ from mrc_workbench.training.run_commands import (
 from mrc_workbench.training.runs import Plan, absolute, create_rounds, new_plan, rounds_of
 from mrc_workbench.training.text_options import LANGUAGE_MODEL
 
-_A_MODEL = {
-    "bi-encoder": "a bi-encoder for dense retrieval",
-    "cross-encoder": "a cross-encoder for reranking",
-    "late-interaction": "a late-interaction model (ColBERT)",
-    "sparse-encoder": "a sparse encoder (SPLADE)",
-    "sentences": "a sentence encoder on sentence pairs",
-    "sentence-cross-encoder": "a cross-encoder on sentence pairs",
-    "reader": "a reader that finds answers in passages",
-    "language-model": "a language model on text",
-}
-
-
 _action = partial(Parameter, negative="", group=Group("Other actions", validator=mutually_exclusive))
 Queued = Annotated[bool, _action(help="only add it to the queue, and print its id")]
 
@@ -299,8 +287,8 @@ def __getattr__(name: str) -> App:
     if name == "train_commands":
         about = "Train a model.\n\nDefaults are those of the starter; other bases have their own."
         commands = commands_of("train", about)
-        for kind in RECIPES:
-            commands.command(_training_of(kind), name=kind, help=f"Train {_A_MODEL.get(kind, kind)}.")
+        for kind, recipe in RECIPES.items():
+            commands.command(_training_of(kind), name=kind, help=f"Train {recipe.named or kind}.")
         return commands
     if name == "sweep_commands":
         commands = commands_of("sweep", "Search settings of a training.\n\nTries a few on validation questions.")

@@ -1,6 +1,7 @@
 """Checkpoints that a kill cannot tear, and models kept on the way of a training."""
 
 import json
+import random
 import re
 import shutil
 from collections.abc import Sequence
@@ -8,6 +9,8 @@ from copy import deepcopy
 from math import ceil
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mrc_workbench.data.cache import SEAL, is_sound, sealing
 from mrc_workbench.data.cache import seal as seal_folder
@@ -145,9 +148,6 @@ class SafeCheckpoints:
         self.lr_scheduler.load_state_dict(json.loads(Path(checkpoint, "scheduler.json").read_text(encoding="utf-8")))
 
     def _save_rng_state(self, output_dir: str) -> None:
-        import random
-
-        import numpy as np
         import torch
         from safetensors.torch import save_file
 
@@ -163,9 +163,6 @@ class SafeCheckpoints:
         write_text(path.with_suffix(".json"), json.dumps(plain))
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        import random
-
-        import numpy as np
         import torch
         from safetensors.torch import load_file
 

@@ -66,11 +66,12 @@ class MixTeacher:
         token_questions = tokens.encode_questions(texts)
         candidates = np.full((len(texts), CANDIDATES), -1, dtype=np.int64)
         scores = np.zeros(candidates.shape, dtype=np.float32)
+        positives = dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
         row = 0
         for block in self.material.first_stage.score_blocks(texts):  # scores of all pairs would fill the memory
             of_terms = np.where(np.isfinite(block), block, 0.0)
             for bm25, dense in zip(of_terms, questions[row : row + len(block)] @ passages.T, strict=True):
-                rows = self._candidates(row, bm25, dense)
+                rows = self._candidates(positives.get(row, []), bm25, dense)
                 late = max_sim(token_questions.between(row, row + 1), token_passages.at(rows))[0]
                 signals = {"bm25": bm25[rows], "late": late, "dense": dense[rows]}
                 candidates[row, : len(rows)] = rows
@@ -92,22 +93,18 @@ class MixTeacher:
         questions, passages = self.examples.question, self.examples.passages[:, :1]
         return list(np.hstack([passages, candidates[questions], scores[questions]]).astype(np.float64).tolist())
 
-    def _candidates(self, row: int, bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
-        """Rows of the passages to score for a training question, those of its article first.
+    def _candidates(self, positive: list[int], bm25: np.ndarray, dense: np.ndarray) -> np.ndarray:
+        """Rows of the passages to score for a training question, those of its positive passage's article first.
 
         `bm25` and `dense` are the question's scores of all passages, `(n_passages,)`.
         """
-        own = np.array(self._positives.get(row, []), dtype=np.int64)
+        own = np.array(positive, dtype=np.int64)
         of_article, article_of = own, self.material.article_of_passage
         if article_of is not None and len(own):
             same = np.flatnonzero(article_of == article_of[own])
             of_article = np.concatenate([own, same[same != own][: OF_ARTICLE - 1]])
         best = np.argsort(-(_z_scores(bm25) + _z_scores(dense)), kind="stable")[: 2 * CANDIDATES]
         return np.concatenate([of_article, best[~np.isin(best, of_article)]])[:CANDIDATES]
-
-    @cached_property
-    def _positives(self) -> dict[int, list[int]]:
-        return dict(zip(self.examples.question.tolist(), self.examples.passages[:, :1].tolist(), strict=True))
 
 
 def _z_scores(scores: np.ndarray) -> np.ndarray:
