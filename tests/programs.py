@@ -80,7 +80,7 @@ def forks() -> ForkServerContext:
             *files,
             "faiss",
             "sklearn.metrics",
-            "mrc_workbench.training.engine.trainers",
+            "mrc_workbench.training.trainers",
             "mrc_workbench.training.results",
         ]
     )

@@ -246,7 +246,7 @@ class _Ablating(Sweep[Ablation]):
         plan = replace(plan, trial=Trial(self._job.id, number, len(self._changes), whole=True))
         part = self._job.part(name)
         run = self._taken_up(part, partial(create_run, plan, part.folder, attended=True))
-        from mrc_workbench.training.engine.trainers import Watch  # imports transformers
+        from mrc_workbench.training.trainers import Watch  # imports transformers
 
         ended = execute(run, Watch(lambda share: self._write(share) if self._is_due() else None))
         if self._job.asked_to_stop or ended.state is State.STOPPED:

@@ -197,7 +197,7 @@ def take_steps(task: Task, options: TrainingOptions, batches: Sequence[Batch], p
     from transformers import TrainerCallback
 
     from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
-    from mrc_workbench.training.engine.trainers import make_trainer
+    from mrc_workbench.training.trainers import make_trainer
 
     class Fixed(DefaultBatchSampler):
         def __iter__(self) -> Iterator[Batch]:

@@ -138,7 +138,7 @@ class _Searching(Sweep[Search]):
         options = self._plan.options
         one_epoch = replace(options, epochs=1.0, evaluation_steps=0, save_steps=0)
         estimate = self._estimate(replace(self._plan, options=one_epoch, minutes=0.0))
-        import mrc_workbench.training.engine.trainers  # noqa: F401
+        import mrc_workbench.training.trainers  # noqa: F401
 
         # libraries and analyses are loaded by now, as they are when a trial loads
         began = time.monotonic()
@@ -209,7 +209,7 @@ class _Searching(Sweep[Search]):
         def report(done: float) -> None:
             self._write_soon((done - first) / (share - first) * weight if share > first else weight)
 
-        from mrc_workbench.training.engine.trainers import TrialWatch  # imports transformers
+        from mrc_workbench.training.trainers import TrialWatch  # imports transformers
 
         ended = execute(ready, TrialWatch(run, share, self._is_over, report))
         if self._job.asked_to_stop:

@@ -234,7 +234,7 @@ def _processes(plan: Plan) -> dict[str, Any]:
 def _fit(run: Run, task: Task, checkpoint: Path | None, status: Status, callbacks: list[Any]) -> int:
     """Train the steps that are left; returns the best step, whose model the task's model is afterwards."""
     from mrc_workbench.training.engine.speed import cached_lower_layers, short_passes, tokenized_once
-    from mrc_workbench.training.engine.trainers import RunFolderCallback, make_trainer
+    from mrc_workbench.training.trainers import RunFolderCallback, make_trainer
 
     options = in_precision_begun(run.plan().options, run.provenance())
     if options.report_to is Report.TENSORBOARD:

@@ -229,7 +229,7 @@ def short() -> Ablation:
 
 
 def test_stopped_in_any_training_it_goes_on_there(short: Ablation, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mrc_workbench.training.engine.trainers import Watch
+    from mrc_workbench.training.trainers import Watch
 
     told: Callable[..., None] = Watch.on_step_end
     for name in ("1", "2-tuned"):

@@ -14,13 +14,13 @@ from sentence_transformers import SentenceTransformerTrainer
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.training.engine.trainers import make_trainer
 from mrc_workbench.training.options import BestBy, Report
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, BiEncoderObjective, CrossEncoderObjective
 from mrc_workbench.training.recipes import ranking_kinds, recipe_of
 from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.trainers import make_trainer
 from tests.hub import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
 

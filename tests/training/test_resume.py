@@ -22,14 +22,14 @@ from safetensors.numpy import load_file
 
 from mrc_workbench.data.jobs.folder import RESUMABLE, State
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.engine import trainers
+from mrc_workbench.training import trainers
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.engine.trainers import RunFolderCallback
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER, LATE_INTERACTION
 from mrc_workbench.training.recipes import ranking_kinds
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
+from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
 from tests.hub import build_bi_encoder
 from tests.programs import forks

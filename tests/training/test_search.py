@@ -170,7 +170,7 @@ def test_searches_are_no_trainings(there: Search) -> None:
 
 
 def stopped_in(search: Search, monkeypatch: pytest.MonkeyPatch, number: int, step: int) -> None:
-    from mrc_workbench.training.engine.trainers import TrialWatch
+    from mrc_workbench.training.trainers import TrialWatch
 
     told = TrialWatch.on_step_end
 

@@ -163,9 +163,9 @@ import json, os, signal, sys
 from pathlib import Path
 from tests.training.test_resume import again
 from mrc_workbench.workbench.cli import main
-from mrc_workbench.training.engine import trainers
+from mrc_workbench.training import trainers
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.engine.trainers import RunFolderCallback
+from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.training.runs import Run
 
 out, words = sys.argv[1], json.loads(sys.argv[2])

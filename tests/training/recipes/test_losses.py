@@ -16,7 +16,6 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
-from mrc_workbench.training.engine.trainers import make_trainer
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -30,6 +29,7 @@ from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
+from mrc_workbench.training.trainers import make_trainer
 from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import planned, shuffled, source_of, whole, within
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -37,7 +37,6 @@ from mrc_workbench.training.engine.batches import sampler_of
 from mrc_workbench.training.engine.checkpoints import SafeCheckpoints, discard_old, keep_model, seal
 from mrc_workbench.training.jobs import ROUNDS
 from mrc_workbench.training.options import TrainingOptions
-from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Phase, Run
 
 
@@ -356,8 +355,8 @@ class TrialWatch(Watch):
         self._due = 0  # the step at which it is to be measured
 
     def __call__(self, task: Task) -> tuple[Task, list[Any]]:
-        def measure(model: Any) -> QuestionMeasurement:
-            reached = cast(QuestionMeasurement, task.measure(model))
+        def measure(model: Any) -> Measurement[Any]:
+            reached = task.measure(model)
             if self._due:
                 values = {name: of.tolist() for name, of in reached.validation.per_question.items()}
                 kept = {str(self._share): {"step": self._due, "scores": values}}
