@@ -205,7 +205,7 @@ def trial_options(options: TrainingOptions, changes: Changes, epochs: float) -> 
     """Return the options of a trial, in one round: the search says when it is measured and how far it goes."""
     if isinstance(options, BiEncoderOptions):
         options = replace(options, rounds=1)
-    steps = {"evaluation_steps": 0, "save_steps": 0, "save_limit": 1, "patience": 0, "logging_steps": 1}
+    steps: dict[str, Any] = {"evaluation_steps": 0, "save_steps": 0, "save_limit": 1, "patience": 0, "logging_steps": 1}
     return replace(options, **changes, **steps, epochs=epochs, report_to=Report.NONE)
 
 

@@ -176,7 +176,8 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
         # no step was measured before: the finished model is the last point of the curves
         after = measured["after"].figures()
         run.add_progress({"step": kept_step, **{f"eval_{name}": value for name, value in after.items()}})
-    return material.summary(measured, plan.options) | {"kept_step": kept_step} | more
+    scores: dict[str, Any] = material.summary(measured, plan.options)
+    return scores | {"kept_step": kept_step} | more
 
 
 def _write_early(base: str) -> Thread:

@@ -150,7 +150,7 @@ def ours(turn: Turn, options: QuestionOptions, material: Material, out: Path) ->
     """Our trainer, without what it measures and saves; where losses are compared without prompts."""
     from transformers import set_seed
 
-    from mrc_workbench.training.engine.trainers import make_trainer
+    from mrc_workbench.training.trainers import make_trainer
 
     set_seed(0)
     task = recipe_of(turn.kind)(options, material).task(find_model(turn.base))

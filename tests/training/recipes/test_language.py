@@ -12,7 +12,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.models.reader_networks import load_masked
 from mrc_workbench.training.estimate import estimate
-from mrc_workbench.training.recipes.language import UNIGRAM, LanguageRecipe
+from mrc_workbench.training.recipes.language import LanguageRecipe
+from mrc_workbench.training.recipes.language_material import UNIGRAM
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_material, train

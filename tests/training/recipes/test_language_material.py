@@ -14,8 +14,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.language.masking import IGNORED, PERPLEXITY
 from mrc_workbench.models.language.tokenizers import WholeWords
 from mrc_workbench.training.options import OptionError, TrainingError
-from mrc_workbench.training.recipes.language import LANGUAGES, UNIGRAM
-from mrc_workbench.training.recipes.language_material import LanguageMaterial, part_of
+from mrc_workbench.training.recipes.language import LANGUAGES
+from mrc_workbench.training.recipes.language_material import UNIGRAM, LanguageMaterial, part_of
 from mrc_workbench.training.text_options import LanguageObjective
 from tests.hub import build_cross_encoder_base
 from tests.training.recipes.language_worlds import SHARES, of_topics, options_of, text_file
