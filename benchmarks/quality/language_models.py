@@ -27,7 +27,8 @@ from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.cli import called, planned_ablation
 from mrc_workbench.training.jobs import Ablation, Table, Variant, all_jobs
-from mrc_workbench.training.recipes.language import LANGUAGES, UNIGRAM
+from mrc_workbench.training.recipes.language import LANGUAGES
+from mrc_workbench.training.recipes.language_material import UNIGRAM
 from mrc_workbench.training.runs import Run, all_runs, create_run, new_plan
 from mrc_workbench.training.text_options import (
     LANGUAGE_MODEL,
