@@ -9,15 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrc_workbench.data.jobs.folder import State, Status
-from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.models.sources import STARTER
-from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.results import MOST_POINTS, Advice, Curves, Points, advice, curves, thinned, zipped_model
-from mrc_workbench.training.runs import Plan, Run, find_run
+from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import READER
-from mrc_workbench.training.train import train
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.training.worlds import planned
@@ -46,16 +42,12 @@ def test_curves_hold_each_logged_figure_at_its_step(run: Run) -> None:
     assert found.bm25 == {"recall@10": 0.9, "ndcg@10": 0.8}
 
 
-def test_reads_only_the_requested_names(run: Run) -> None:
+def test_the_other_questions_stand_beside_the_requested_names_alone(run: Run) -> None:
     assert curves(run, ["loss", "ndcg@10"]) == Curves({"loss": [], "ndcg@10": []}, {}, {"loss": [], "ndcg@10": []})
     run.add_measures("bm25", {"recall@10": 0.9})
     run.add_progress({"step": 5, "loss": 1.5})
     assert curves(run, ["loss"]) == Curves({"loss": [(5, 1.5)]}, {}, {"loss": []})
-
-
-def test_the_other_questions_stand_beside(run: Run) -> None:
     run.add_measures("before_training", {"ndcg@10": 0.3})
-    run.add_progress({"step": 5, "loss": 1.5})
     run.add_progress({"step": 7, "eval_training_ndcg@10": 0.9, "eval_validation_ndcg@10": 0.4, "eval_loss": 2.5})
     found = curves(run, ["loss", "ndcg@10", "grad_norm"])
     assert found.beside == {"loss": [(7, 2.5)], "ndcg@10": [(0, 0.3), (7, 0.9)], "grad_norm": []}
@@ -95,34 +87,6 @@ def test_the_zip_holds_the_model_and_leaves_nothing_behind(run: Run) -> None:
     assert set(run.folder.parent.parent.iterdir()) == before
 
 
-def test_the_run_at_work_is_the_one_with_a_living_process(run: Run) -> None:
-    assert QUEUE.at_work() is None
-    pid, started = this_process()
-    run.write_status(Status(State.RUNNING, pid=pid, pid_started=started))
-    assert QUEUE.at_work() == run
-    run.write_status(Status(State.RUNNING, pid=pid, pid_started=started - 1))
-    assert QUEUE.at_work() is None
-
-
-def test_a_killed_run_that_was_asked_to_stop_is_stopped(run: Run) -> None:
-    run.write_status(Status(State.RUNNING, pid=2**22 + 1, pid_started=1.0))
-    assert run.status().state is State.INTERRUPTED
-    run.ask_to_stop()
-    assert run.status().state is State.STOPPED
-
-
-def test_a_run_asked_to_stop_before_it_began_does_no_work(run: Run) -> None:
-    run.ask_to_stop()
-    assert train(run).state is State.STOPPED
-    assert run.progress() == []
-
-
-def test_finds_runs_by_id_only(run: Run) -> None:
-    assert find_run(run.id) == run
-    for name in ("..", "../x", "", "a/b", "no such run", "x" * 300, "a\0b", str(run.folder)):
-        assert find_run(name) is None, name
-
-
 @cache
 def plan_from(base: str) -> Plan:
     return planned(BI_ENCODER, small_set(), base=base).plan()
@@ -155,14 +119,10 @@ def scores(gain: tuple[float, float], learned: tuple[float, float], *, before: f
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7), (10, 0.7)], None),  # as good later: no course
         (scores(UP, UP, kept=5), [(0, 0.5), (5, 0.7)], None),  # measured once
         (scores(UP, UP, kept=0), RISING, None),
-        (
-            scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}},
-            RISING,
-            Advice.STARTER_MIXED_UNSURE,
-        ),
+        (scores(UP, UP) | {"mixed_gain": NO_GAIN}, RISING, Advice.STARTER_MIXED_UNSURE),
         (scores(UP, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UP}}, RISING, Advice.STILL_RISING),
-        (scores(DOWN, UP) | {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, Advice.FELL),
-        ({"before": {"ndcg@10": 0.5}, "gain": {"measure": "ndcg@10", "interval": UNSURE}}, RISING, None),
+        (scores(DOWN, UP) | {"mixed_gain": NO_GAIN}, RISING, Advice.FELL),
+        ({"before": {"ndcg@10": 0.5}, "gain": NO_GAIN}, RISING, None),
         ({}, [], None),
     ],
 )
@@ -182,12 +142,7 @@ def test_a_reader_that_was_right_before_is_told_no_ranks_to_look_at() -> None:
 @pytest.mark.parametrize(
     ("base", "learned", "carried_over", "mixed"),
     [
-        (
-            STARTER,
-            Advice.STARTER_NOTHING_LEARNED,
-            Advice.STARTER_NOT_CARRIED_OVER,
-            Advice.STARTER_MIXED_UNSURE,
-        ),
+        (STARTER, *(Advice[f"STARTER_{name}"] for name in ("NOTHING_LEARNED", "NOT_CARRIED_OVER", "MIXED_UNSURE"))),
         ("klue/roberta-base", Advice.NOTHING_LEARNED, Advice.NOT_CARRIED_OVER, Advice.MIXED_UNSURE),
     ],
 )
@@ -197,7 +152,6 @@ def test_a_starter_is_advised_a_pretrained_base(
     plan = plan_from(base)
     assert advice(plan, scores(UNSURE, UP), RISING) is carried_over
     assert advice(plan, scores(UNSURE, UNSURE), RISING) is learned
-    unsure = {"mixed_gain": {"measure": "ndcg@10", "interval": UNSURE}}
-    assert advice(plan, scores(UP, UP) | unsure, RISING) is mixed
+    assert advice(plan, scores(UP, UP) | {"mixed_gain": NO_GAIN}, RISING) is mixed
     told = catalog("en")[f"advice.{learned}"]
     assert ("pretrained" in told) is (base == STARTER)

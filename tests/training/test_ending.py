@@ -8,9 +8,12 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.training import train as training
+from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.run_commands import followed
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
+from tests.doubles import small_set
+from tests.training.worlds import planned
 
 
 class Running(Run):
@@ -53,6 +56,13 @@ def test_a_stopped_training_says_how_it_continues(
     lines = capsys.readouterr().err.splitlines()
     assert lines[-1].startswith(told)
     assert ("Stopping after this step" in lines[0]) == bool(number)
+
+
+def test_a_run_asked_to_stop_before_it_began_does_no_work() -> None:
+    run = planned(BI_ENCODER, small_set())
+    run.ask_to_stop()
+    assert training.train(run).state is State.STOPPED
+    assert run.progress() == []
 
 
 def test_a_run_is_looked_for_before_a_token(

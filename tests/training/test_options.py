@@ -78,13 +78,25 @@ def test_weights_beside_adapters_need_adapters_and_no_frozen_table(options: type
 FROZEN_BESIDE = {"lora_rank": 4, "lora_also": "norms-and-embeddings", "embedding_table": "frozen"}
 
 
-def test_messages() -> None:
-    with pytest.raises(ValueError, match="batch_size must be between 2 and 65536, not 1"):
-        BiEncoderOptions(batch_size=1)
-    with pytest.raises(ValueError, match="save_steps must be 0 or more, not -1"):
-        BiEncoderOptions(save_steps=-1)
-    with pytest.raises(ValueError, match="base must name a model"):
-        CrossEncoderOptions(base="  ")
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (BiEncoderOptions, {"batch_size": 1}, "batch_size must be between 2 and 65536, not 1"),
+        (BiEncoderOptions, {"save_steps": -1}, "save_steps must be 0 or more, not -1"),
+        (CrossEncoderOptions, {"base": "  "}, "base must name a model"),
+        (
+            BiEncoderOptions,
+            {"evaluation_steps": 50, "save_steps": 75},
+            "save_steps must be a multiple of evaluation_steps",
+        ),
+        (CrossEncoderOptions, {"save_steps": 100}, "save_steps needs evaluation_steps"),
+        (CrossEncoderOptions, {"objective": "margin-mse"}, "teacher must name a cross-encoder for margin-mse"),
+    ],
+)
+def test_messages(kind: type, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as refused:
+        kind(**given)
+    assert refused.value.option == message.split(maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("name", ["epochs", "learning_rate", "weight_decay", "warmup", "positive_margin"])
@@ -93,66 +105,76 @@ def test_a_value_that_is_not_a_number_is_refused(name: str) -> None:
         BiEncoderOptions(**{name: float("nan")})
 
 
-def test_checkpoints_are_measured_ones() -> None:
-    assert BiEncoderOptions(evaluation_steps=50, save_steps=100).save_steps == 100
-    with pytest.raises(ValueError, match="save_steps must be a multiple of evaluation_steps"):
-        BiEncoderOptions(evaluation_steps=50, save_steps=75)
-    with pytest.raises(ValueError, match="save_steps needs evaluation_steps"):
-        CrossEncoderOptions(save_steps=100)
+_REFUSED: list[tuple[type, list[tuple[dict[str, Any], str, str]]]] = [
+    (
+        BiEncoderOptions,
+        [
+            ({"max_length": 8}, "max_length", "starter"),
+            ({"frozen_layers": 1}, "frozen_layers", "starter"),
+            ({"lora_rank": 2}, "lora_rank", "starter"),
+            ({"precision": "bfloat16"}, "precision", "starter"),
+            ({"mini_batch_size": 8}, "mini_batch_size", "starter"),
+            ({"pooling": "cls"}, "pooling", "starter"),
+            ({"objective": "gist"}, "objective", "gist_starter"),
+            ({"base": "folder", "objective": "gist", "guide": "starter"}, "guide", "gist_starter"),
+            ({"objective": "triplet"}, "negatives", "triplet"),
+            (
+                {"base": "folder", "objective": "triplet", "negatives": 1, "mini_batch_size": 8},
+                "mini_batch_size",
+                "triplet",
+            ),
+            ({"negatives": 1}, "negatives", "mega_batch"),
+            ({"objective": "kl", "teacher": "starter"}, "negatives", "taught"),
+            ({"objective": "margin-mse", "teacher": "starter"}, "negatives", "taught"),
+            ({"objective": "kl", "negatives": 1}, "teacher", "teacher"),
+            ({"objective": "multiple-negatives", "rounds": 2}, "rounds", "rounds"),
+            ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
+            ({"matryoshka": "0"}, "matryoshka", "numbers"),
+            ({"base": " "}, "base", "empty"),
+            ({"negatives_model": ""}, "negatives_model", "empty"),
+            ({"negatives_first": 5, "negatives_last": 4}, "negatives_last", "ranks"),
+            ({"base": "folder", "lora_rank": 2, "frozen_layers": 1}, "frozen_layers", "lora"),
+            ({"evaluation_steps": 50, "save_steps": 75}, "save_steps", "save_steps"),
+            ({"save_steps": 100}, "save_steps", "save_steps"),
+            ({"batch_size": 1}, "batch_size", "range"),
+            ({"objective": "guess"}, "objective", "range"),
+            ({"best_by": "recall@7"}, "best_by", "range"),
+        ],
+    ),
+    (
+        LanguageOptions,
+        [
+            ({"mask_share": 0.0}, "mask_share", "range"),
+            ({"shown_as_mask": 0.8, "shown_as_random": 0.3}, "shown_as_random", "shares"),
+            ({"base": "some/model", "tokenizer": "folder"}, "tokenizer", "of_the_base"),
+            ({"lora_rank": 4}, "lora_rank", "new_model"),
+            ({"frozen_layers": 1}, "frozen_layers", "new_model"),
+            ({"embedding_table": "frozen"}, "embedding_table", "new_model"),
+            ({"whole_words": "sentences"}, "whole_words", "range"),
+            ({"vocabulary": 10}, "vocabulary", "range"),
+            ({"base": " "}, "base", "empty"),
+        ],
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("given", "option", "code"),
-    [
-        ({"max_length": 8}, "max_length", "starter"),
-        ({"frozen_layers": 1}, "frozen_layers", "starter"),
-        ({"lora_rank": 2}, "lora_rank", "starter"),
-        ({"precision": "bfloat16"}, "precision", "starter"),
-        ({"mini_batch_size": 8}, "mini_batch_size", "starter"),
-        ({"pooling": "cls"}, "pooling", "starter"),
-        ({"objective": "gist"}, "objective", "gist_starter"),
-        ({"base": "folder", "objective": "gist", "guide": "starter"}, "guide", "gist_starter"),
-        ({"objective": "triplet"}, "negatives", "triplet"),
-        (
-            {"base": "folder", "objective": "triplet", "negatives": 1, "mini_batch_size": 8},
-            "mini_batch_size",
-            "triplet",
-        ),
-        ({"negatives": 1}, "negatives", "mega_batch"),
-        ({"objective": "kl", "teacher": "starter"}, "negatives", "taught"),
-        ({"objective": "margin-mse", "teacher": "starter"}, "negatives", "taught"),
-        ({"objective": "kl", "negatives": 1}, "teacher", "teacher"),
-        ({"objective": "multiple-negatives", "rounds": 2}, "rounds", "rounds"),
-        ({"matryoshka": "256, wide"}, "matryoshka", "numbers"),
-        ({"matryoshka": "0"}, "matryoshka", "numbers"),
-        ({"base": " "}, "base", "empty"),
-        ({"negatives_model": ""}, "negatives_model", "empty"),
-        ({"negatives_first": 5, "negatives_last": 4}, "negatives_last", "ranks"),
-        ({"base": "folder", "lora_rank": 2, "frozen_layers": 1}, "frozen_layers", "lora"),
-        ({"evaluation_steps": 50, "save_steps": 75}, "save_steps", "save_steps"),
-        ({"save_steps": 100}, "save_steps", "save_steps"),
-        ({"batch_size": 1}, "batch_size", "range"),
-        ({"objective": "guess"}, "objective", "range"),
-        ({"best_by": "recall@7"}, "best_by", "range"),
-    ],
+    ("kind", "given", "option", "code"), [(kind, *case) for kind, cases in _REFUSED for case in cases]
 )
-def test_what_does_not_fit_is_refused_by_name_and_reason(given: dict[str, Any], option: str, code: str) -> None:
+def test_what_does_not_fit_is_refused_by_name_and_reason(
+    kind: type, given: dict[str, Any], option: str, code: str
+) -> None:
     with pytest.raises(OptionError) as refused:
-        BiEncoderOptions(**given)
+        kind(**given)
     assert (refused.value.option, refused.value.code) == (option, code)
     assert str(refused.value).startswith(f"{option} ")
 
 
-def test_what_a_starter_cannot_do_another_base_can() -> None:
+def test_what_one_cannot_do_another_can() -> None:
+    assert BiEncoderOptions(evaluation_steps=50, save_steps=100).save_steps == 100
+    assert CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter").teacher == "starter"
     for name, value in {"mini_batch_size": 8, "max_length": 8, "frozen_layers": 1, "lora_rank": 2}.items():
         assert getattr(BiEncoderOptions(base="some/model", **{name: value}), name) == value
-
-
-def test_margin_mse_needs_a_teacher() -> None:
-    with pytest.raises(OptionError, match="teacher must name a cross-encoder for margin-mse") as refused:
-        CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE)
-    assert (refused.value.option, refused.value.code) == ("teacher", "teacher")
-    assert CrossEncoderOptions(objective=CrossEncoderObjective.MARGIN_MSE, teacher="starter").teacher == "starter"
 
 
 def test_words_read_from_a_file_are_choices_again() -> None:
@@ -223,26 +245,6 @@ def test_precision_is_as_told(tmp_path: Path) -> None:
     assert bf16(base="folder", precision=Precision.BFLOAT16)
     assert not bf16(base="folder", precision=Precision.FLOAT32)
     assert not bf16(precision=Precision.AUTO)  # a starter
-
-
-@pytest.mark.parametrize(
-    ("options", "name", "code"),
-    [
-        ({"mask_share": 0.0}, "mask_share", "range"),
-        ({"shown_as_mask": 0.8, "shown_as_random": 0.3}, "shown_as_random", "shares"),
-        ({"base": "some/model", "tokenizer": "folder"}, "tokenizer", "of_the_base"),
-        ({"lora_rank": 4}, "lora_rank", "new_model"),
-        ({"frozen_layers": 1}, "frozen_layers", "new_model"),
-        ({"embedding_table": "frozen"}, "embedding_table", "new_model"),
-        ({"whole_words": "sentences"}, "whole_words", "range"),
-        ({"vocabulary": 10}, "vocabulary", "range"),
-        ({"base": " "}, "base", "empty"),
-    ],
-)
-def test_what_does_not_fit_is_told(options: dict[str, Any], name: str, code: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        LanguageOptions(**options)
-    assert (caught.value.option, caught.value.code) == (name, code)
 
 
 def test_a_new_model_may_be_asked_what_a_starter_of_words_may_not() -> None:

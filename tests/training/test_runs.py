@@ -139,7 +139,10 @@ def test_a_running_run_that_was_asked_to_stop_is_stopping_until_its_process_is_g
     run = create_run(plan())
     here = running_here()
     run.write_status(here)
+    assert not run.asked_to_stop
+    assert QUEUE.at_work() == run
     run.ask_to_stop()
+    assert Run(run.folder).asked_to_stop
     assert run.status().state is State.STOPPING
     assert run.status().at_work
     assert QUEUE.at_work() == run
@@ -211,13 +214,6 @@ def test_torn_progress_keeps_its_whole_lines() -> None:
     assert run.progress()[0] == {"step": 1, "loss": 0.5}
 
 
-def test_scores_that_cannot_be_read_are_none() -> None:
-    run = create_run(plan())
-    assert run.scores() == {}
-    (run.folder / "scores.json").write_text('{"before": {')
-    assert run.scores() == {}
-
-
 def test_folders_that_are_no_runs_are_left_out() -> None:
     assert all_runs() == []
     good = create_run(plan())
@@ -242,14 +238,8 @@ def test_the_newest_run_comes_first() -> None:
     old.delete()
     assert [run.id for run in all_runs()] == [new.id]
     assert find_run(old.id) is None
-    assert find_run(f"../runs/{new.id}") is None
-
-
-def test_asking_to_stop_leaves_a_mark() -> None:
-    run = create_run(plan())
-    assert not run.asked_to_stop
-    run.ask_to_stop()
-    assert Run(run.folder).asked_to_stop
+    for name in (f"../runs/{new.id}", "..", "../x", "", "a/b", "no such run", "x" * 300, "a\0b", str(new.folder)):
+        assert find_run(name) is None, name
 
 
 def test_a_run_is_found_by_its_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,17 +295,16 @@ def test_a_plan_of_other_types_is_no_run_but_a_damaged_one(damage: dict[str, obj
     assert (all_runs(), damaged_runs()) == ([], [run])
 
 
-def test_scores_of_other_types_are_none(caplog: pytest.LogCaptureFixture) -> None:
+def test_scores_that_are_missing_torn_or_of_other_types_are_none(caplog: pytest.LogCaptureFixture) -> None:
     run = create_run(plan())
+    assert run.scores() == {}
+    (run.folder / "scores.json").write_text('{"before": {')
+    assert run.scores() == {}
     whole = {"before": {"ndcg@10": 0.5}, "after": {"ndcg@10": 0.6}, "questions": 3, "weight": 0.5}
     run.write("scores.json", whole)
     assert run.scores() == whole
-    for damage in (
-        {"before": 3},
-        {"after": {"ndcg@10": "x"}},
-        {"intervals": {"after": {"ndcg@10": [1]}}},
-        {"gain": []},
-    ):
+    wrong = {"after": {"ndcg@10": "x"}}, {"intervals": {"after": {"ndcg@10": [1]}}}
+    for damage in ({"before": 3}, *wrong, {"gain": []}):
         run.write("scores.json", whole | damage)
         assert run.scores() == {}
         assert "scores.json is damaged" in caplog.text
