@@ -73,10 +73,10 @@ class AblationExperiment(BaseModel):
 
     def learning(self, number: int) -> LanguageOptions:
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
-        told, changed = self.language_model, self.changes[number]
-        suited = LanguageOptions.suited_to(str(changed.get("base", told.get("base", STARTER))))
+        given, changed = self.language_model, self.changes[number]
+        suited = LanguageOptions.suited_to(str(changed.get("base", given.get("base", STARTER))))
         usual = asdict(suited) | {"kept_models": 0}  # of many variants nobody looks at how each came there
-        return _made(LanguageOptions, usual, {**told, **changed}, "vary" if changed else "language_model")
+        return _made(LanguageOptions, usual, {**given, **changed}, "vary" if changed else "language_model")
 
     def tuning(self, base: str) -> BiEncoderOptions:
         """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
@@ -100,11 +100,11 @@ class AblationExperiment(BaseModel):
         self.tuning("a-base")
 
 
-def _made(kind: type[Kind], usual: Mapping[str, Any], told: Mapping[str, Any], place: str) -> Kind:
+def _made(kind: type[Kind], usual: Mapping[str, Any], given: Mapping[str, Any], place: str) -> Kind:
     known = {field.name: field for field in fields(kind)}
-    if unknown := [name for name in told if name not in known]:
+    if unknown := [name for name in given if name not in known]:
         raise ExperimentError(f"{place}: there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    typed = {name: float(v) if isinstance(usual[name], float) and type(v) is int else v for name, v in told.items()}
+    typed = {name: float(v) if isinstance(usual[name], float) and type(v) is int else v for name, v in given.items()}
     for name, value in typed.items():
         expected = str if isinstance(usual[name], str) else type(usual[name])
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
@@ -147,32 +147,32 @@ def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, mod
         seed=shares.seed,
         retriever=tuple(DenseSpec(name=str(number), model=model, windows=True) for number, model in models.items()),
     )
-    found = compare(experiment, question_set)
-    scores = {number: found.scores[str(number)] for number in models if str(number) in found.scores}
-    groups = question_groups(found.question_set)
+    result = compare(experiment, question_set)
+    scores = {number: result.scores[str(number)] for number in models if str(number) in result.scores}
+    groups = question_groups(result.question_set)
     figures = {number: Interval(one.means()[NDCG], *intervals_of(one, groups)[NDCG]) for number, one in scores.items()}
     asked = {number: one.per_question[NDCG] for number, one in scores.items()}
     others = [number for number in asked if number != REFERENCE and REFERENCE in asked]
     pairs = [Pair(str(one), str(REFERENCE), NDCG, asked[one], asked[REFERENCE]) for one in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
     apart = {number: Difference(test.difference, test.low, test.high, test.p_family) for number, test in tests}
-    return Judged(figures, apart, len(found.question_set.questions))
+    return Judged(figures, apart, len(result.question_set.questions))
 
 
 def of_pairs(pairs: PairSet, models: Mapping[int, str]) -> Judged:
     """Spearman's correlation of cosines and human scores, compared with the reference's. Raises `EmbeddingError`."""
-    found = evaluate(pairs, list(dict.fromkeys(models.values())))
-    known = {number: model for number, model in models.items() if model in found.measured}
-    figures = {number: Interval(*found.measured[model].figures[SPEARMAN]) for number, model in known.items()}
+    result = evaluate(pairs, list(dict.fromkeys(models.values())))
+    known = {number: model for number, model in models.items() if model in result.measured}
+    figures = {number: Interval(*result.measured[model].figures[SPEARMAN]) for number, model in known.items()}
     apart: dict[int, Difference] = {}
-    for test in found.differences.get(SPEARMAN, []):
+    for test in result.differences.get(SPEARMAN, []):
         for number, model in models.items():
             if number == REFERENCE or models.get(REFERENCE) not in (test.a, test.b) or model not in (test.a, test.b):
                 continue
             sign = 1 if test.a == model else -1
             low, high = sorted((sign * test.low, sign * test.high))
             apart[number] = Difference(sign * test.difference, low, high, test.p_family)
-    return Judged(figures, apart, len(found.rows))
+    return Judged(figures, apart, len(result.rows))
 
 
 def ablate(ablation: Ablation, *, sent_by_worker: bool = False) -> Status:
@@ -264,10 +264,10 @@ class _Ablating(Sweep[Ablation]):
         name = "untrained" if model == self._job.part(str(UNTRAINED)).id else model
         return replace(plan, name=f"{self._plan.name} · {name}")
 
-    def _part(self, number: int, **told: Any) -> Plan:
+    def _part(self, number: int, **changes: Any) -> Plan:
         changed = ", ".join(f"{option} {value}" for option, value in self._changes[number].items())
         name = f"{self._plan.name} · {changed}" if changed else self._plan.name
-        return replace(self._plan, name=name, ablation=None, **told)
+        return replace(self._plan, name=name, ablation=None, **changes)
 
     @cached_property
     def _questions(self) -> QuestionSet:
@@ -278,20 +278,20 @@ class _Ablating(Sweep[Ablation]):
         trained = [one for one in table.variants if not one.code]
         models = {one.number: one.model for one in trained}
         tuned = {one.number: one.tuned for one in trained if one.tuned}
-        found: dict[str, Judged] = {}
+        judged: dict[str, Judged] = {}
         if self._experiment.sentences:
             pairs = find_pairs(self._experiment.sentences)
-            found[SPEARMAN_BEFORE] = of_pairs(pairs, models)
-            table = replace(table, pairs=found[SPEARMAN_BEFORE].judges)
+            judged[SPEARMAN_BEFORE] = of_pairs(pairs, models)
+            table = replace(table, pairs=judged[SPEARMAN_BEFORE].judges)
             if tuned:
-                found[SPEARMAN] = of_pairs(pairs, tuned)
+                judged[SPEARMAN] = of_pairs(pairs, tuned)
         if tuned:
-            found[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
-            table = replace(table, questions=found[NDCG].judges)
+            judged[NDCG] = of_questions(self._questions, self._experiment.questions, self._experiment.shares, tuned)
+            table = replace(table, questions=judged[NDCG].judges)
         variants = []
         for one in table.variants:
-            figures = {name: of.figures[one.number] for name, of in found.items() if one.number in of.figures}
-            apart = {name: of.differences[one.number] for name, of in found.items() if one.number in of.differences}
+            figures = {name: of.figures[one.number] for name, of in judged.items() if one.number in of.figures}
+            apart = {name: of.differences[one.number] for name, of in judged.items() if one.number in of.differences}
             variants.append(replace(one, figures={**(one.figures or {}), **figures}, differences=apart))
         return replace(table, variants=tuple(variants))
 

@@ -185,7 +185,7 @@ class Task:
     prompts: dict[str, str] = field(default_factory=dict)  # what stands before the texts of a column
     routes: dict[str, str] = field(default_factory=dict)  # by column: which modules of a model that has several
     settled: dict[str, str] = field(default_factory=dict)  # what became of the options that were left to the machine
-    told: dict[str, Any] = field(default_factory=dict)  # what else the provenance says
+    metadata: dict[str, Any] = field(default_factory=dict)  # for the provenance
     teacher: Teacher | None = None
     held_out: HeldOut | None = None
     features: FeaturesOf | None = None

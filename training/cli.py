@@ -112,17 +112,17 @@ def _fitted(plan: Plan) -> Plan:
     from mrc_workbench.training.estimate import REASONS
 
     for _ in REASONS:
-        found = _estimated(plan)
-        gigabytes = f"{found.memory / 1e9:.1f} of {found.memory_available / 1e9:.1f} GB"
-        if found.fits:
-            tell(f"about {found.seconds / 60:.0f} minutes, {gigabytes} of memory")
+        estimate = _estimated(plan)
+        gigabytes = f"{estimate.memory / 1e9:.1f} of {estimate.memory_available / 1e9:.1f} GB"
+        if estimate.fits:
+            tell(f"about {estimate.seconds / 60:.0f} minutes, {gigabytes} of memory")
             return plan
-        if not found.instead:
+        if not estimate.instead:
             break
         tell(f"does not fit: {gigabytes} of memory")
-        for name, value in found.instead.items():
+        for name, value in estimate.instead.items():
             tell(f"  {name}: {getattr(plan.options, name)} -> {value}: {REASONS[name]}")
-        plan = replace(plan, options=replace(plan.options, **found.instead))
+        plan = replace(plan, options=replace(plan.options, **estimate.instead))
     raise ValueError(f"{gigabytes} of memory, and no change was found that makes it fit: take a smaller base")
 
 
@@ -164,8 +164,8 @@ def _search_of(kind: str) -> Callable[..., int]:
         if (found := search.found) is None:
             raise ValueError(f"{search.result} cannot be read")
         options = replace(plan.options, **found.changes)
-        told = {"search": search.id, **asdict(found), "options": asdict(options)}
-        tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_table(found))
+        content = {"search": search.id, **asdict(found), "options": asdict(options)}
+        tell(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _as_table(found))
         return followed_rounds(create_rounds(replace(plan, options=options), attended=True)) if train else 0
 
     return find
@@ -176,20 +176,22 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _as_table(found: Findings) -> str:
-    measure = Measure.parse(found.measure).long
+def _as_table(findings: Findings) -> str:
+    measure = Measure.parse(findings.measure).long
     head = ("", "setting", "epochs", "steps", measure, "95%", "difference", "95%", "p", "loss")
-    lines = _aligned([head, *(_row(one, chosen=one.number == found.chosen) for one in found.tried)])
-    lines.append(f"on {found.questions:,} validation questions, where the untrained base has {found.untrained:.4f}")
-    lines += [f"setting {number} ended with an error: see its log" for number in found.failed]
-    if found.untried:
-        lines.append(f"too little time for settings {', '.join(map(str, found.untried))}")
-    if found.chosen != DEFAULTS:
-        lines.append(f"setting {found.chosen} is better than the defaults")
-    elif found.best == DEFAULTS:
+    lines = _aligned([head, *(_row(one, chosen=one.number == findings.chosen) for one in findings.tried)])
+    lines.append(
+        f"on {findings.questions:,} validation questions, where the untrained base has {findings.untrained:.4f}"
+    )
+    lines += [f"setting {number} ended with an error: see its log" for number in findings.failed]
+    if findings.untried:
+        lines.append(f"too little time for settings {', '.join(map(str, findings.untried))}")
+    if findings.chosen != DEFAULTS:
+        lines.append(f"setting {findings.chosen} is better than the defaults")
+    elif findings.best == DEFAULTS:
         lines.append("nothing tried is better than the defaults: they stay")
     else:
-        lines.append(f"setting {found.best} came to most but cannot be told apart from the defaults: they stay")
+        lines.append(f"setting {findings.best} came to most but cannot be told apart from the defaults: they stay")
     return "\n".join(lines)
 
 
@@ -225,8 +227,8 @@ def ablate(
         return status
     if (table := ablation.table) is None:
         raise ValueError(f"{ablation.result} cannot be read")
-    told = {"ablation": ablation.id, **asdict(table)}
-    tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _as_text(table))
+    content = {"ablation": ablation.id, **asdict(table)}
+    tell(json.dumps(content, ensure_ascii=False, indent=2) if as_json else _as_text(table))
     return 0
 
 
@@ -250,8 +252,8 @@ def planned_ablation(experiment: AblationExperiment, name: str, *, attended: boo
     if experiment.sentences:
         find_pairs(experiment.sentences)
     where = {place: absolute(getattr(experiment, place)) for place in places}
-    told = experiment.model_copy(update=where).model_dump(mode="json")
-    return create_ablation(plan, told, attended=attended)
+    content = experiment.model_copy(update=where).model_dump(mode="json")
+    return create_ablation(plan, content, attended=attended)
 
 
 def _as_text(table: Table) -> str:

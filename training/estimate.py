@@ -335,5 +335,5 @@ def _answer_in_time(job: Rehearsal, began: Status, launched: float, tell: Callab
         os._exit(int(known is None))
 
     with Deadline(budget.left, _PATIENCE_SECONDS, give_up) as deadline:
-        found = estimate(Run(job.folder).plan(), tell, budget=budget, on_partial=deadline.note)
-    job.write("estimate.json", asdict(found))
+        result = estimate(Run(job.folder).plan(), tell, budget=budget, on_partial=deadline.note)
+    job.write("estimate.json", asdict(result))

@@ -75,10 +75,10 @@ def thinned(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> Poi
 
 
 def _logged(entries: list[dict[str, Any]], *keys: str) -> Points:
-    found = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
+    values = [(entry.get("step"), entry[key]) for entry in entries for key in keys if key in entry]
     return [
         (step, float(value) if math.isfinite(value) else math.nan)
-        for step, value in found
+        for step, value in values
         if type(step) is int and isinstance(value, int | float)  # a line may be damaged
     ]
 

@@ -165,13 +165,13 @@ def run_folder(folder: Path, /) -> int:
     from mrc_workbench.training.train import train
 
     # of several processes the first one alone makes the folder
-    found = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(folder)
-    with stopping_on_signals(found):
-        if isinstance(found, Search):
-            return int(find_settings(found, sent_by_worker=True).state is State.FAILED)
-        if isinstance(found, Ablation):
-            return int(ablate(found, sent_by_worker=True).state is State.FAILED)
-        return int(train(found, sent_by_worker=True).state is State.FAILED)
+    job = Run(folder) if int(os.environ.get("RANK", "0")) > 0 else job_at(folder)
+    with stopping_on_signals(job):
+        if isinstance(job, Search):
+            return int(find_settings(job, sent_by_worker=True).state is State.FAILED)
+        if isinstance(job, Ablation):
+            return int(ablate(job, sent_by_worker=True).state is State.FAILED)
+        return int(train(job, sent_by_worker=True).state is State.FAILED)
 
 
 def work() -> int:
@@ -222,21 +222,21 @@ def stop(run: Reference, /) -> int:
 
     A running training ends after its step, with a checkpoint.
     """
-    found = known_job(run)
-    if not (found.status().at_work or found.status().state is State.QUEUED):
-        raise ValueError(f"{found.id} is {found.status().state.value}: there is nothing to stop")
-    found.stop()
-    tell(found.status().state.value)
+    job = known_job(run)
+    if not (job.status().at_work or job.status().state is State.QUEUED):
+        raise ValueError(f"{job.id} is {job.status().state.value}: there is nothing to stop")
+    job.stop()
+    tell(job.status().state.value)
     return 0
 
 
 @commands.command
 def resume(run: Reference, /) -> int:
     """Resume a run from its last checkpoint."""
-    found = known_job(run)
-    QUEUE.resume(found)
-    if found.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
-        return followed(found)
+    job = known_job(run)
+    QUEUE.resume(job)
+    if job.folder.resolve().parent != workspace() / "runs":  # the workspace's worker knows nothing of it
+        return followed(job)
     tell(State.QUEUED.value)
     return 0
 
@@ -246,10 +246,10 @@ def use_best(run: Reference, /) -> int:
     """Make a finished run of the best checkpoint of a stopped one."""
     from mrc_workbench.training.train import conclude
 
-    found = known_job(run)
-    if found.status().at_work:
-        raise ValueError(f"{found.id} is {found.status().state.value}: stop it first")
-    tell(conclude(found).id)
+    job = known_job(run)
+    if job.status().at_work:
+        raise ValueError(f"{job.id} is {job.status().state.value}: stop it first")
+    tell(conclude(job).id)
     return 0
 
 
@@ -263,9 +263,9 @@ def best_checkpoint(folder: Path, /) -> int:
 @commands.command
 def delete(run: Reference, /) -> int:
     """Delete a run and its model."""
-    found = next((one for one in damaged_runs() if one.id == run), None) or known_job(run)
-    found.delete()
-    tell(f"deleted {found.id}")
+    job = next((one for one in damaged_runs() if one.id == run), None) or known_job(run)
+    job.delete()
+    tell(f"deleted {job.id}")
     return 0
 
 
@@ -283,9 +283,9 @@ def push(
     """
     from mrc_workbench.training.results import push, require_finished
 
-    found = known_job(run)
-    require_finished(found)
-    tell(push(found, repository, _hub_token(), private=not public))
+    job = known_job(run)
+    require_finished(job)
+    tell(push(job, repository, _hub_token(), private=not public))
     return 0
 
 

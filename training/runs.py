@@ -210,8 +210,8 @@ def find_run(run_id: str) -> Run | None:
 
 def shared_runs() -> dict[Run, Plan]:
     """Finished trainings on the shelf, newest first, which users cannot change."""
-    found = {run: plan for run in _folders(shelf()) if (plan := _plan_of(run))}
-    return {run: plan for run, plan in found.items() if run.status().state is State.DONE}
+    plans = {run: plan for run in _folders(shelf()) if (plan := _plan_of(run))}
+    return {run: plan for run, plan in plans.items() if run.status().state is State.DONE}
 
 
 def find_model_run(run_id: str) -> Run | None:

@@ -157,7 +157,7 @@ def _trained(run: Run, status: Status, watch: Watch | None) -> dict[str, Any]:
 
     set_seed(plan.options.seed)
     task = recipe.task(source)
-    run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.told)
+    run.write("provenance.json", run.provenance() | {"settled": task.settled} | task.metadata)
     if task.teacher:
         tell = _progress_writer(run, enter(Phase.TEACHING))
         task = task.labelled(lambda teacher: teacher.labels(tell))

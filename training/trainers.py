@@ -189,21 +189,25 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     """Return the trainer of a task, ready to `train()`: the library's for the model's class."""
     sampler = sampler_of(task.examples, batch_size=options.batch_size, processes=processes(), seed=options.seed)
     best_by = task.best_by or options.best_by.value
-    told = trainer_arguments(checkpoints, options, sampler, best_by)
+    arguments = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.measure, best_by)
     every = [_MeasuredOnce(), *callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
-    made = _of_features(task, told, evaluator, every) if task.features else _of_texts(task, told, evaluator, every)
+    made = (
+        _of_features(task, arguments, evaluator, every)
+        if task.features
+        else _of_texts(task, arguments, evaluator, every)
+    )
     made.held_out = task.held_out and task.held_out.examples
     if not is_verbose():
         made.remove_callback(PrinterCallback)
     return made
 
 
-def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
-    trainer, arguments = _TRAINERS.get(type(task.model), _TRAINERS[SentenceTransformer])
+def _of_texts(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
+    trainer, arguments_class = _TRAINERS.get(type(task.model), _TRAINERS[SentenceTransformer])
     task.model.model_card_data.generate_widget_examples = False  # minutes of work for a card's example
     about = {"prompts": task.prompts or None, "router_mapping": task.routes}
-    made_of = arguments(**told, **about)
+    made_of = arguments_class(**arguments, **about)
     made_of._n_gpu = min(made_of.n_gpu, 1)  # several GPUs are for several processes: threads would tear the batch apart
     return trainer(
         model=task.model,
@@ -216,9 +220,9 @@ def _of_texts(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[
     )
 
 
-def _of_features(task: Task, told: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
-    sampler = told.pop("batch_sampler")
-    made_of = TrainingArguments(**told, remove_unused_columns=False)
+def _of_features(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:
+    sampler = arguments.pop("batch_sampler")
+    made_of = TrainingArguments(**arguments, remove_unused_columns=False)
     made_of.batch_sampler, made_of._n_gpu = sampler, min(made_of.n_gpu, 1)
     held_out = task.held_out
     trainer = _FeatureTrainer(

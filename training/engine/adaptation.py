@@ -94,10 +94,10 @@ def drop_no_attention(network: Any) -> None:
         if "Attention" not in type(module).__name__:
             continue
         for name in ("dropout", "attn_dropout", "attention_dropout", "dropout_prob", "dropout_p"):
-            found = getattr(module, name, None)
-            if isinstance(found, torch.nn.Dropout):
-                found.p = 0.0
-            elif isinstance(found, float):
+            dropout = getattr(module, name, None)
+            if isinstance(dropout, torch.nn.Dropout):
+                dropout.p = 0.0
+            elif isinstance(dropout, float):
                 setattr(module, name, 0.0)
 
 
@@ -256,14 +256,14 @@ def forget(model: Any, share: float) -> None:
     """Set the dropout of hidden values, not that of attention. Raises `OptionError` where the base has none to set."""
     import torch
 
-    found = [
+    dropouts = [
         module
         for parent in model[0].auto_model.modules()
         if "Attention" not in type(parent).__name__
         for module in parent.children()
         if isinstance(module, torch.nn.Dropout)
     ]
-    if not found:
+    if not dropouts:
         raise OptionError("dropout", "no_dropout", "dropout cannot be set: the base has none between its layers")
-    for module in found:
+    for module in dropouts:
         module.p = share

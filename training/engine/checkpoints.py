@@ -187,8 +187,8 @@ _STEP = re.compile(r"step-(\d+)")
 
 def kept_models(run: Path) -> dict[int, Path]:
     """Return the folders of the models kept in a run's folder, by the step after which each was measured."""
-    found = ((_STEP.fullmatch(folder.name), folder) for folder in (run / _FOLDER).glob("step-*"))
-    return dict(sorted((int(name[1]), folder) for name, folder in found if name and folder.is_dir()))
+    folders = ((_STEP.fullmatch(folder.name), folder) for folder in (run / _FOLDER).glob("step-*"))
+    return dict(sorted((int(name[1]), folder) for name, folder in folders if name and folder.is_dir()))
 
 
 def keep_model(run: Path, model: Any, step: int, total: int, most: int) -> None:

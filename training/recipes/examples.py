@@ -54,9 +54,9 @@ def mine(options: RankerOptions, material: Material) -> HardNegatives:
     last. The oldest marks come first.
     """
     asked = [question.text for question in material.train.questions]
-    found = _retriever(options, material).search(asked, options.negatives_last)
+    results = _retriever(options, material).search(asked, options.negatives_last)
     # as wide whatever the corpus: the lottery has a number for every place
-    rankings = ranked(found.indices, found.scores, options.negatives_last)
+    rankings = ranked(results.indices, results.scores, options.negatives_last)
     drawn = draw(rankings, material.train, material.relevance, options, material.learnable)
     return led_by(marked_rows(material), drawn, rankings)
 
@@ -81,9 +81,9 @@ def led_by(marked: dict[int, list[int]], drawn: HardNegatives, rankings: Ranking
     for question, passages in marked.items():
         drawn_too = [row for row in rows[question].tolist() if row != NOT_FOUND and row not in passages]
         together = [*passages, *drawn_too][: rows.shape[1]]
-        found = rankings.indices[question].tolist()
+        ranking = rankings.indices[question].tolist()
         for place, passage in enumerate(together):
-            rank = found.index(passage) + 1 if passage in found else 0
+            rank = ranking.index(passage) + 1 if passage in ranking else 0
             rows[question, place], ranks[question, place] = passage, rank
             scores[question, place] = rankings.scores[question, rank - 1] if rank else np.nan
     return HardNegatives(rows, ranks, scores, drawn.positive_scores)
@@ -93,12 +93,12 @@ def draw(
     rankings: Rankings, question_set: QuestionSet, relevance: csr_array, options: RankerOptions, allowed: np.ndarray
 ) -> HardNegatives:
     """Draw negatives from rankings, seeded; `allowed` says of each passage whether it may be, `(n_passages,)` bool."""
-    indices, found = rankings.indices, rankings.indices != NOT_FOUND
+    indices, is_known = rankings.indices, rankings.indices != NOT_FOUND
     questions = np.arange(len(indices))[:, None]
-    relevant = found & np.asarray(relevance[questions, np.maximum(indices, 0)].todense()).astype(bool)
+    relevant = is_known & np.asarray(relevance[questions, np.maximum(indices, 0)].todense()).astype(bool)
     positive_scores = np.where(relevant, rankings.scores, -np.inf).max(axis=1, initial=-np.inf)
     positive_scores = np.where(np.isfinite(positive_scores), positive_scores, np.nan)
-    usable = found & ~relevant & allowed[indices]
+    usable = is_known & ~relevant & allowed[indices]
     usable &= (np.diff(question_set.relevance.indptr) > 0)[:, None]  # where none answers, any other one might
     usable[:, : options.negatives_first - 1] = False
     if options.negatives_margin:
@@ -141,8 +141,8 @@ def filled(
             for row in tried[~np.isin(tried, taken)]
             if options.negatives_with_answer or not _holds_the_answer(question_set, int(question), row)
         )
-        found = list(islice(free, int(missing.sum())))
-        full[question, np.flatnonzero(missing)[: len(found)]] = found
+        drawn = list(islice(free, int(missing.sum())))
+        full[question, np.flatnonzero(missing)[: len(drawn)]] = drawn
     return full
 
 
@@ -205,8 +205,8 @@ def encoder_examples(
     questions, positives = material.positive_pairs()
     rows = positives[:, None].astype(np.int32)
     if options.negatives:
-        found = mine(options, material).rows
-        negatives = filled(found, material.train, material.relevance, options, material.learnable)[questions]
+        mined = mine(options, material).rows
+        negatives = filled(mined, material.train, material.relevance, options, material.learnable)[questions]
         if options.objective in _SIDE_BY_SIDE:
             rows = np.hstack([rows, negatives])
         else:
@@ -261,8 +261,8 @@ def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> 
 def _lists(material: Material, negatives: np.ndarray) -> tuple[Columns, Examples]:
     relevance = material.train.relevance
     documents = [
-        [*relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]], *found[found != NOT_FOUND]]
-        for row, found in enumerate(negatives)
+        [*relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]], *drawn[drawn != NOT_FOUND]]
+        for row, drawn in enumerate(negatives)
     ]
     counts = np.diff(relevance.indptr)
     kept = [row for row, rows in enumerate(documents) if len(rows) > counts[row]]  # the others: nothing to compare

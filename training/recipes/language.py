@@ -113,7 +113,7 @@ class LanguageRecipe(Recipe[LanguageOptions, LanguageMaterial]):
             examples=Examples.apart(rows.blocks.lengths()),
             measure=self._measured,
             settled=settled,
-            told={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
+            metadata={"new_heads": list(model.new_heads)} if options.base != STARTER and model.new_heads else {},
             held_out=HeldOut.of(
                 {}, Examples.apart(judging.hidden.blocks.lengths()[judging.rows]), features=judging.features
             ),

@@ -46,7 +46,7 @@ from mrc_workbench.training.text_options import LanguageOptions
 
 UNIGRAM = "unigram"
 LanguageMeasurement = Measurement[Guesses]
-_TOLD = 256  # rows that are told as texts
+_DECODED = 256  # rows
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class HiddenTokens:
         alone = np.broadcast_to(np.arange(read.tokens.shape[1]), read.tokens.shape)
         shown, labels = self.masker.masked(read.tokens, read.words if self.whole else alone, rng)
         hidden = max(1, int((labels >= 0).sum()))
-        told = {
+        arrays = {
             "input_ids": shown,
             "token_type_ids": read.segments,
             "attention_mask": (np.arange(read.tokens.shape[1]) < read.lengths[:, None]).astype(np.int64),
             "labels": labels,
             "shares": np.full((len(rows), 1), len(rows) / hidden, dtype=np.float32),
         }
-        return told | ({} if read.follows is None else {"follows": read.follows[:, None]})
+        return arrays | ({} if read.follows is None else {"follows": read.follows[:, None]})
 
     def features(self, rows: Sequence[int]) -> dict[str, Any]:
         import torch
@@ -88,7 +88,7 @@ class HiddenTokens:
 
     def columns(self, tokenizer: Any) -> Columns:
         """Texts, by which lengths are estimated: those of the first rows repeated, as all are alike."""
-        read = self.blocks.read(range(min(_TOLD, len(self))), np.random.default_rng(self.seed))
+        read = self.blocks.read(range(min(_DECODED, len(self))), np.random.default_rng(self.seed))
         texts = [
             str(tokenizer.decode(row[:length], skip_special_tokens=True))
             for row, length in zip(read.tokens.tolist(), read.lengths.tolist(), strict=True)
@@ -153,8 +153,8 @@ class LanguageMaterial:
             first = first / (first + corpus.characters)
         tokenizer = _tokenizer_of(corpus, shares, options, within(on_progress, 0, first))
         words = options.whole_words if options.whole_words is WholeWords.MORPHEMES else WholeWords.SPACES
-        told = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
-        key = key_of(_VERSION, corpus.fingerprint, *told)
+        settings = (shares.validation, shares.test, shares.seed, words, tokenizer.backend_tokenizer.to_str())
+        key = key_of(_VERSION, corpus.fingerprint, *settings)
         folder = workspace() / "cache" / "tokens" / key
         rest = within(on_progress, first, 1)
 
@@ -312,15 +312,15 @@ def _tokenizer_of(
         trained = (
             _trained(corpus, shares, options, on_progress) if _trains_tokenizer(options) else Path(options.tokenizer)
         )
-        found = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
+        tokenizer = AutoTokenizer.from_pretrained(trained, model_max_length=max(512, options.max_length))
     else:
         from mrc_workbench.models.reader_networks import masked_tokenizer
 
-        found = masked_tokenizer(find_model(options.base))
-    if not found.is_fast:
+        tokenizer = masked_tokenizer(find_model(options.base))
+    if not tokenizer.is_fast:
         message = f"the tokenizer of {options.base!r} does not tell which letters a piece stands for"
         raise LanguageError("no_offsets", message, model=options.base)
-    return found
+    return tokenizer
 
 
 def _trained(corpus: Corpus, shares: SplitOptions, options: LanguageOptions, on_progress: OnProgress | None) -> Path:

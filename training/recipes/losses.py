@@ -246,13 +246,13 @@ class LateDistillation(torch.nn.Module):
         questions = self.model(asked, task="query")
         vectors, masks = embed_columns_padded(self.model, shown, None, task_default="document")
         stacked, mask = stack_padded_token_embeddings(vectors, masks)
-        told = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
-        own = mean_colbert_kd_scores(*told) / self._options.temperature
+        tokens = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
+        own = mean_colbert_kd_scores(*tokens) / self._options.temperature
         wanted = log_softmax(labels / self._options.teacher_temperature, dim=-1)
         loss = kl_div(log_softmax(own, dim=-1), wanted, reduction="batchmean", log_target=True)
         if (weight := self._options.distillation_weight) == 1:
             return loss
-        every = mean_colbert_scores(*told) / self._options.temperature
+        every = mean_colbert_scores(*tokens) / self._options.temperature
         right = torch.arange(len(every), device=every.device) * stacked.shape[1]  # each question's passages together
         return weight * loss + (1 - weight) * cross_entropy(every, right)
 

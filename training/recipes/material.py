@@ -222,9 +222,9 @@ def _scores(rankings: Rankings, question_set: QuestionSet) -> QuestionScores:
 
 def counts(data: QuestionSet, shares: SplitOptions) -> dict[str, Any]:
     """Count questions, passages and the questions of each part, and say how they were split."""
-    found = split(data, shares)
-    parts = {f"{part.value}_questions": len(found.rows[part]) for part in _PARTS}
-    return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": found.description}
+    parts_of = split(data, shares)
+    parts = {f"{part.value}_questions": len(parts_of.rows[part]) for part in _PARTS}
+    return {"questions": len(data.questions), "passages": len(data.passages), **parts, "split": parts_of.description}
 
 
 class Rankers(Family):

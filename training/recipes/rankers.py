@@ -95,7 +95,7 @@ class _EncoderRecipe(Recipe[Chosen, Material]):
             measure=lambda trained: self._material.measure(self._retriever(self._live(trained))),
             prompts={name: question if name == ANCHOR else passage for name in columns},
             settled=settled,
-            told=shown.told,
+            metadata=shown.metadata,
             teacher=teacher_of(options, examples, material),
             held_out=held_out(options, material, encoder_examples, cut),
             lower_states=self._lower_states,
@@ -285,7 +285,7 @@ class CrossEncoderRecipe(Recipe[CrossEncoderOptions, Material]):
             examples=examples,
             measure=lambda trained: self._scores(self._read(self._live(trained))),
             settled=settled,
-            told=shown.told,
+            metadata=shown.metadata,
             teacher=teacher_of(options, examples, material),
             held_out=held_out(options, material, cross_encoder_examples, cut),
         )

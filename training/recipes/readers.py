@@ -112,7 +112,7 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
             examples=shown.examples(),
             measure=lambda trained: self._answered(self._live(trained))[0],
             settled=settled,
-            told={"answers": shown.counts | {"windows": len(shown.windows)}},
+            metadata={"answers": shown.counts | {"windows": len(shown.windows)}},
             held_out=HeldOut.of(held_out.columns(), held_out.examples(), features=partial(held_out.features, model)),
             features=partial(shown.features, model),
         )
@@ -267,8 +267,8 @@ def located(question: Question, text: str) -> Located:
 
 
 def _all(text: str, answer: str) -> list[Span]:
-    found = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
-    return [(match.start(), match.start() + len(answer)) for match in found]
+    matches = re.finditer(f"(?={re.escape(answer)})", text) if answer else ()
+    return [(match.start(), match.start() + len(answer)) for match in matches]
 
 
 _NOTHING = (0,)  # the place that stands for no answer
@@ -292,13 +292,13 @@ class WindowsToRead:
     )
 
     def add_answered(self, question: Question, text: str) -> None:
-        found = located(question, text)
+        answer = located(question, text)
         self.counts["answers"] += 1
-        self.counts["mended"] += found.mended and bool(found.spans)
-        self.counts["lost"] += not found.spans
-        if found.spans:
+        self.counts["mended"] += answer.mended and bool(answer.spans)
+        self.counts["lost"] += not answer.spans
+        if answer.spans:
             for window in self.tokens.windows(question.text, text):
-                self._add(question.text, text, window, found.spans)
+                self._add(question.text, text, window, answer.spans)
 
     def add_rejected(self, question: Question, text: str, rng: np.random.Generator) -> None:
         windows = list(self.tokens.windows(question.text, text))
@@ -344,7 +344,7 @@ def _places_of(span: Span, letters: np.ndarray, window: SpanWindow) -> tuple[int
 
 
 def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, negatives: bool) -> WindowsToRead:
-    found, texts = WindowsToRead(tokens), material.texts
+    windows, texts = WindowsToRead(tokens), material.texts
     row_of, rng = material.question_set.row_of_passage, np.random.default_rng(options.seed)
     mined = mine(options, material).rows if negatives else None
     for number, question in enumerate(material.train.questions):
@@ -352,11 +352,11 @@ def _windows(options: ReaderOptions, material: Material, tokens: SpanTokens, *, 
             # answer positions are of the first passage, without its title
             starts = [start + int(material.heads[row]) if start >= 0 else start for start in question.starts]
             shown = replace(question, starts=tuple(starts) if place == 0 else ())
-            found.add_answered(shown, texts[row])
+            windows.add_answered(shown, texts[row])
         for row in row_of.rows(question.rejected).tolist():
             if row >= 0 and material.learnable[row]:
-                found.add_rejected(question, texts[row], rng)
+                windows.add_rejected(question, texts[row], rng)
         if mined is not None and rng.random() < options.negatives_share:
             for row in mined[number][mined[number] != NOT_FOUND].tolist():
-                found.add_rejected(question, texts[row], rng)
-    return found
+                windows.add_rejected(question, texts[row], rng)
+    return windows

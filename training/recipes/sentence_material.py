@@ -41,8 +41,8 @@ class Judgement:
         """The figures by name. A correlation that is not defined, as of constant scores, is 0."""
         known: dict[str, float] = {}
         if self.measure == SPEARMAN:
-            found = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
-            known = {name: value if math.isfinite(value) else 0.0 for name, value in found.items()}
+            correlations = {SPEARMAN: spearman(self.said, self.right), PEARSON: pearson(self.said, self.right)}
+            known = {name: value if math.isfinite(value) else 0.0 for name, value in correlations.items()}
         elif self.measure:
             known = {ACCURACY: float((self.said == self.right).mean())}
         return known | self._finite_geometry
@@ -148,12 +148,12 @@ def _judging_set(data: PairSet, options: PairOptions) -> PairSet:
     """Return the set whose validation part judges a model. Raises `DataError` and `OptionError`."""
     if not options.judged_on.strip():
         return data
-    found = find(options.judged_on)
+    judging = find(options.judged_on)
     wanted = PairKind.SCORED if isinstance(options, SentenceOptions) else data.kind
-    if found.kind is not wanted:
-        message = f"judged_on must name a set of {wanted} pairs, and {found.name} holds {found.kind}"
+    if judging.kind is not wanted:
+        message = f"judged_on must name a set of {wanted} pairs, and {judging.name} holds {judging.kind}"
         raise OptionError("judged_on", "judged_on", message)
-    return found
+    return judging
 
 
 def _some(rows: np.ndarray, most: int, seed: int) -> np.ndarray:
@@ -227,8 +227,8 @@ class SentencePairs(Family):
         judging = _judging_set(data, options)
         judged = {} if judging is data else {"judged_on": judging.name, "judged_on_fingerprint": judging.fingerprint}
         licence = next((entry.licence for entry in PAIR_CATALOG.values() if entry.title == data.name), "")
-        told = {"licence": licence} if licence else {}
-        return {"pairs": len(data), "kind": data.kind.value, **told, **parts, **judged}
+        licensed = {"licence": licence} if licence else {}
+        return {"pairs": len(data), "kind": data.kind.value, **licensed, **parts, **judged}
 
     def material(self, data: PairSet, plan: Any, tell: OnProgress | None = None) -> PairMaterial:
         return PairMaterial.of(data, plan.split, plan.options)

@@ -157,7 +157,7 @@ class ShownPassages:
         return texts
 
     @property
-    def told(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         return {"windows": {"passages": len(self._long)}} if self._long else {}
 
     def _with_answer(self, question: Question, row: int, windows: Sequence[Window]) -> list[Window]:

@@ -267,7 +267,7 @@ def test_the_window_shown_holds_the_answer(words: list[str], place: int, size: i
     assert "정답낱말" in told
     assert told in {window.text(text) for window in windows}
     assert told.startswith(f"{title}\n" if title else "")
-    assert shown.told == {"windows": {"passages": 1}}
+    assert shown.metadata == {"windows": {"passages": 1}}
     assert shown.texts(np.array([0]), np.array([1])) == ["다른 글"]
 
 
@@ -287,7 +287,7 @@ def test_where_all_passages_fit_the_very_same_texts_are_shown() -> None:
     shown = ShownPassages(material, lambda _, __: [])
     rows = np.arange(12)
     assert shown.texts(rows, rows) == [material.texts[row] for row in rows]
-    assert shown.told == {}
+    assert shown.metadata == {}
 
 
 def material(question_set: QuestionSet, options: Any) -> Material:
@@ -305,10 +305,10 @@ def test_a_bi_encoder_is_shown_answers_that_it_reads(bases: dict[str, str]) -> N
         assert len(tokenizer(text)["input_ids"]) <= tokenizer.model_max_length
         (own,) = of.train.questions[question].relevant
         assert text.startswith(f"세종{own.removeprefix('p')}\n")
-    assert task.told == {"windows": {"passages": len(of.train.questions)}}
+    assert task.metadata == {"windows": {"passages": len(of.train.questions)}}
     cut_off = BiEncoderRecipe(replace(options, windows=False), of).task(find_model(options.base))
     assert cut_off.columns["positive"] == [of.texts[row] for row in cut_off.examples.passages[:, 0]]
-    assert cut_off.told == {}
+    assert cut_off.metadata == {}
 
 
 @pytest.mark.parametrize("objective", [CrossEncoderObjective.BINARY_CROSS_ENTROPY, CrossEncoderObjective.LISTNET])
@@ -331,7 +331,7 @@ def test_a_cross_encoder_is_shown_answers_that_it_reads(
                 asked = int(task.examples.question[row])
                 assert of.train.questions[asked].answers[0] in text
     assert seen == len(of.train.questions)
-    assert task.told["windows"]["passages"] >= seen
+    assert task.metadata["windows"]["passages"] >= seen
 
 
 @pytest.mark.parametrize("kind", [BI_ENCODER, CROSS_ENCODER])

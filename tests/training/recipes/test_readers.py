@@ -196,7 +196,7 @@ def windows_of(question_set: QuestionSet, **options: Any) -> dict[str, int]:
     """What a training that starts at the tiny base would be shown."""
     chosen = ReaderOptions(base=base_of(READER), max_length=64, overlap=8, negatives_share=0.0, **options)
     recipe = ReaderRecipe(chosen, ReaderMaterial.of(question_set, SplitOptions(0.2, 0.2), chosen))
-    told: dict[str, int] = recipe.task(find_model(base_of(READER))).told["answers"]
+    told: dict[str, int] = recipe.task(find_model(base_of(READER))).metadata["answers"]
     return told
 
 
