@@ -28,7 +28,7 @@ Marks = tuple[tuple[str, str], ...]  # ids of a question and of a passage marked
 LOSS = "loss"  # of the examples held out, where that picks the best checkpoint
 VALIDATION = "validation"  # what measures are logged as: eval_validation_<measure>
 MEMORY_FRACTION = 0.25  # of the free memory, for stored states of frozen layers; more texts are computed every time
-_CARDS = tomllib.loads(Path(__file__).with_name("recipes").joinpath("cards.toml").read_text(encoding="utf-8"))
+CARDS = tomllib.loads(Path(__file__).with_name("recipes").joinpath("cards.toml").read_text(encoding="utf-8"))
 _PROBED = 64  # texts or pairs
 _PROBED_AT_ONCE = 16
 
@@ -249,10 +249,6 @@ class Family(ABC):
     measures: ClassVar[Mapping[str, str]]  # by their names on a card
     curves: ClassVar[tuple[str, ...]]  # the measures in a training's progress
     tag: ClassVar[str]
-    counted: ClassVar[tuple[str, ...]]  # entries of `about` that a card counts the data in
-    examples: ClassVar[str]
-    split_by: ClassVar[str]
-    compared: ClassVar[str]
 
     @abstractmethod
     def find(self, reference: str) -> Any:
@@ -310,7 +306,7 @@ class Recipe(ABC, Generic[Options, Learned]):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        for name, words in _CARDS.get(vars(cls).get("kind", ""), {}).items():
+        for name, words in CARDS.get(vars(cls).get("kind", ""), {}).items():
             setattr(cls, name, words)
 
     def __init__(self, options: Options, material: Learned) -> None:

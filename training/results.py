@@ -26,6 +26,7 @@ from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
 from mrc_workbench.retrieval.report.words import template
+from mrc_workbench.training.base import CARDS
 from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, rounds_of
 from mrc_workbench.training.text_options import LANGUAGE_MODEL, READER
@@ -150,7 +151,8 @@ def write_card(run: Run) -> None:
         made=made,
         data=data,
         recipe=recipe,
-        family=recipe.family,
+        family=CARDS["families"][recipe.family.tag],
+        tag=recipe.family.tag,
         starter=starter,
         loading=(starter and recipe.loading_a_starter) or recipe.loading,
         titled=getattr(plan.options, "title", False) and Maker.TITLE not in data.get("made_questions", {}),

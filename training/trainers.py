@@ -192,15 +192,12 @@ def make_trainer(task: Task, options: TrainingOptions, checkpoints: Path, callba
     arguments = trainer_arguments(checkpoints, options, sampler, best_by)
     evaluator = _ValidationEvaluator(task.measure, best_by)
     every = [_MeasuredOnce(), *callbacks, *([EarlyStoppingCallback(options.patience)] if options.patience else [])]
-    made = (
-        _of_features(task, arguments, evaluator, every)
-        if task.features
-        else _of_texts(task, arguments, evaluator, every)
-    )
-    made.held_out = task.held_out and task.held_out.examples
+    make = _of_features if task.features else _of_texts
+    trainer = make(task, arguments, evaluator, every)
+    trainer.held_out = task.held_out and task.held_out.examples
     if not is_verbose():
-        made.remove_callback(PrinterCallback)
-    return made
+        trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def _of_texts(task: Task, arguments: dict[str, Any], evaluator: Any, callbacks: list[Any]) -> Any:

@@ -47,10 +47,6 @@ class Languages(Family):
     measures = {GUESSED: "Hidden tokens guessed", FOLLOWED: "Next segments told"}
     curves = (GUESSED, FOLLOWED)
     tag = "fill-mask"
-    counted = ("documents", "tokens")
-    examples = "documents"
-    split_by = "document"
-    compared = "on the same hidden tokens"
 
     def find(self, reference: str) -> Corpus:
         return find_corpus(reference)

@@ -233,10 +233,6 @@ class Rankers(Family):
     measures = {of: Measure.parse(of).long for of in _MEASURES}
     curves = tuple(measure.value for measure in BestBy)
     tag = "retrieval"
-    counted = ("questions", "passages")
-    examples = "questions"
-    split_by = "article"
-    compared = "question by question"
 
     def find(self, reference: str) -> QuestionSet:
         return find(reference)

@@ -206,10 +206,6 @@ class SentencePairs(Family):
     measures = {SPEARMAN: "Spearman", PEARSON: "Pearson", ACCURACY: "Accuracy"}
     curves = (SPEARMAN, PEARSON, ACCURACY, "alignment", "uniformity")
     tag = "sentence-embeddings"
-    counted = ("pairs",)
-    examples = "pairs"
-    split_by = "shared sentences, published parts as they are,"
-    compared = "on the same pairs"
 
     def find(self, reference: str) -> PairSet:
         return find(reference)
