@@ -82,16 +82,30 @@ def test_every_kind_becomes_a_finished_training_and_can_still_be_resumed(kind: s
     assert train(run).state is State.DONE
 
 
-def test_the_model_has_the_weights_of_the_checkpoint() -> None:
+def test_the_model_has_the_weights_of_the_checkpoint_and_the_command_prints_its_id(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     run = stopped()
     checkpoint = best_checkpoint(run)
     assert checkpoint is not None
+    capsys.readouterr()
+    assert main(["runs", "use-best", run.id]) == 0
+    assert capsys.readouterr().out.split()[-1] == made_id(run, checkpoint)
+    assert main(["internal", "best-checkpoint", str(run.folder)]) == 0
     saved = load_file(checkpoint / "weights.safetensors")
-    (file,) = conclude(run).model_folder.rglob("*.safetensors")
+    (file,) = run.folder.with_name(made_id(run, checkpoint)).joinpath("model").rglob("*.safetensors")
     model = load_file(file)
     names = {name: next(of for of in saved if of.endswith(name)) for name in model}
     for name, of in names.items():
         np.testing.assert_array_equal(model[name], saved[of])
+
+    class Model:
+        def load_state_dict(self, weights: Any, *, strict: bool) -> Any:
+            del strict
+            return type("Keys", (), {"unexpected_keys": list(weights)})
+
+    with pytest.raises(ValueError, match="does not have"):
+        training.load_weights(Model(), checkpoint)
 
 
 def test_adapters_are_merged(tmp_path: Path) -> None:
@@ -120,20 +134,6 @@ def test_what_breaks_off_leaves_nothing_that_looks_like_a_training() -> None:
     assert BestModelJob.of(run).made in all_runs()
 
 
-def test_a_checkpoint_of_another_model_is_refused() -> None:
-    run = stopped()
-    checkpoint = best_checkpoint(run)
-    assert checkpoint is not None
-
-    class Model:
-        def load_state_dict(self, weights: Any, *, strict: bool) -> Any:
-            del strict
-            return type("Keys", (), {"unexpected_keys": list(weights)})
-
-    with pytest.raises(ValueError, match="does not have"):
-        training.load_weights(Model(), checkpoint)
-
-
 def test_without_a_checkpoint_there_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
     run = planned(BI_ENCODER, misleading_set())
     assert newest_checkpoint(run.folder) is None
@@ -142,12 +142,3 @@ def test_without_a_checkpoint_there_is_no_model(capsys: pytest.CaptureFixture[st
     assert refused.value.code == "no_checkpoint"
     assert main(["runs", "use-best", run.id]) == 2
     assert "no checkpoint" in capsys.readouterr().err
-
-
-def test_the_command_prints_the_id(capsys: pytest.CaptureFixture[str]) -> None:
-    run = stopped()
-    capsys.readouterr()
-    assert main(["runs", "use-best", run.id]) == 0
-    made = capsys.readouterr().out.split()[-1]
-    assert made.startswith(f"{run.id}-step-")
-    assert main(["internal", "best-checkpoint", str(run.folder)]) == 0

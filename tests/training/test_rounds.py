@@ -15,13 +15,7 @@ from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.options import NegativesFrom
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderObjective, BiEncoderOptions
 from mrc_workbench.training.recipes.examples import mine
-from mrc_workbench.training.runs import (
-    Plan,
-    Run,
-    all_runs,
-    create_rounds,
-    mined_by,
-)
+from mrc_workbench.training.runs import Plan, Run, all_runs, create_rounds, mined_by
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main
 from tests.training.worlds import misleading_set, planned, source_of

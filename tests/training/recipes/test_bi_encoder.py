@@ -21,15 +21,7 @@ from mrc_workbench.training.recipes.examples import encoder_examples
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import load_material, train
-from tests.training.worlds import (
-    Trained,
-    at_checkpoint,
-    logged,
-    margin_loss,
-    misleading_set,
-    planned,
-    source_of,
-)
+from tests.training.worlds import Trained, at_checkpoint, logged, margin_loss, misleading_set, planned, source_of
 
 pytestmark = pytest.mark.slow
 MEASURES = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")

@@ -11,15 +11,9 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.training.options import TrainingError
-from mrc_workbench.training.ranker_options import (
-    BiEncoderOptions,
-    CrossEncoderOptions,
-)
+from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
 from mrc_workbench.training.recipes import material as material_module
-from mrc_workbench.training.recipes.examples import (
-    encoder_examples,
-    mine,
-)
+from mrc_workbench.training.recipes.examples import encoder_examples, mine
 from tests.doubles import small_set
 from tests.training.worlds import material_of, misleading_set
 

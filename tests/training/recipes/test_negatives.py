@@ -24,15 +24,7 @@ from mrc_workbench.training.ranker_options import (
     BiEncoderOptions,
     CrossEncoderOptions,
 )
-from mrc_workbench.training.recipes.examples import (
-    HardNegatives,
-    as_table,
-    draw,
-    filled,
-    led_by,
-    marked_rows,
-    mine,
-)
+from mrc_workbench.training.recipes.examples import HardNegatives, as_table, draw, filled, led_by, marked_rows, mine
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import create_run, new_plan
 from mrc_workbench.training.train import load_material

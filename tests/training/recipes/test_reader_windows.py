@@ -11,11 +11,7 @@ from mrc_workbench.models.reader import SpanOptions, SpanTokens, load_reader
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.recipes.readers import WindowsToRead
 from mrc_workbench.training.text_options import READER
-from tests.training.worlds import (
-    CUE,
-    WORDS,
-    base_of,
-)
+from tests.training.worlds import CUE, WORDS, base_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]
 
