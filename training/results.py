@@ -25,7 +25,6 @@ from mrc_workbench.data.records import Maker
 from mrc_workbench.data.workspace import workspace, write_text
 from mrc_workbench.models.files import TIMEOUT_SECONDS
 from mrc_workbench.models.sources import STARTER, ModelSource, is_starter
-from mrc_workbench.retrieval.report.words import template
 from mrc_workbench.training.base import CARDS
 from mrc_workbench.training.recipes import RECIPES, recipe_of
 from mrc_workbench.training.runs import Plan, Run, rounds_of
@@ -134,6 +133,8 @@ def _course(best: int, steps: dict[int, float]) -> Advice | None:
 
 def write_card(run: Run) -> None:
     """Write the README.md beside a finished model, from the run folder alone; names are escaped."""
+    from mrc_workbench.retrieval.report.words import template  # imports the analysis of comparisons
+
     starter = is_starter(ModelSource(run.id, folder=run.model_folder))
     plan, scores, made = run.plan(), run.scores(), run.provenance()
     recipe, data = recipe_of(plan.kind), made.get("data", {})

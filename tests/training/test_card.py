@@ -178,12 +178,9 @@ def test_where_a_base_lies_on_this_machine_is_not_told(tmp_path: Path) -> None:
     assert f"- **Base**: my\\-base, fingerprint `{'a' * 64}`" in card.text
 
 
-def test_a_language_that_is_not_known_is_left_out() -> None:
+def test_a_run_without_language_provenance_or_intervals_has_a_card() -> None:
     made = {**MADE, "data": {**MADE["data"], "language": ""}}
     assert "language" not in card_of(finished(made=made)).data.to_dict()
-
-
-def test_a_run_without_provenance_or_intervals_has_a_card() -> None:
     scores = {"before": BEFORE, "after": AFTER, "bm25": BEFORE, "questions": 10}
     card = card_of(finished(scores=scores, made={}))
     assert "|**This model**|62.34|80.00|90.00|70.00|75.00|" in card.text

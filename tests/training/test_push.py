@@ -78,16 +78,13 @@ def test_it_says_what_went_in_and_survives_json() -> None:
     assert marked["marked_negatives"] == [["q1", "p3"]]
 
 
-def test_versions_are_those_installed() -> None:
-    versions = provenance(planned(small_set()), find_model("starter"))["versions"]
+def test_versions_are_those_installed_and_hardware_is_this_machine_s() -> None:
+    made = provenance(planned(small_set()), find_model("starter"))
+    versions, hardware = made["versions"], made["hardware"]
     assert versions.pop("python") == platform.python_version()
     assert {"torch", "transformers", "sentence-transformers", "numba", "kiwipiepy", "numpy"} <= set(versions)
     assert set(versions) <= set(LIBRARIES)
     assert versions == {library: version(library) for library in versions}
-
-
-def test_hardware_is_this_machine_s() -> None:
-    hardware = provenance(planned(small_set()), find_model("starter"))["hardware"]
     assert hardware["logical_cores"] == os.cpu_count()
     assert hardware["memory"] == psutil.virtual_memory().total
     assert hardware["processor"]
@@ -95,7 +92,7 @@ def test_hardware_is_this_machine_s() -> None:
     assert hardware["bfloat16"] is False  # a starter
 
 
-def test_a_run_goes_on_in_the_precision_it_began_in(tmp_path: Path) -> None:
+def test_a_run_goes_on_in_the_precision_it_began_in_and_takes_the_one_asked_for(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     source = ModelSource(str(tmp_path), folder=tmp_path)
     found = planned(small_set(), base=str(tmp_path), precision=Precision.AUTO)
@@ -108,11 +105,6 @@ def test_a_run_goes_on_in_the_precision_it_began_in(tmp_path: Path) -> None:
         assert in_precision_begun(found.options, elsewhere) is found.options
         assert in_precision_begun(told, here) is told
     assert in_precision_begun(found.options, {}) is found.options
-
-
-def test_the_precision_is_the_one_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    source = ModelSource(str(tmp_path), folder=tmp_path)
     for precision in (Precision.FLOAT32, Precision.BFLOAT16):
         plan = planned(small_set(), base=str(tmp_path), precision=precision)
         assert provenance(plan, source)["hardware"]["bfloat16"] is (precision is Precision.BFLOAT16)
@@ -273,19 +265,11 @@ def test_it_is_private_unless_told_otherwise(run: Run, hub: HubServer) -> None:
     assert not HfApi(token=False).model_info(f"{OWNER}/another").private
 
 
-def test_a_name_without_an_owner_is_the_token_s(run: Run, hub: HubServer) -> None:
+def test_the_model_alone_is_sent_and_replaces_what_was_there(run: Run, hub: HubServer) -> None:
+    # a name without an owner is the token's
     assert push(run, "  my-model ", f" {TOKEN}\n") == f"{hub.url}/{REPOSITORY}"
     assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
-
-
-def test_pushed_again_it_replaces_what_was_there(run: Run, hub: HubServer) -> None:
-    push(run, REPOSITORY, TOKEN)
     (run.model_folder / "model.safetensors").write_bytes(b"trained on")
-    push(run, REPOSITORY, TOKEN)
-    assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
-
-
-def test_only_the_model_is_sent(run: Run, hub: HubServer) -> None:
     model = contents(run.model_folder)
     for name in ("model/.DS_Store", "model/training_args.bin", "model/optimizer.pt", "model/notes.py", "log.log"):
         (run.folder / name).write_text("mine")
@@ -304,27 +288,22 @@ def test_a_public_repository_gets_nothing_that_was_to_be_private(run: Run, hub: 
     assert contents(hub.root / REPOSITORY) == contents(run.model_folder)
 
 
-@pytest.mark.parametrize("token", ["hf_another", "", "hf_with a space", "hf_with\nanother: line", "hf_토큰"])
-def test_a_token_that_the_hub_does_not_know(token: str, run: Run, hub: HubServer) -> None:
-    assert refused(run, REPOSITORY, token).code == "bad_token"
-    assert contents(hub.root) == {}
-
-
-def test_a_repository_of_somebody_else(run: Run, hub: HubServer) -> None:
+def test_a_token_that_the_hub_does_not_know_and_a_repository_of_another_owner(run: Run, hub: HubServer) -> None:
+    for token in ("hf_another", "", "hf_with a space", "hf_with\nanother: line", "hf_토큰"):
+        assert refused(run, REPOSITORY, token).code == "bad_token", token
     assert refused(run, "anybody/my-model").code == "no_permission"
     assert contents(hub.root) == {}
 
 
-@pytest.mark.parametrize("name", ["", "a/b/c", "my model", "a--b", "name.git", "https://hub/a/b", "한국어"])
-def test_a_name_that_is_none(name: str, run: Run, hub: HubServer) -> None:
-    assert refused(run, name).code == "bad_name"
-    assert hub.requests == []
-
-
-@pytest.mark.parametrize("state", [state for state in State if state is not State.DONE])
-def test_a_run_that_is_not_done(state: State, run: Run, hub: HubServer) -> None:
-    run.write_status(Status(state))
-    assert refused(run, REPOSITORY).code == "not_finished"
+def test_what_is_refused_before_the_hub_is_asked(run: Run, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("", "a/b/c", "my model", "a--b", "name.git", "https://hub/a/b", "한국어"):
+        assert refused(run, name).code == "bad_name", name
+    with monkeypatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        assert refused(run, REPOSITORY).code == "unreachable"
+    for state in (state for state in State if state is not State.DONE):
+        run.write_status(Status(state))
+        assert refused(run, REPOSITORY).code == "not_finished", state
     assert hub.requests == []
 
 
@@ -349,12 +328,6 @@ def test_somebody_listens_and_never_answers(run: Run, monkeypatch: pytest.Monkey
         pushing.start()
         pushing.join(120)  # the library's own calls would wait for ever
     assert [error.code for error in told] == ["unreachable"]
-
-
-def test_offline_by_choice(run: Run, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert refused(run, REPOSITORY).code == "unreachable"
-    assert hub.requests == []
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,7 @@ def test_positive_pairs_by_hand() -> None:
     pairs = [(material.train.questions[q].text, material.texts[p]) for q, p in zip(questions, passages, strict=True)]
     assert sorted(pairs) == sorted(expected)
     assert len(material.train.questions) >= 2
-
-
-def test_a_question_with_two_passages_is_two_pairs() -> None:
+    # a question with two passages is two pairs
     material = material_of(small_set(), SplitOptions(0.25, 0.0, seed=0))
     row = [question.id for question in material.train.questions].index("q6")
     questions, passages = material.positive_pairs()
@@ -138,9 +136,6 @@ def test_test_questions_are_asked_only_where_that_is_wanted_and_so_many_at_most(
     assert some is not None
     assert len(some.questions) == 10
     assert set(some.questions) < set(every.test.questions)
-
-
-def test_without_test_questions_none_are_asked(sample: QuestionSet) -> None:
     material = material_of(sample, SplitOptions(0.2, 0.0))
     assert material.test is None
     assert material.measure(material.first_stage, tested=True).test is None
