@@ -75,15 +75,15 @@ class AblationExperiment(BaseModel):
         """Return the options of a variant's language model. Raises `ExperimentError`, which names what is wrong."""
         given, changed = self.language_model, self.changes[number]
         suited = LanguageOptions.suited_to(str(changed.get("base", given.get("base", STARTER))))
-        usual = asdict(suited) | {"kept_models": 0}  # of many variants nobody looks at how each came there
-        return _made(LanguageOptions, usual, {**given, **changed}, "vary" if changed else "language_model")
+        defaults = asdict(suited) | {"kept_models": 0}  # of many variants nobody looks at how each came there
+        return _options_of(LanguageOptions, defaults, {**given, **changed}, "vary" if changed else "language_model")
 
     def tuning(self, base: str) -> BiEncoderOptions:
         """Return the options of fine-tuning, which suit the base that all started from. Raises `ExperimentError`."""
         began = self.learning(REFERENCE).base
         # a new transformer learns as others do: what suits a starter is for a table of words
-        usual = BiEncoderOptions(base=base) if began == STARTER else BiEncoderOptions.suited_to(began)
-        return _made(BiEncoderOptions, asdict(usual), {**self.fine_tuning, "base": base}, "fine_tuning")
+        defaults = BiEncoderOptions(base=base) if began == STARTER else BiEncoderOptions.suited_to(began)
+        return _options_of(BiEncoderOptions, asdict(defaults), {**self.fine_tuning, "base": base}, "fine_tuning")
 
     def check(self) -> None:
         """Raise `ExperimentError` if an option of any variant is wrong, or nothing is varied."""
@@ -100,17 +100,17 @@ class AblationExperiment(BaseModel):
         self.tuning("a-base")
 
 
-def _made(kind: type[Kind], usual: Mapping[str, Any], given: Mapping[str, Any], place: str) -> Kind:
+def _options_of(kind: type[Kind], defaults: Mapping[str, Any], given: Mapping[str, Any], place: str) -> Kind:
     known = {field.name: field for field in fields(kind)}
     if unknown := [name for name in given if name not in known]:
         raise ExperimentError(f"{place}: there is no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    typed = {name: float(v) if isinstance(usual[name], float) and type(v) is int else v for name, v in given.items()}
+    typed = {name: float(v) if isinstance(defaults[name], float) and type(v) is int else v for name, v in given.items()}
     for name, value in typed.items():
-        expected = str if isinstance(usual[name], str) else type(usual[name])
+        expected = str if isinstance(defaults[name], str) else type(defaults[name])
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise ExperimentError(f"{place}.{name}: {value!r} is no {expected.__name__}")
     try:
-        return kind(**{**usual, **typed})
+        return kind(**{**defaults, **typed})
     except (OptionError, ValueError) as error:
         raise ExperimentError(f"{place}: {error}") from error
 
@@ -151,9 +151,9 @@ def of_questions(question_set: QuestionSet, data: str, shares: SplitOptions, mod
     scores = {number: result.scores[str(number)] for number in models if str(number) in result.scores}
     groups = question_groups(result.question_set)
     figures = {number: Interval(one.means()[NDCG], *intervals_of(one, groups)[NDCG]) for number, one in scores.items()}
-    asked = {number: one.per_question[NDCG] for number, one in scores.items()}
-    others = [number for number in asked if number != REFERENCE and REFERENCE in asked]
-    pairs = [Pair(str(one), str(REFERENCE), NDCG, asked[one], asked[REFERENCE]) for one in others]
+    values = {number: one.per_question[NDCG] for number, one in scores.items()}
+    others = [number for number in values if number != REFERENCE and REFERENCE in values]
+    pairs = [Pair(str(one), str(REFERENCE), NDCG, values[one], values[REFERENCE]) for one in others]
     tests = zip(others, paired_tests(pairs, groups) if pairs else (), strict=True)
     apart = {number: Difference(test.difference, test.low, test.high, test.p_family) for number, test in tests}
     return Judged(figures, apart, len(result.question_set.questions))
@@ -311,7 +311,7 @@ class _Ablating(Sweep[Ablation]):
 
 def _is_the_same(run: Run, plan: Plan) -> bool:
     """Whether a run is finished, and its plan gives the same result."""
-    asked = run.plan()
+    finished = run.plan()
     decides = ("kind", "fingerprint", "split", "options", "marked_negatives", "round")
-    same = all(getattr(asked, name) == getattr(plan, name) for name in decides)
-    return same and not (asked.trial and not asked.trial.whole) and run.status().state is State.DONE
+    same = all(getattr(finished, name) == getattr(plan, name) for name in decides)
+    return same and not (finished.trial and not finished.trial.whole) and run.status().state is State.DONE

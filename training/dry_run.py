@@ -153,12 +153,12 @@ def evenly(ordered: np.ndarray, count: int) -> list[int]:
 def batches_to_try(batches: Sequence[Batch], characters: np.ndarray) -> list[tuple[Batch, bool]]:
     """Return batches by size and whether each is whole: first parts, then the largest, which decides the memory."""
     largest = batches[-1]
-    usual = [batches[row] for row in evenly(np.arange(len(batches)), _WHOLE_BATCHES)]
-    middle = usual[len(usual) // 2]
+    typical = [batches[row] for row in evenly(np.arange(len(batches)), _WHOLE_BATCHES)]
+    middle = typical[len(typical) // 2]
     warm_up = _part(largest, characters, _PARTS[0])
     parts = [_part(middle, characters, _PARTS[0])]
     parts += [_part(batch, characters, _PARTS[1]) for batch in (largest, middle)]
-    whole = [largest, *reversed(usual)][:_WHOLE_BATCHES]
+    whole = [largest, *reversed(typical)][:_WHOLE_BATCHES]
     return [(warm_up, False), *((part, False) for part in parts), *((batch, True) for batch in whole)]
 
 

@@ -319,8 +319,8 @@ def _problem(error: Exception, repository: str, token: str) -> PushError:
             return PushError("bad_token", "the hub does not know this token")
         if status == 403:
             return PushError("no_permission", f"this token may not write to {repository}")
-        said = error.server_message or type(error).__name__
-        return PushError("refused", f"the hub answered {status}: {said}".replace(token, "***"))
+        answer = error.server_message or type(error).__name__
+        return PushError("refused", f"the hub answered {status}: {answer}".replace(token, "***"))
     if isinstance(error, HTTPError | ConnectionError):
         return PushError("unreachable", "the hub cannot be reached; nothing may have arrived, so push again later")
     return PushError("refused", f"{type(error).__name__}: {error}".replace(token, "***"))

@@ -247,14 +247,14 @@ def _plan_of(run: Run) -> Plan | None:
 def _plan(raw: dict[str, Any]) -> Plan:
     options = recipe_of(raw["kind"]).options
     known = {field.name for field in fields(options)}
-    asked = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
+    stored = {"windows": False} | raw["options"]  # before there were windows, passages were cut off
     rest = {name: raw[name] for name in ("kind", "name", "data", "data_name", "fingerprint", "created")}
     if wrong := [name for name, value in rest.items() if not isinstance(value, str)]:
         raise TypeError(f"no text: {', '.join(wrong)}")
     datetime.fromisoformat(rest["created"])
     return Plan(
         split=SplitOptions(**{"strict": True} | raw["split"]),  # all splits of earlier versions are strict
-        options=options(**{name: value for name, value in asked.items() if name in known}),
+        options=options(**{name: value for name, value in stored.items() if name in known}),
         marked_negatives=tuple((question, passage) for question, passage in raw.get("marked_negatives", [])),
         round=int(raw.get("round", 1)),
         minutes=float(raw.get("minutes", 0.0)),

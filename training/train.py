@@ -115,10 +115,10 @@ def problem_of(error: BaseException) -> tuple[str, str]:
         return {DataError: "data", OptionError: "option"}.get(type(error), error.code), message
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", message
-    said = message.lower()
-    if is_of_the_disk(error) or any(words in said for words in _DISK_WORDS):
+    lowered = message.lower()
+    if is_of_the_disk(error) or any(words in lowered for words in _DISK_WORDS):
         return "disk", f"the disk is full, or cannot be written to: make room, and resume ({message})"
-    if isinstance(error, MemoryError) or any(words in said for words in _OUT_OF_MEMORY):
+    if isinstance(error, MemoryError) or any(words in lowered for words in _OUT_OF_MEMORY):
         return "memory", message
     return "unexpected", message
 

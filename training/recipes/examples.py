@@ -53,8 +53,8 @@ def mine(options: RankerOptions, material: Material) -> HardNegatives:
     validation questions ask about; one with the answer's text, unless the options allow it. A mark overrules only the
     last. The oldest marks come first.
     """
-    asked = [question.text for question in material.train.questions]
-    results = _retriever(options, material).search(asked, options.negatives_last)
+    queries = [question.text for question in material.train.questions]
+    results = _retriever(options, material).search(queries, options.negatives_last)
     # as wide whatever the corpus: the lottery has a number for every place
     rankings = ranked(results.indices, results.scores, options.negatives_last)
     drawn = draw(rankings, material.train, material.relevance, options, material.learnable)
@@ -151,14 +151,14 @@ def as_table(mined: HardNegatives, material: Material) -> pd.DataFrame:
     marked = marked_rows(material)
     questions, places = np.nonzero(mined.rows != NOT_FOUND)
     passages, row_of = material.question_set.passages, material.question_set.row_of_passage
-    asked = [material.train.questions[row] for row in questions]
+    queries = [material.train.questions[row] for row in questions]
     rows = mined.rows[questions, places].tolist()
     drawn = [passages[row] for row in rows]
     return pd.DataFrame(
         {
-            "question_id": [question.id for question in asked],
-            "question": [question.text for question in asked],
-            "positive": [passages[row_of[one.relevant[0]]].text if one.relevant else "" for one in asked],
+            "question_id": [question.id for question in queries],
+            "question": [question.text for question in queries],
+            "positive": [passages[row_of[one.relevant[0]]].text if one.relevant else "" for one in queries],
             "positive_score": mined.positive_scores[questions],
             "passage_id": [passage.id for passage in drawn],
             "title": [passage.title for passage in drawn],
@@ -248,12 +248,12 @@ def cross_encoder_examples(options: CrossEncoderOptions, material: Material) -> 
             "negative": _passage_texts(material, drawn),
         }
         return triplets, _alone(material, questions, np.stack([positives, drawn], axis=1))
-    asked, positives = material.positive_pairs()
-    questions, rows = np.concatenate([asked, questions]), np.concatenate([positives, drawn])
+    of_positives, positives = material.positive_pairs()
+    questions, rows = np.concatenate([of_positives, questions]), np.concatenate([positives, drawn])
     columns: Columns = {
         "question": _question_texts(material, questions),
         "passage": _passage_texts(material, rows),
-        "label": [1.0] * len(asked) + [0.0] * len(drawn),
+        "label": [1.0] * len(of_positives) + [0.0] * len(drawn),
     }
     return columns, _alone(material, questions, rows[:, None])
 
@@ -288,9 +288,9 @@ def _alone(material: Material, questions: np.ndarray, rows: np.ndarray) -> Examp
 
 
 def _lengths(material: Material, questions: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    asked = np.array([len(question.text) for question in material.train.questions])
+    question_lengths = np.array([len(question.text) for question in material.train.questions])
     texts = np.array([*map(len, material.texts), 0])  # the last one stands where there is no passage
-    return np.asarray(asked[questions] + texts[rows].max(axis=1))
+    return np.asarray(question_lengths[questions] + texts[rows].max(axis=1))
 
 
 def _question_texts(material: Material, questions: np.ndarray) -> list[str]:

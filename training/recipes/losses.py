@@ -242,9 +242,9 @@ class LateDistillation(torch.nn.Module):
         self.model, self._options = model, options
 
     def forward(self, features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        asked, *shown = [dict(one) for one in features]
-        questions = self.model(asked, task="query")
-        vectors, masks = embed_columns_padded(self.model, shown, None, task_default="document")
+        question_features, *passage_features = [dict(one) for one in features]
+        questions = self.model(question_features, task="query")
+        vectors, masks = embed_columns_padded(self.model, passage_features, None, task_default="document")
         stacked, mask = stack_padded_token_embeddings(vectors, masks)
         tokens = (questions["token_embeddings"], stacked, questions["attention_mask"].bool(), mask)
         own = mean_colbert_kd_scores(*tokens) / self._options.temperature

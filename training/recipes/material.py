@@ -72,13 +72,13 @@ def summary(
     return found
 
 
-def _figures(scores: Mapping[str, Scores], best_by: str, asked: QuestionSet) -> dict[str, Any]:
-    groups = question_groups(asked)
+def _figures(scores: Mapping[str, Scores], best_by: str, question_set: QuestionSet) -> dict[str, Any]:
+    groups = question_groups(question_set)
     return {
         **{name: one.means() for name, one in scores.items()},
         "intervals": {name: intervals_of(one, groups) for name, one in scores.items()},
         "gain": _gain(scores, best_by, groups),
-        "questions": len(asked.questions),
+        "questions": len(question_set.questions),
     }
 
 

@@ -138,9 +138,9 @@ class ReaderRecipe(Recipe[ReaderOptions, Material]):
         read = [read_own_passages(reader, asked) for asked in both]
         threshold = best_threshold(read[0], both[0], rules)
 
-        def scored(answers: ReadPassages, asked: QuestionSet) -> QuestionScores:
-            said = zip(answers.said(threshold), asked.questions, strict=True)
-            values = np.array([judged(answer, question.answers, rules) for answer, question in said])
+        def scored(answers: ReadPassages, question_set: QuestionSet) -> QuestionScores:
+            answered = zip(answers.said(threshold), question_set.questions, strict=True)
+            values = np.array([judged(answer, question.answers, rules) for answer, question in answered])
             return QuestionScores((), {EXACT: values[:, 0], OVERLAP: values[:, 1]})
 
         validation, training = map(scored, read, both)
@@ -163,10 +163,10 @@ class ReaderMaterial(Material):
     def of(cls, question_set: QuestionSet, shares: SplitOptions, options: Any, marked: Marks = ()) -> Self:
         """Split the set as planned, its unanswerable questions with it. Raises `TrainingError` if they are too few."""
 
-        def readable(asked: QuestionSet) -> QuestionSet:
+        def readable(question_set: QuestionSet) -> QuestionSet:
             """Without questions that name a passage and no answer: what is not said cannot be pointed at."""
-            rows = [row for row, question in enumerate(asked.questions) if question.answers]
-            return asked if len(rows) == len(asked.questions) else asked.with_questions(rows)
+            rows = [row for row, question in enumerate(question_set.questions) if question.answers]
+            return question_set if len(rows) == len(question_set.questions) else question_set.with_questions(rows)
 
         whole = super().of(question_set, shares, replace(options, evaluation_limit=0), marked)
         whole = replace(whole, train=readable(whole.train), validation=readable(whole.validation))
@@ -200,15 +200,15 @@ def with_unanswerable(material: M) -> M:
     those published for another part.
     """
     groups = material.article_of_passage
-    if groups is None or not (asked := [one for one in material.question_set.questions if is_unanswerable(one)]):
+    if groups is None or not (unanswerable := [one for one in material.question_set.questions if is_unanswerable(one)]):
         return material
     judging = np.isin(groups, groups[material.validation.relevance.indices])
-    rows = [material.question_set.row_of_passage.rows(question.rejected) for question in asked]
+    rows = [material.question_set.row_of_passage.rows(question.rejected) for question in unanswerable]
 
     def added(own: QuestionSet, allowed: np.ndarray, parts: tuple[Part, ...]) -> QuestionSet:
         more = (
             question
-            for question, read in zip(asked, rows, strict=True)
+            for question, read in zip(unanswerable, rows, strict=True)
             if (read >= 0).all() and allowed[read].all() and material.published_as.get(question.part, parts[0]) in parts
         )
         return replace(own, questions=(*own.questions, *more))
@@ -224,8 +224,8 @@ def with_unanswerable(material: M) -> M:
 
 def _by_passage(question_set: QuestionSet) -> QuestionSet:
     """The questions as they are drawn together: those about one passage stand or fall with those it does not answer."""
-    asked = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
-    return replace(question_set, questions=tuple(asked))
+    questions = (one if one.relevant else replace(one, relevant=one.rejected[:1]) for one in question_set.questions)
+    return replace(question_set, questions=tuple(questions))
 
 
 def is_unanswerable(question: Question) -> bool:

@@ -208,10 +208,10 @@ class SentenceCrossEncoderRecipe(Recipe[SentenceCrossEncoderOptions, PairMateria
         return PairMeasurement(judged, learned, judge=self._material.judge.fingerprint)
 
     def _judgement(self, scorer: CrossEncoderScorer, pairs: PairSet) -> Judgement:
-        said = scorer.score(_pairs(pairs))
+        scores = scorer.score(_pairs(pairs))
         if self._material.measure == ACCURACY:
-            return Judgement(ACCURACY, said.argmax(axis=1).astype(np.int8), pairs.values)
-        return Judgement(self._material.measure, said, pairs.gold.astype(np.float32))
+            return Judgement(ACCURACY, scores.argmax(axis=1).astype(np.int8), pairs.values)
+        return Judgement(self._material.measure, scores, pairs.gold.astype(np.float32))
 
     def _scorer(self, source: ModelSource) -> CrossEncoderScorer:
         return CrossEncoderScorer(source, [], precision=self._options.precision, labels=self._labels)

@@ -228,8 +228,8 @@ class _WindowFit:
 
     def _score(self, question: str, window: str) -> float:
         counts, k1 = self._counts[window], self._material.first_stage.options.k1
-        asked = self._counts[question].items()
-        return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in asked if counts[term])
+        terms = self._counts[question].items()
+        return sum(n * self._idf[term] * counts[term] / (counts[term] + k1) for term, n in terms if counts[term])
 
 
 def _composed(text: str) -> str:
@@ -271,8 +271,8 @@ class TeachersScores:
         questions, passages, _ = self._distinct
         sample = np.random.default_rng(0).permutation(len(questions))[:64]
         rows = passages[sample]
-        asked = [self._questions[row] for row in questions[sample]]
-        pairs = list(zip(asked, [self.material.texts[row] for row in rows], strict=True))
+        queries = [self._questions[row] for row in questions[sample]]
+        pairs = list(zip(queries, [self.material.texts[row] for row in rows], strict=True))
         self._scorer.load()
         began = time.perf_counter()
         if self.windows:
