@@ -95,23 +95,20 @@ def test_the_loss_is_its_formula(
 
 
 class Asked:
-    """Counts the pairs that any teacher scores."""
-
     pairs = 0
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        scored = CrossEncoderScorer.score
-
-        def counted(scorer: CrossEncoderScorer, pairs: Any) -> np.ndarray:
-            self.pairs += len(pairs)
-            return scored(scorer, pairs)
-
-        monkeypatch.setattr(CrossEncoderScorer, "score", counted)
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    return Asked(monkeypatch)
+    """Counts the pairs that any teacher scores."""
+    asked, scored = Asked(), CrossEncoderScorer.score
+
+    def counted(scorer: CrossEncoderScorer, pairs: Any) -> np.ndarray:
+        asked.pairs += len(pairs)
+        return scored(scorer, pairs)
+
+    monkeypatch.setattr(CrossEncoderScorer, "score", counted)
+    return asked
 
 
 def test_each_pair_is_scored_once_whoever_asks(asked: Asked) -> None:
@@ -226,18 +223,8 @@ def test_an_estimate_counts_the_teacher_until_it_has_spoken() -> None:
 @pytest.mark.parametrize("objective", TAUGHT)
 def test_by_the_command(objective: BiEncoderObjective, tiny: str) -> None:
     words = ["bi-encoder", "--data", keep(small_set()).key, "--base", tiny, "--objective", objective.value]
-    words += [
-        "--negatives",
-        "1",
-        "--validation-share",
-        "0.25",
-        "--test-share",
-        "0.25",
-        "--split-seed",
-        "1",
-        "--epochs",
-        "1",
-    ]
+    words += ["--negatives", "1", "--epochs", "1"]
+    words += ["--validation-share", "0.25", "--test-share", "0.25", "--split-seed", "1"]
     assert main(["train", *words]) == 2  # nobody to learn from
     assert main(["train", *words, "--teacher", STARTER, "--distillation-weight", "0.5", "--precision", "float32"]) == 0
     (run,) = all_runs()
