@@ -23,7 +23,7 @@ from benchmarks.quality.article_split import (
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.reading import results
+from mrc_workbench.labs.reading import study
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReaderSpec, ReadingExperiment, ReadingResult, evaluate
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.models.packaged import DEFAULT
@@ -237,7 +237,7 @@ def reader_training() -> list[str]:
 
 
 def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
-    told = results.as_dict(result)
+    told = study.as_dict(result)
     lines = [
         f"| {told['questions']:,} test questions, EM / F1 | {' | '.join(f'first {k}' for k in _KS)} |",
         f"|---|{'---:|' * len(_KS)}",
@@ -252,14 +252,14 @@ def _reading_table(result: ReadingResult, reader: ReaderResult) -> list[str]:
 
 
 def _fates(result: ReadingResult, reader: ReaderResult) -> list[str]:
-    place = results.tested_depth(_KS)
+    place = study.tested_depth(_KS)
     lines = [f"Of the first {_KS[place]}:", ""]
     for name, answered in reader.by_retriever.items():
         shares = [(answered.depth.fate[:, place] == fate).mean() for fate in Fate]
         words = ("right", "right in a passage that another outranked", "read wrong", "not found")
         parts = ", ".join(f"{word} {100 * share:.1f}" for word, share in zip(words, shares, strict=True))
         lines.append(f"- {name} (weight of its score {answered.weight:g}): {parts} percent.")
-    for test in results.differences(result, reader):
+    for test in study.differences(result, reader):
         if test.measure != "em":
             interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
             lines.append(

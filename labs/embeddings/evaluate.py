@@ -13,7 +13,6 @@ import numpy as np
 from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_pairs
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.embeddings.bootstrap import mean_figures
 from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode
 from mrc_workbench.labs.embeddings.geometry import (
     anisotropy_parts,
@@ -23,7 +22,16 @@ from mrc_workbench.labs.embeddings.geometry import (
     squared_distances,
     uniformity_parts,
 )
-from mrc_workbench.labs.embeddings.judgement import correlate, cosines, features, probe, training_rows
+from mrc_workbench.labs.embeddings.judgement import (
+    Difference,
+    Figure,
+    correlate,
+    cosines,
+    features,
+    mean_figures,
+    probe,
+    training_rows,
+)
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 

@@ -18,11 +18,9 @@ from mrc_workbench.data.cache import Arrays, Artifact
 from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.embeddings.bootstrap import UNDEFINED
-from mrc_workbench.labs.embeddings.cost import SECONDS
+from mrc_workbench.labs.embeddings.encoder import SECONDS
 from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
-from mrc_workbench.labs.embeddings.judgement import Probe
-from mrc_workbench.retrieval.significance import Interval, PairedTest
+from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Difference, Figure, Probe
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,26 @@
-"""Tokenizers side by side: trained on the same documents by kind, split and vocabulary, and those of models.
+"""Tokenizers side by side: how each cuts held-out text, trained by kind, split and vocabulary, or those of models.
 
-What was trained and measured once is not again: it lies in the workspace's cache, in a folder each that is named by all
-that decides how it comes out. A page has them compared by a process of its own, `mrc internal language FOLDER`. That
-folder is named by what decides the result, too, and holds the tokenizers (`tokenizers/<name>/tokenizer.json`), how
-often each of their pieces occurs (`occurrences.npz`) and, written last, the figures (`scores.json`): a folder with
-scores is whole."""
+A tokenizer is trained and measured once: the workspace's cache holds a folder for each, keyed by all that decides it.
+"""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from time import perf_counter
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+import regex
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_sound, key_of, sealing
-from mrc_workbench.data.jobs.folder import Progress
 from mrc_workbench.data.problems import Failure, failure_dict
-from mrc_workbench.data.studies import Array, StoredError, Study
+from mrc_workbench.data.studies.results import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
-from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, find_corpus, within
-from mrc_workbench.data.texts import in_blocks
+from mrc_workbench.data.text.corpora import Corpus, LanguageError, held_out
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json
-from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
 from mrc_workbench.models.language.tokenizer_training import (
     TRAINED,
     Sample,
@@ -32,20 +28,156 @@ from mrc_workbench.models.language.tokenizer_training import (
     TokenizerKind,
     TokenizerOptions,
     composed_letters,
+    cuts,
     gathered,
     morpheme_cuts,
     train_on,
 )
-from mrc_workbench.models.language.tokenizers import PreparedTokenizer, find_tokenizer, load_tokenizer
-from mrc_workbench.models.sources import contents
+from mrc_workbench.models.language.tokenizers import Cut, PreparedTokenizer, find_tokenizer, load_tokenizer
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+_WORD = regex.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Documents that no tokenizer of a sample was trained on, and where their morphemes begin inside words."""
+
+    texts: tuple[str, ...]
+    morphemes: tuple[np.ndarray, ...]
+    seconds: float  # that Kiwi took
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> "HeldOut":
+        composed = [letters for letters in map(composed_letters, texts) if letters.strip()]
+        began = perf_counter()
+        morphemes = morpheme_cuts(composed)
+        return cls(tuple(composed), tuple(morphemes), perf_counter() - began)
+
+    @classmethod
+    def from_corpus(cls, corpus: Corpus, sample: Sample, most: int = 1_000_000) -> "HeldOut":
+        """Return what a sample holds out; of more than about `most` characters some, by their hash.
+
+        Raises `LanguageError` `nothing_held_out`.
+        """
+        share = min(sample.held_out, most / max(1, corpus.characters))
+        held = cls.of([document for document in corpus.documents() if held_out(document, share, sample.seed)])
+        if not held.texts:
+            message = f"{corpus.name} is too small: none of its documents is held out to measure on"
+            raise LanguageError("nothing_held_out", message, corpus=corpus.name)
+        return held
+
+
+@dataclass(frozen=True)
+class Fertility:
+    """How a tokenizer cuts documents. Shares are from 0 to 1; what nothing tells of is None.
+
+    A word is what stands between blanks, signs at its ends included; characters are all but blanks.
+
+    - `tokens_per_word`, `tokens_per_character`: fewer are cheaper to read (fertility, Rust et al. 2021).
+    - `unknown_rate`: the share of tokens that are the unknown piece. Kinds differ in how much one of these stands for
+      (WordPiece: a word; BPE: a letter; Unigram: letters in a row), so that they are compared by `unknown_words`, the
+      share of words in which one stands.
+    - `whole_words`: the share of words that are one known piece.
+    - `precision`, `recall`, `f1`: of the places inside words, between two letters or digits, where the tokenizer cuts,
+      how many begin a morpheme by Kiwi; of those that do, how many it cuts; and their harmonic mean. Letters are
+      composed syllables: where Kiwi takes one apart (갔 is 가 + 았) or restores what is not written, there is no place
+      to cut, and nothing is counted. Nor is a cut between the bytes of a letter. Over all documents together.
+    - `document_tokens`: quantiles of the tokens of a document, those around it ([CLS], [SEP]) included, and
+      `longer_than_512`, the share of documents with more.
+    - `tokens_per_second` of cutting, with Kiwi's seconds where morphemes are marked first; `seconds_to_train` without
+      those, since all kinds and vocabularies share what Kiwi marked.
+    """
+
+    pieces: int
+    documents: int
+    words: int
+    characters: int
+    tokens: int
+    tokens_per_word: float
+    tokens_per_character: float
+    unknown_rate: float
+    unknown_words: float
+    whole_words: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    document_tokens: dict[str, float]
+    longer_than_512: float
+    tokens_per_second: float
+    seconds_to_train: float | None
+
+
+def fertility(tokenizer: PreparedTokenizer, held: HeldOut) -> Fertility:
+    """Measure a tokenizer on documents it was not trained on."""
+    began = perf_counter()
+    found = tokenizer.cut(held.texts, held.morphemes)
+    seconds = perf_counter() - began + (held.seconds if tokenizer.marks_morphemes else 0.0)
+    of_documents = (_counted(*one, tokenizer.unknown) for one in zip(held.texts, held.morphemes, found, strict=True))
+    counts = _Counts(*map(sum, zip(*of_documents, strict=True)))
+    around = tokenizer.tokenizer.num_special_tokens_to_add(False)
+    lengths = np.array([len(cut.numbers) + around for cut in found])
+    return Fertility(
+        pieces=tokenizer.tokenizer.get_vocab_size(),
+        documents=len(held.texts),
+        words=counts.words,
+        characters=counts.characters,
+        tokens=counts.tokens,
+        tokens_per_word=counts.tokens / counts.words,
+        tokens_per_character=counts.tokens / counts.characters,
+        unknown_rate=counts.unknown / max(1, counts.tokens),
+        unknown_words=counts.unknown_words / counts.words,
+        whole_words=counts.whole / counts.words,
+        precision=_share(counts.hits, counts.made),
+        recall=_share(counts.hits, counts.morphemes),
+        f1=_share(2 * counts.hits, counts.made + counts.morphemes),
+        document_tokens={f"{share:g}": float(np.quantile(lengths, share)) for share in _QUANTILES},
+        longer_than_512=float((lengths > 512).mean()),
+        tokens_per_second=counts.tokens / max(seconds, 1e-9),
+        seconds_to_train=tokenizer.trained.get("seconds"),
+    )
+
+
+class _Counts(NamedTuple):
+    characters: int
+    words: int
+    tokens: int
+    unknown: int
+    unknown_words: int
+    whole: int
+    made: int  # cuts inside words
+    morphemes: int
+    hits: int
+
+
+def _counted(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) -> _Counts:
+    words = np.array([match.span() for match in _WORD.finditer(text)])
+    # a blank that is a piece of its own belongs to the word that follows
+    of_word = np.minimum(np.searchsorted(words[:, 1], cut.spans[:, 0], side="right"), len(words) - 1)
+    is_unknown = cut.numbers == unknown if unknown is not None else np.zeros(len(cut.numbers), dtype=bool)
+    tokens = np.bincount(of_word, minlength=len(words))
+    unknowns = np.bincount(of_word[is_unknown], minlength=len(words))
+    made = cuts(cut.spans, text)
+    return _Counts(
+        characters=int((words[:, 1] - words[:, 0]).sum()),
+        words=len(words),
+        tokens=len(cut.numbers),
+        unknown=int(is_unknown.sum()),
+        unknown_words=int((unknowns > 0).sum()),
+        whole=int(((tokens == 1) & (unknowns == 0)).sum()),
+        made=len(made),
+        morphemes=len(morphemes),
+        hits=len(np.intersect1d(made, morphemes)),
+    )
+
+
+def _share(part: int, of: int) -> float | None:
+    return part / of if of else None
+
 
 _VERSION = 1  # raise when the same options would come out different, or figures be others
 _FIGURES, _READER = "figures.json", TypeAdapter(Fertility)
 _TOKENIZER = "tokenizer"  # the folder of what `TrainedTokenizer.save` wrote
-TOKENIZERS = "tokenizers"  # the folder of all of them
-COUNTED = 1_000_000  # characters in which pieces are counted: of a larger corpus, its first documents
-_COMPARING = 0.85  # share of the work before pieces are counted
-_BLOCK = 64  # documents cut at a time
 
 
 @dataclass(frozen=True)
@@ -192,134 +324,9 @@ def _of_model(reference: str, held: HeldOut) -> Measured:
         return Measured(reference, {}, None, failure)
 
 
-@dataclass(frozen=True)
-class TokenizerRequest:
-    """Tokenizers to compare over a text, named as for `data.text.corpora.find_corpus`."""
-
-    data: str
-    compared: Request = field(default_factory=Request)
-
-
-@dataclass(frozen=True)
-class TokenizerComparison:
-    """Tokenizers compared on `corpus`. Token counts are over its first `counted` documents.
-
-    `occurrences` has the count of each token `(n_tokens,)` of each tokenizer with figures, by its row.
-    """
-
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
-
-    corpus: str
-    counted: int
-    tokenizers: list[Measured]
-    occurrences: dict[int, Array]
-    # the `PreparedTokenizer` of each row, before the result is stored
-    prepared: Annotated[dict[int, Any], Field(exclude=True)] = field(default_factory=dict)
-
-    @property
-    def errors(self) -> dict[str, Exception]:
-        """Why tokenizers have no figures, by name."""
-        return {one.name: one.error for one in self.tokenizers if one.error}
-
-
-@dataclass(frozen=True)
-class StoredTokenizer:
-    """A tokenizer of a stored comparison, and how often each token `(n_tokens,)` occurs in the counted documents."""
-
-    measured: Measured
-    figures: Fertility
-    folder: Path
-    occurrences: np.ndarray
-
-    @property
-    def is_trained(self) -> bool:
-        return bool(self.measured.trained)
-
-    def load(self) -> PreparedTokenizer:
-        """Raises `LanguageError` `no_tokenizer`."""
-        return load_tokenizer(self.folder, self.measured.name)
-
-
-def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[StoredTokenizer]:
-    """Return the tokenizers with figures of the comparison that is stored in a folder."""
-    return [
-        StoredTokenizer(one, one.figures, folder / TOKENIZERS / folder_name(one, row), comparison.occurrences[row])
-        for row, one in enumerate(comparison.tokenizers)
-        if one.figures
-    ]
-
-
-def folder_name(measured: Measured, row: int) -> str:
-    """Return the folder name of the tokenizer in this row of a comparison; a model's name may be a path, so is none."""
-    trained = measured.trained
-    return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
-
-
-def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
-    """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
-    corpus = find_corpus(request.data)
-    measured = compare(
-        corpus, request.compared, on_progress=lambda name, fraction: progress(name, _COMPARING * fraction)
-    )
-    able = {row: _prepared(one, corpus, request.compared) for row, one in enumerate(measured) if one.figures}
-    counting = within(lambda fraction: progress("", fraction), _COMPARING, 1)
-    counted, occurrences = occurrences_of([*able.values()], corpus, counting)
-    return TokenizerComparison(corpus.name, counted, measured, dict(zip(able, occurrences, strict=True)), able)
-
-
-def _prepared(measured: Measured, corpus: Corpus, request: Request) -> PreparedTokenizer:
+def prepared_tokenizer(measured: Measured, corpus: Corpus, request: Request) -> PreparedTokenizer:
+    """Load a tokenizer that `compare` measured. Raises `LanguageError` `no_tokenizer`."""
     options = request.trained().get(measured.name)
     if options is None:
         return find_tokenizer(measured.name)
     return load_tokenizer(_folder_of_trained(corpus, options) / _TOKENIZER, measured.name)
-
-
-def save(result: TokenizerComparison, folder: Path) -> None:
-    """Write the tokenizers, since a model may change or go, and the result. Raises `OSError`."""
-    for row, tokenizer in result.prepared.items():
-        with replacing(folder / TOKENIZERS / folder_name(result.tokenizers[row], row)) as new:
-            if tokenizer.folder:
-                shutil.copytree(tokenizer.folder, new)
-            else:
-                new.mkdir()
-                tokenizer.tokenizer.save(str(new / "tokenizer.json"))
-    STUDY.results.write(folder, result)
-
-
-def occurrences_of(
-    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: OnProgress | None = None
-) -> tuple[int, list[np.ndarray]]:
-    """Count how often each piece of each tokenizer `(n_pieces,)` occurs in the first documents of a corpus.
-
-    Returns how many documents these are, and the counts. `on_progress` is told the share of them gone through.
-    """
-    # some vocabularies leave numbers out
-    counts = [np.zeros(1 + max(one.tokenizer.get_vocab().values()), dtype=np.int64) for one in tokenizers]
-    documents, seen = list[str](), 0
-    for document in corpus.documents():
-        if seen >= COUNTED:
-            break
-        documents.append(document)
-        seen += len(document)
-    marks = any(one.marks_morphemes for one in tokenizers)
-    for number, block in enumerate(in_blocks(documents, _BLOCK)):
-        if on_progress:
-            on_progress(number * _BLOCK / len(documents))
-        texts = [composed_letters(text) for text in block]
-        morphemes: Sequence[np.ndarray] = morpheme_cuts(texts) if marks else ()
-        for place, one in enumerate(tokenizers):
-            numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
-            counts[place] += np.bincount(numbers, minlength=len(counts[place]))
-    return len(documents), counts
-
-
-STUDY = Study[TokenizerRequest, TokenizerComparison](
-    name="language",
-    summary="Compare tokenizers and import texts.",
-    versions=(3, ANALYZER_VERSION),
-    spec=TokenizerRequest,
-    result=TokenizerComparison,
-    run=run,
-    inputs=lambda request: (contents(request.compared.against),),
-    save=save,
-)

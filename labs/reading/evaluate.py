@@ -27,7 +27,7 @@ from mrc_workbench.labs.reading.extractive import (
 )
 from mrc_workbench.labs.reading.generate import GeneratorResult, generated
 from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
-from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import Comparison, compare

@@ -15,7 +15,7 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.marking import answer_spans
 from mrc_workbench.data.texts import Texts
-from mrc_workbench.labs.reading.rules import Rules, judged
+from mrc_workbench.labs.reading.scores import Rules, judged
 from mrc_workbench.models.reader import SpanReader
 from mrc_workbench.retrieval.combine import KnownPairs
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings

@@ -18,25 +18,18 @@ from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.workspace import number_in, require_room, workspace, write_json
 from mrc_workbench.labs.reading.generator import (
     GeneratedAnswer,
+    GeneratedScores,
     Generator,
     GeneratorSpec,
     Messages,
     Request,
+    generated_scores,
     prompts,
     require_range,
 )
-from mrc_workbench.labs.reading.rules import ReadingError, Rules
-from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
-from mrc_workbench.models.llm import (
-    Answer,
-    Endpoint,
-    EndpointError,
-    KeptAnswers,
-    Usage,
-    ask_each,
-    returned,
-    without_thoughts,
-)
+from mrc_workbench.labs.reading.scores import ReadingError, Rules
+from mrc_workbench.models.llm import Answer, Chat, Endpoint, Usage, returned, without_thoughts
+from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, ask_each
 from mrc_workbench.retrieval.comparison.compare import Comparison
 
 if TYPE_CHECKING:

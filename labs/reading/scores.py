@@ -1,21 +1,37 @@
-"""How right answers are: exact match and overlap, question by question, how sure the means are, and slices of them.
+"""Scores of answers: exact match and overlap by the rules of a published script, intervals of the means, and slices.
 
-Slices are parts of the questions that are alike in something, where readers do well or badly. Of generated answers it
-is counted besides what they cite, and where they refuse.
+All scripts fold case, remove ASCII punctuation and collapse white space. Their other rules differ:
+- KorQuAD 1.0 (Lim et al. 2019): quotation marks and brackets, Korean ones among them, become spaces first. F1 counts
+  characters without spaces, since a Korean word carries its particle.
+- SQuAD (Rajpurkar et al. 2016, 2018): a, an and the are removed. F1 counts words.
+- KLUE-MRC (Park et al. 2021): no other rule. ROUGE-W, as in their script, is the F1 of the longest common substring,
+  spaces included.
+
+For a question without answer, only the empty text is right. Where the rules leave nothing of both texts, each script
+returns its own value, and so do these functions.
 """
 
+import json
+import re
+import string
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from enum import StrEnum
+from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
-from mrc_workbench.data.records import Question, QuestionSet
-from mrc_workbench.labs.reading.generator import GeneratedAnswer, Support, checked, contains
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.data.workspace import write_text
 from mrc_workbench.labs.reading.labels import Property, labels
-from mrc_workbench.labs.reading.rules import ReadingError, Rules, judged
-from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice_tests
+from mrc_workbench.retrieval.analysis.slices import Slice, slice_table, slice_tests
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import (
     Pair,
@@ -24,6 +40,94 @@ from mrc_workbench.retrieval.significance import (
     question_groups,
     share_intervals,
 )
+
+
+class ReadingError(Failure):
+    """Answers that cannot be generated, read or judged; `code` is a key of `reading.` in the locale files."""
+
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_MARKS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+# what their script matches: one of the marks with all of ()‘’ after it, and so next to nothing
+_KLUE_MARKS = re.compile(r"['\"《》<>〈〉]\(\)‘’")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class Rules(StrEnum):
+    """Whose rules say what is right."""
+
+    KORQUAD = "korquad"
+    SQUAD = "squad"
+    KLUE = "klue"
+
+    @property
+    def overlap_name(self) -> str:
+        """As this field calls the share that two answers have in common."""
+        return "rouge_w" if self is Rules.KLUE else "f1"
+
+
+def normalized(answer: str, rules: Rules) -> str:
+    """The text by which two answers are compared."""
+    text = answer.lower()
+    if rules is Rules.KORQUAD:
+        text = text.translate(_MARKS)
+    elif rules is Rules.KLUE:
+        text = _KLUE_MARKS.sub(" ", text)
+    text = text.translate(_PUNCTUATION)
+    if rules is Rules.SQUAD:
+        text = _ARTICLES.sub(" ", text)
+    return " ".join(text.split())
+
+
+def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]:
+    """Exact match and overlap, 0 to 1, with whichever right answer fits best; without any, no answer is right."""
+    answer = normalized(said, rules)
+    wanted = _wanted(tuple(right), rules)
+    if not wanted:
+        return (same := float(not answer)), same
+    return float(answer in wanted), max(_overlap(answer, one, rules) for one in wanted)
+
+
+@lru_cache(maxsize=1 << 16)
+def _wanted(right: tuple[str, ...], rules: Rules) -> tuple[str, ...]:
+    every = tuple(dict.fromkeys(normalized(one, rules) for one in right))
+    if rules is Rules.SQUAD:  # its script of 2018 leaves out right answers that hold nothing but what is taken away
+        return tuple(filter(None, every))
+    return every
+
+
+def _overlap(said: str, right: str, rules: Rules) -> float:
+    """F1 of what both have in common: 2 P R / (P + R) with P = common / said and R = common / right."""
+    if rules is Rules.KLUE:
+        if not said or not right:
+            return float(said == right)
+        common, total = SequenceMatcher(None, said, right).find_longest_match().size, len(said) + len(right)
+    else:
+        parts: list[Sequence[str]] = [
+            one.split() if rules is Rules.SQUAD else one.replace(" ", "") for one in (said, right)
+        ]
+        common, total = sum((Counter(parts[0]) & Counter(parts[1])).values()), sum(map(len, parts))
+    return 2 * common / total if common else 0.0
+
+
+_FORM: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
+
+
+def read_predictions(path: Path) -> dict[str, str]:
+    """Read the answers of a file; the empty text is "no answer". Raises `ReadingError`, `OSError`."""
+    try:
+        return _FORM.validate_json(path.read_bytes(), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f" at {place!r}" for place in first["loc"][:1])
+        form = 'one object of question ids and answers is needed, as {"q1": "서울", "q2": ""}'
+        raise ReadingError("bad_predictions", f"{path.name}{where}: {first['msg']}; {form}") from error
+
+
+def write_predictions(answers: Mapping[str, str], path: Path) -> None:
+    """Write answers so that `read_predictions` and the published scripts read them. Raises `OSError`."""
+    write_text(path, json.dumps(answers, ensure_ascii=False, indent=1))
+
 
 EXACT = "em"
 
@@ -116,76 +220,3 @@ def slice_figures(question_set: QuestionSet, scores: Mapping[str, AnswerScores],
         tables.append(table.assign(p_holm=slice_tests(parts, values, measure, groups)))
     figures = pd.concat(tables, ignore_index=True)
     return figures.assign(slice=[parts[place].label for place in figures["slice"]])
-
-
-CONTAINS = "contains"
-CITES = "cites"
-CITATIONS_HOLD = "citations_hold"
-CITES_NEVER_SENT = "cites_never_sent"
-REFUSED_WITH_PASSAGE = "refused_with_passage"
-REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
-
-
-@dataclass(frozen=True)
-class GeneratedScores:
-    """Values of each question by measure, `(n_questions,)` float64 from 0 to 1, NaN where a measure is not about it.
-
-    Of every question with an answer: exact match and the rules' overlap, of the answer without citations, a refusal
-    being no answer; `contains`: a right answer is in it, see `contains`. Of those that did not
-    refuse: `cites` any passage, `cites_never_sent`: a number that was never sent. Of those that cite:
-    `citations_hold`, the share of its citations that hold its words. Of those to whom a relevant passage was sent,
-    `refused_with_passage`; of the others `refused_without_passage`, which is right. Higher is better but for
-    `cites_never_sent` and `refused_with_passage`.
-
-    `intervals` are those of the means, at 95%, with questions about the same passages drawn together. `unanswered`
-    counts the questions without an answer, which no measure is about: nobody knows what would have been said.
-    """
-
-    per_question: dict[str, np.ndarray]
-    intervals: dict[str, tuple[float, float]]
-    unanswered: int
-
-    def means(self) -> dict[str, float]:
-        """Of every measure that is about any question."""
-        return {name: float(np.nanmean(self.per_question[name])) for name in self.intervals}
-
-
-def generated_scores(
-    question_set: QuestionSet, answers: Mapping[str, GeneratedAnswer], rules: Rules
-) -> GeneratedScores:
-    """Judge answers by question id. Raises `ReadingError` (`other_questions`) where none is of the set."""
-    questions = question_set.questions
-    rows = [row for row, question in enumerate(questions) if question.id in answers]
-    if not rows:
-        raise ReadingError("other_questions", f"no answer is of a question of {question_set.name!r}")
-    told = [_measured(questions[row], answers[questions[row].id], rules) for row in rows]
-    citing = (CITES, CITATIONS_HOLD, CITES_NEVER_SENT)
-    names = (EXACT, rules.overlap_name, CONTAINS, *citing, REFUSED_WITH_PASSAGE, REFUSED_WITHOUT_PASSAGE)
-    per_question = {name: np.full(len(questions), np.nan) for name in names}
-    for row, values in zip(rows, told, strict=True):
-        for name, value in values.items():
-            per_question[name][row] = value
-    groups = question_groups(question_set)
-    intervals = {name: _interval(values, groups) for name, values in per_question.items() if not np.isnan(values).all()}
-    return GeneratedScores(per_question, intervals, len(questions) - len(rows))
-
-
-def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict[str, float]:
-    exact, overlap = judged(answer.prediction, question.answers, rules)
-    held = any(contains(answer.prediction, right, rules) for right in question.answers)
-    values = {EXACT: exact, rules.overlap_name: overlap, CONTAINS: float(held) if question.answers else exact}
-    found = any(passage.id in question.relevant for passage in answer.sent)
-    values[REFUSED_WITH_PASSAGE if found else REFUSED_WITHOUT_PASSAGE] = float(answer.refused)
-    if not answer.refused:
-        support = [citation.support for citation in checked(answer.cited, answer.sent, rules)]
-        values |= {CITES: float(bool(support)), CITES_NEVER_SENT: float(Support.NEVER_SENT in support)}
-        if support:
-            values[CITATIONS_HOLD] = support.count(Support.HOLDS) / len(support)
-    return values
-
-
-def _interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
-    about = ~np.isnan(values)
-    _, drawn = np.unique(groups[about], return_inverse=True)  # without gaps
-    ((low, high),) = share_intervals(values[about, None], drawn)
-    return float(low), float(high)

@@ -17,8 +17,7 @@ from mrc_workbench.data.records import Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.marking import answer_spans
 from mrc_workbench.labs.reading.extractive import ReadPassages, best_threshold, own_passages, read_own_passages
-from mrc_workbench.labs.reading.rules import judged
-from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.labs.reading.scores import EXACT, judged
 from mrc_workbench.models.reader import SpanReader, SpanTokens, SpanWindow, batch, keep_options, load_reader
 from mrc_workbench.models.sources import DEFAULT_READER, ModelSource
 from mrc_workbench.retrieval.rankings import NOT_FOUND

@@ -13,10 +13,9 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet, split_pairs
 from mrc_workbench.data.pairs.store import PAIR_CATALOG, find
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.texts import Texts
-from mrc_workbench.labs.embeddings.bootstrap import figure, mean_draws
 from mrc_workbench.labs.embeddings.encoder import Distinct
 from mrc_workbench.labs.embeddings.geometry import alignment, positive_rows, uniformity
-from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, pearson, spearman
+from mrc_workbench.labs.embeddings.judgement import correlation_draws, cosines, figure, mean_draws, pearson, spearman
 from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model

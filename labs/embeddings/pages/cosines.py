@@ -14,7 +14,7 @@ from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.embeddings.geometry import MOST
 from mrc_workbench.labs.embeddings.judgement import bands, densities, wrong_pairs
-from mrc_workbench.labs.embeddings.pages.evaluation_view import (
+from mrc_workbench.labs.embeddings.pages.page import (
     EvaluationView,
     band_labels,
     distinct_of,

@@ -12,8 +12,8 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.embeddings.cost import COST, Cost, Method, Point
-from mrc_workbench.labs.embeddings.pages.evaluation_view import EvaluationView, finished, kept_figures, pick_model
+from mrc_workbench.labs.embeddings.encoder import COST, Cost, Method, Point
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, finished, kept_figures, pick_model
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of

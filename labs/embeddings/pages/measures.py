@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from mrc_workbench.data.pairs import Label
-from mrc_workbench.labs.embeddings.bootstrap import Figure
+from mrc_workbench.data.pairs.records import Label
 from mrc_workbench.labs.embeddings.geometry import trajectory
-from mrc_workbench.labs.embeddings.pages.evaluation_view import ACCURACY, SHARES, EvaluationView
+from mrc_workbench.labs.embeddings.judgement import Figure
+from mrc_workbench.labs.embeddings.pages.page import ACCURACY, SHARES, EvaluationView
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Published, published_for
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend
 from mrc_workbench.retrieval.significance import Interval

@@ -12,7 +12,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.labs.language.in_context import (
+from mrc_workbench.labs.language.layers import (
     MOST_SENTENCES,
     STATIC,
     Heads,
@@ -22,7 +22,7 @@ from mrc_workbench.labs.language.in_context import (
     heads_of,
     plane,
 )
-from mrc_workbench.labs.language.pages.inside import told
+from mrc_workbench.labs.language.pages.page import told
 from mrc_workbench.labs.language.pages.resources import attention, contexts
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.workbench.views.ui import findings, tables

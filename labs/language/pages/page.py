@@ -1,20 +1,312 @@
-"""Language: how text is cut and learned, and what a language model makes of it, layer by layer."""
+"""Language: tokenizers trained on a text side by side with those of models, and views inside a language model."""
 
-from importlib import import_module
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
+from pkgutil import resolve_name
+from typing import Any
 
 import streamlit as st
 
-from mrc_workbench.workbench.views.ui.state import choose_tab
-from mrc_workbench.workbench.views.ui.words import word
-
-TABS = {
-    "tokenizers": "mrc_workbench.labs.language.pages.tokenizers",
-    "inside": "mrc_workbench.labs.language.pages.inside",
-}
+from mrc_workbench.data.jobs.folder import Status
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.labs.language.comparison import Request
+from mrc_workbench.labs.language.pages.pieces import (
+    MOST_UNKNOWN,
+    TokenizersView,
+    called_by,
+    draw_figures,
+    draw_merges,
+    draw_pieces,
+    known_enough,
+)
+from mrc_workbench.labs.language.pages.resources import open_tokenizers
+from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerRequest, stored_tokenizers
+from mrc_workbench.models.files import ModelError
+from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
+from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
+from mrc_workbench.workbench.views.choices import finished_runs, model_place
+from mrc_workbench.workbench.views.names import base_name, is_a_starter, set_name, told_with_download
+from mrc_workbench.workbench.views.resources.sets import chosen_set
+from mrc_workbench.workbench.views.texts import (
+    Learned,
+    characters_in,
+    documents_in,
+    learned_name,
+    pick_text,
+    reference_of,
+)
+from mrc_workbench.workbench.views.ui.job import begin, draw_job
+from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
+from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
 
 
 def draw() -> None:
     st.title(word("language_page.purpose"), anchor=False)
-    name, place = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in TABS})
+    tabs = {"tokenizers": draw_tokenizers, "inside": draw_inside}
+    name, place = choose_tab("language_tab", {name: word(f"language_page.tab_{name}") for name in tabs})
     with place:
-        import_module(TABS[name]).draw()
+        tabs[name]()
+
+
+TOKENIZER_VIEWS = {"figures": draw_figures, "pieces": draw_pieces, "merging": draw_merges}
+_USUAL = (2_000, 8_000, 32_000)
+_CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
+_FEW = 30  # documents that are too few to rely on
+REFERENCE = re.compile(r"[\w./:-]{1,200}")
+
+
+def draw_tokenizers() -> None:
+    answer = st.container()
+    learned = pick_text(chosen_set())
+    request, models = _pick_request(learned)
+    if request is None:
+        answer.info(word("tokenizers.pick_one"), icon=":material/info:")
+        return
+    job = STUDY.job(request, learned.fingerprint)
+    comparison = open_tokenizers(job.folder) if job.done else None
+    if comparison is None:
+        with answer:
+            _draw_job(job, request, learned)
+        return
+    view = TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
+    with answer:
+        _draw_answer(view)
+        for model, reason in comparison.errors.items():
+            told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+        if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
+            begin(partial(job.start, request))
+    if view.tokenizers:
+        name, place = choose_tab("tokenizer_view", {name: word(f"tokenizers.view_{name}") for name in TOKENIZER_VIEWS})
+        with place:
+            TOKENIZER_VIEWS[name](view)
+
+
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: Learned) -> None:
+    asked = request.compared
+    ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
+
+    def at_work(status: Status) -> str:
+        if not status.share:
+            return word("tokenizers.starting")
+        name = called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
+        return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
+
+    def reason(status: Status) -> str:
+        # in the person's language where the text's name is all that the words ask for, else as the process told it
+        key, name = f"language.{status.code}", learned_name(learned)
+        try:
+            return word(key, corpus=name, name=name) if known(key) else status.message
+        except KeyError:
+            return status.message
+
+    about = word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against))
+    start = partial(job.start, request)
+    draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
+
+
+def _draw_answer(view: TokenizersView) -> None:
+    """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
+    every = view.tokenizers
+    if not every:
+        return
+    able = [one for one in every if known_enough(one)]
+    said = [_fewest(view, able or every), _nearest(view, able)]
+    if left_out := [plain(view.name(one)) for one in every if one not in able]:
+        key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
+        said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
+    st.markdown(" ".join(said))
+    figures = every[0].figures
+    counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
+    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.comparison.corpus)))]
+    limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
+    st.caption(" ".join(limits))
+
+
+def _fewest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
+    ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
+    best, worst = ranked[0], ranked[-1]
+    told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
+    if len(ranked) == 1:
+        return word("tokenizers.answer_one", **told)
+    others = {"worst": plain(view.name(worst)), "most": f"{worst.figures.tokens_per_word:.2f}"}
+    if told["tokens"] == others["most"]:
+        return word("tokenizers.answer_alike", tokens=told["tokens"], count=len(ranked))
+    return word("tokenizers.answer", **told, **others, count=len(ranked))
+
+
+def _nearest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
+    judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
+        return ""
+    f1, best = max(judged, key=lambda one: one[0])
+    return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
+
+
+def usual_sizes(characters: int) -> list[int]:
+    """Return the vocabularies picked before anybody chooses: those that so much text allows, and smaller ones."""
+    allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
+    return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
+
+
+def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
+    place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
+    with place, st.container(horizontal=True, vertical_alignment="bottom"):
+        kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
+        splits = _pick("splits", [*Split], [Split.WORDS], "split")
+        usual = [str(size) for size in usual_sizes(characters_in(learned))]
+        look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
+        label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
+        every = [*map(str, SIZES)]
+        sizes = choose_several(st.pills, "vocabularies", label, every, usual, wrap=True, help=explained, **look)
+        names, against = _pick_models()
+    if not (kinds and splits and sizes):
+        return None, names
+    ways = tuple(map(TokenizerKind, kinds)), tuple(map(Split, splits))
+    compared = Request(*ways, tuple(map(int, sizes)), tuple(against))
+    return TokenizerRequest(reference_of(learned), compared), names
+
+
+def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
+    look: dict[str, Any] = {"wrap": True, "help": word(f"tokenizers.{called}_help"), "key": f"picked_{name}"}
+    look["format_func"] = lambda one: word(f"tokenizers.{called}_{one}")
+    every, first = [*map(str, options)], [*map(str, usual)]
+    return choose_several(st.pills, name, word(f"tokenizers.{called}"), every, first, **look)
+
+
+def _pick_models() -> tuple[dict[str, str], list[str]]:
+    """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
+    key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
+    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
+    names = {one: base_name(one) for one in first} | runs
+    typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
+    names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}
+    look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
+    look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
+    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], first, **look)
+    there = []
+    for one in picked:
+        try:
+            find_model(one)
+            there.append(one)
+        except ModelError as error:
+            told = {"model": plain(names[one]), "reason": plain(failure_text(error))}
+            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+    return names, there
+
+
+def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
+    del selection_mode  # there is but one
+    picked: list[str] = st.multiselect(label, options, accept_new_options=True, **look)
+    return picked
+
+
+INSIDE_TABS = {"in_context": ("contexts", "attention"), "gaps": ("fill_mask", "over_steps"), "layers": ("layers",)}
+INSIDE_VIEWS = {
+    "contexts": "in_context:draw_contexts",
+    "attention": "in_context:draw_attention",
+    "fill_mask": "predictions:draw_beside",
+    "over_steps": "predictions:draw_course",
+    "layers": "predictions:draw_layers",
+}
+_TYPED = "typed_networks"  # of the session
+_LET_IN = "networks_let_in"  # of the session: models of the hub that a click had fetched
+_ASKED = "asked_inside"  # of the session
+
+
+def draw_inside() -> None:
+    names = _names()
+    references, look = [*names], dict[str, Any](help=word("inside.model_help"), accept_new_options=True, width=360)
+    look["format_func"] = lambda one: told_with_download(one, names.get(one, one))
+    model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
+    name, place = choose_view("inside", INSIDE_TABS, lambda one: word(f"inside.view_{one}"))
+    with place:
+        if is_open(model):
+            resolve_name(f"mrc_workbench.labs.language.pages.{INSIDE_VIEWS[name]}")(model, names)
+            return
+        st.info(word("inside.fetch_about", model=plain(model)), icon=":material/info:")
+        if st.button(word("inside.fetch"), type="primary", icon=":material/download:", key="fetch_network"):
+            let_in(model)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Show why a model or a text cannot be looked into, raised inside, and how long the wait is."""
+    try:
+        with st.spinner(word("inside.at_work"), show_time=True):
+            yield
+    except Failure as error:
+        st.error(plain(reason(error)), icon=":material/error:")
+
+
+def reason(error: Failure) -> str:
+    """Return why a model cannot be looked into, the model called as it is picked: not Markdown."""
+    if name := _names().get(str(error.details.get("model"))):
+        error = type(error)(error.code, str(error), **{**error.details, "model": name})
+    return failure_text(error)
+
+
+def _names() -> Mapping[str, str]:
+    """Names by reference: the packaged base, finished trainings of transformers, what was typed, and one of the hub."""
+    first = [] if default_model() == STARTER else [default_model()]
+    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
+    typed = st.session_state.setdefault(_TYPED, {})
+    given = st.query_params.get("network", "")
+    if given not in (*first, *runs) and REFERENCE.fullmatch(given):
+        typed[given] = given
+    others = dict.fromkeys([*typed, DEFAULT_MASKED_LANGUAGE_MODEL])
+    return {one: base_name(one) for one in first} | runs | {one: one for one in others if one not in runs}
+
+
+def is_open(model: str) -> bool:
+    """Whether a model is on this machine, or a click said that it may be fetched; one that is nowhere is told later."""
+    try:
+        on_the_hub = find_model(model).hub_id is not None
+    except ModelError:
+        return True
+    return not on_the_hub or model in st.session_state.get(_LET_IN, ())
+
+
+def let_in(model: str) -> None:
+    """Note that a click said that a model may be fetched, and draw the page anew."""
+    st.session_state.setdefault(_LET_IN, set()).add(model)
+    st.rerun()
+
+
+def asked(name: str, what: Hashable, label: str) -> bool:
+    """Draw the button that starts the work of this name; returns whether this session asked for it, of `what`."""
+    known = st.session_state.setdefault(_ASKED, set())
+    if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
+        known.add((name, what))
+    return (name, what) in known
+
+
+@contextmanager
+def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
+    """Yield what is told the share done, 0 to 1, of the work inside: a bar is drawn then, and a button that stops it.
+
+    A click is heard when the next share is told.
+    """
+    place, bars = st.empty(), list[Any]()
+
+    def tell(share: float) -> None:
+        if not bars:
+            with place.container(horizontal=True, vertical_alignment="center"):
+                bars.append(st.progress(0.0))
+                stop, icon = word("inside.stop"), ":material/stop:"
+                forget = st.session_state[_ASKED].discard
+                st.button(stop, icon=icon, key=f"stop_{name}", on_click=forget, args=((name, what),))
+        bars[0].progress(min(1.0, share))
+
+    try:
+        yield tell
+    except Failure:
+        place.empty()
+        raise
+    place.empty()

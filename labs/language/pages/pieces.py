@@ -20,8 +20,9 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.comparison import Request, StoredTokenizer, TokenizerComparison, TokenizerRequest
+from mrc_workbench.labs.language.comparison import Request
 from mrc_workbench.labs.language.pages.resources import CutPiece, cut_text, steps_of
+from mrc_workbench.labs.language.study import StoredTokenizer, TokenizerComparison, TokenizerRequest
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, UNKNOWN, TokenizerKind
 from mrc_workbench.models.language.tokenizers import Step
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape

@@ -12,9 +12,18 @@ import numpy as np
 
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.comparison import STUDY, StoredTokenizer, TokenizerComparison
-from mrc_workbench.labs.language.in_context import SentenceAttention, WordVectors, attention_of, words_in_context
-from mrc_workbench.labs.language.layers import LayerScores, LayerSearch, Pooling, drawn, layer_scores, layer_search
+from mrc_workbench.labs.language.layers import (
+    LayerScores,
+    LayerSearch,
+    Pooling,
+    SentenceAttention,
+    WordVectors,
+    attention_of,
+    drawn,
+    layer_scores,
+    layer_search,
+    words_in_context,
+)
 from mrc_workbench.labs.language.network import (
     Course,
     Guess,
@@ -26,6 +35,7 @@ from mrc_workbench.labs.language.network import (
     may_have_head,
     prompts_of,
 )
+from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerComparison
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizers import (
     PreparedTokenizer,

@@ -62,7 +62,7 @@ from mrc_workbench.labs.reading.pages.passages import (
     read_column,
     reason,
 )
-from mrc_workbench.labs.reading.rules import ReadingError, Rules
+from mrc_workbench.labs.reading.scores import ReadingError, Rules
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.llm import EndpointError, without_thoughts
 from mrc_workbench.retrieval.rankings import Findings

@@ -19,9 +19,8 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.pages.evaluation import ReadingView, difference_table, long_table, open_reading
 from mrc_workbench.labs.reading.pages.page import Readers, pick_k, pick_reader, pick_retrievers
-from mrc_workbench.labs.reading.results import STUDY, file_name
-from mrc_workbench.labs.reading.rules import Rules
-from mrc_workbench.labs.reading.scores import EXACT
+from mrc_workbench.labs.reading.scores import EXACT, Rules
+from mrc_workbench.labs.reading.study import STUDY, file_name
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.views.choices import Choices
 from mrc_workbench.workbench.views.names import retriever_name

@@ -16,9 +16,8 @@ from mrc_workbench.data.workspace import read_json, workspace
 from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.labs.reading.labels import Labels, Property, labels
-from mrc_workbench.labs.reading.results import KeptReading, load, tested_depth
-from mrc_workbench.labs.reading.rules import Rules
-from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, slice_figures, slices
+from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, Rules, slice_figures, slices
+from mrc_workbench.labs.reading.study import KeptReading, load, tested_depth
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mrc_workbench.labs.embeddings.bootstrap import differences, figure, mean_draws, mean_figures, resamples
-from mrc_workbench.retrieval.significance import Interval
+from mrc_workbench.labs.embeddings.judgement import Figure, differences, figure, mean_draws, mean_figures, resamples
 
 
 def test_as_many_groups_are_drawn_as_there_are_each_with_all_its_rows() -> None:
@@ -19,7 +18,7 @@ def test_as_many_groups_are_drawn_as_there_are_each_with_all_its_rows() -> None:
 
 
 def test_blocks_are_no_fewer_resamples_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.labs.embeddings.bootstrap._CELLS", 30)
+    monkeypatch.setattr("mrc_workbench.labs.embeddings.judgement._CELLS", 30)
     blocks = [*resamples(np.arange(10), 8)]
     assert [block.shape for block in blocks] == [(10, 3), (10, 3), (10, 2)]
 

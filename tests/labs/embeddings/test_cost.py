@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from mrc_workbench.labs.embeddings.cost import COST, SIZES, Method, _Clock, _line, cost
-from mrc_workbench.labs.embeddings.encoder import EmbeddingError
+from mrc_workbench.labs.embeddings.encoder import COST, SIZES, EmbeddingError, Method, _Clock, _line, cost
 from tests.labs.embeddings.worlds import labelled_pairs
 
 
@@ -42,7 +41,7 @@ def test_too_few_sentences_are_told() -> None:
 
 @pytest.mark.slow
 def test_both_kinds_of_encoder_are_measured_on_the_spot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrc_workbench.labs.embeddings.cost.SIZES", sizes := (30, 60, 100, 10_000))
+    monkeypatch.setattr("mrc_workbench.labs.embeddings.encoder.SIZES", sizes := (30, 60, 100, 10_000))
     sentences, shares = labelled_pairs(60).sentences[:99], []
     found = cost("starter", "starter", sentences, seconds=600, on_progress=shares.append)
     assert [(one.method, one.sentences) for one in found.points] == [(how, size) for how in Method for size in sizes]

@@ -9,7 +9,6 @@ from sklearn.decomposition import PCA
 
 from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.labs.embeddings import geometry as module
-from mrc_workbench.labs.embeddings.bootstrap import mean_figures
 from mrc_workbench.labs.embeddings.geometry import (
     MOST,
     Projection,
@@ -25,7 +24,7 @@ from mrc_workbench.labs.embeddings.geometry import (
     uniformity,
     uniformity_parts,
 )
-from mrc_workbench.retrieval.significance import Interval
+from mrc_workbench.labs.embeddings.judgement import Figure, mean_figures
 
 
 def points(n: int, dimensions: int = 8, seed: int = 0) -> np.ndarray:

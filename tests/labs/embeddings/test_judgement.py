@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from mrc_workbench.data.statistics import RESAMPLES
-from mrc_workbench.labs.embeddings.bootstrap import resamples
 from mrc_workbench.labs.embeddings.judgement import (
     bands,
     correlate,
@@ -19,6 +18,7 @@ from mrc_workbench.labs.embeddings.judgement import (
     features,
     pearson,
     probe,
+    resamples,
     spearman,
     training_rows,
     wrong_pairs,

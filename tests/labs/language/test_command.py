@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from mrc_workbench.labs.language.fertility import HeldOut, fertility
+from mrc_workbench.labs.language.comparison import HeldOut, fertility
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind
 from mrc_workbench.models.language.tokenizers import load_tokenizer
 from mrc_workbench.workbench.cli import main

@@ -21,18 +21,17 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text import corpora as texts
 from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_out
 from mrc_workbench.data.workspace import workspace, write_json
-from mrc_workbench.labs.language import comparison
-from mrc_workbench.labs.language.comparison import (
+from mrc_workbench.labs.language import comparison, study
+from mrc_workbench.labs.language.comparison import Fertility, HeldOut, Measured, Request, compare, fertility
+from mrc_workbench.labs.language.study import (
     STUDY,
-    Measured,
-    Request,
     StoredTokenizer,
     TokenizerComparison,
     TokenizerRequest,
-    compare,
+    occurrences_of,
+    save,
     stored_tokenizers,
 )
-from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
@@ -170,7 +169,7 @@ def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
     found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
     counts = {0: np.array([3, 0, 5]), 2: np.array([1])}
     result = TokenizerComparison("documents", 7, found, counts, dict.fromkeys(counts, tokenizer))
-    comparison.save(result, tmp_path)
+    save(result, tmp_path)
     return tmp_path
 
 
@@ -284,9 +283,9 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
 
 
 def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "COUNTED", len(TEXTS[0]) + 1)
+    monkeypatch.setattr(study, "COUNTED", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
-    documents, (counts,) = comparison.occurrences_of([tokenizer], PassageCorpus(SET))
+    documents, (counts,) = occurrences_of([tokenizer], PassageCorpus(SET))
     assert documents == 2
     expected = np.zeros(len(counts), dtype=np.int64)
     for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS[:2])):

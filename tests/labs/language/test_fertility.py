@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from mrc_workbench.data.text.corpora import held_out
-from mrc_workbench.labs.language.fertility import Fertility, HeldOut, fertility
+from mrc_workbench.labs.language.comparison import Fertility, HeldOut, fertility
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, cuts
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer
 from tests.labs.language.doubles import refused

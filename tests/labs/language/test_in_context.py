@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.text.corpora import LanguageError
-from mrc_workbench.labs.language.in_context import (
+from mrc_workbench.labs.language.layers import (
     MOST_SENTENCES,
     STATIC,
     Heads,

@@ -8,7 +8,7 @@ import numpy as np
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.rules import write_predictions
+from mrc_workbench.labs.reading.scores import write_predictions
 from mrc_workbench.models.reader import Spans
 
 PASSAGES = (

@@ -11,9 +11,8 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment, evaluate, read_experiment
-from mrc_workbench.labs.reading.results import as_dict, save
-from mrc_workbench.labs.reading.rules import Rules, read_predictions
-from mrc_workbench.labs.reading.scores import scored
+from mrc_workbench.labs.reading.scores import Rules, read_predictions, scored
+from mrc_workbench.labs.reading.study import as_dict, save
 from mrc_workbench.models.llm import ADDRESS, KEY
 from mrc_workbench.retrieval.comparison.experiment import ExperimentError
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec

@@ -22,7 +22,7 @@ from mrc_workbench.labs.reading.extractive import (
     read_own_passages,
     spread,
 )
-from mrc_workbench.labs.reading.rules import Rules, judged
+from mrc_workbench.labs.reading.scores import Rules, judged
 from mrc_workbench.retrieval.rankings import Rankings
 from tests.labs.reading.doubles import PASSAGES, SET, NextWord
 

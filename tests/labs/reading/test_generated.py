@@ -19,9 +19,15 @@ from mrc_workbench.data.jobs.processes import Process, detached
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading.generate import Batch, generate
-from mrc_workbench.labs.reading.generator import GeneratedAnswer, Generator, Request, prompts
-from mrc_workbench.labs.reading.rules import ReadingError, Rules, write_predictions
-from mrc_workbench.labs.reading.scores import GeneratedScores, generated_scores
+from mrc_workbench.labs.reading.generator import (
+    GeneratedAnswer,
+    GeneratedScores,
+    Generator,
+    Request,
+    generated_scores,
+    prompts,
+)
+from mrc_workbench.labs.reading.scores import ReadingError, Rules, write_predictions
 from mrc_workbench.models.llm import Answer, Endpoint, Usage
 from mrc_workbench.retrieval.significance import question_groups, share_intervals
 from tests.chat_server import AT_ONCE, EVENTS, KEY, ChatServer, Reply, chat_server, event

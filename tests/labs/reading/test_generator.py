@@ -22,7 +22,7 @@ from mrc_workbench.labs.reading.generator import (
     numbered,
     prompts,
 )
-from mrc_workbench.labs.reading.rules import ReadingError, Rules
+from mrc_workbench.labs.reading.scores import ReadingError, Rules
 from mrc_workbench.models.llm import Answer, Usage
 from mrc_workbench.retrieval.rankings import Rankings
 

@@ -13,9 +13,9 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.store import keep as keep_set
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.reading import results
+from mrc_workbench.labs.reading import study
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate
-from mrc_workbench.labs.reading.results import STUDY, KeptReading
+from mrc_workbench.labs.reading.study import STUDY, KeptReading
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
@@ -52,7 +52,7 @@ def carried_out(data: StoredSet, *models: str, **more: object) -> tuple[ReadingR
     experiment = experiment_of(data, *models, **more)
     result = evaluate(experiment, SET)
     folder = STUDY.job(experiment, data.fingerprint).folder
-    results.keep(result, folder)
+    study.keep(result, folder)
     return result, folder
 
 
@@ -81,7 +81,7 @@ def test_it_opens_as_it_was_when_all_else_is_gone(data: StoredSet) -> None:
     folder_of_a_model("reads")
     result, folder = carried_out(data, "reads")
     shutil.rmtree(workspace() / "cache")
-    kept: KeptReading = results.load(folder, SET)
+    kept: KeptReading = study.load(folder, SET)
     assert kept.result.experiment == result.experiment
     assert kept.result.question_set == result.question_set
     (ours,), (theirs,) = kept.result.readers, result.readers
@@ -96,7 +96,7 @@ def test_a_reader_that_failed_is_kept_with_its_reason(data: StoredSet, monkeypat
 
     monkeypatch.setattr("mrc_workbench.labs.reading.evaluate.SpanReader", refuse)
     _, folder = carried_out(data, folder_of_a_model("bad"))
-    (reader,) = results.load(folder, SET).result.readers
+    (reader,) = study.load(folder, SET).result.readers
     assert reader.by_retriever == {}
     assert (str(reader.error), getattr(reader.error, "code", "")) == ("no numbers", "not_finite")
 
@@ -107,17 +107,17 @@ def test_a_damaged_or_half_written_folder_is_told_as_such(data: StoredSet, name:
     _, folder = carried_out(data, folder_of_a_model("reads"))
     (folder / name).write_bytes(b'{"readers": 3')
     with pytest.raises(ValueError, match=folder.name):
-        results.load(folder, SET)
+        study.load(folder, SET)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=folder.name):
-        results.load(folder, SET)
+        study.load(folder, SET)
 
 
 @pytest.mark.usefixtures("_next_word")
 def test_the_answers_of_other_questions_are_not_shown_for_these(data: StoredSet) -> None:
     _, folder = carried_out(data, folder_of_a_model("reads"))
     with pytest.raises(ValueError, match="other passages or questions"):
-        results.load(folder, SET.with_questions([0, 1]))
+        study.load(folder, SET.with_questions([0, 1]))
 
 
 def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet) -> None:
@@ -143,7 +143,7 @@ def test_the_command_carries_out_what_the_folder_asks_for(data: StoredSet, monke
     assert job.read_spec() == experiment
     assert job.done
     assert job.status().state is State.DONE
-    assert results.load(job.folder, SET).told["questions"] == len(SET.questions)
+    assert study.load(job.folder, SET).told["questions"] == len(SET.questions)
 
 
 def test_what_keeps_it_from_its_end_stands_in_its_status(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:

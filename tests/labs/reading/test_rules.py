@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mrc_workbench.data.questions.read import read_file
-from mrc_workbench.labs.reading.rules import Rules, judged, normalized
+from mrc_workbench.labs.reading.scores import Rules, judged, normalized
 from mrc_workbench.workbench.cli import main
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"

@@ -9,8 +9,18 @@ import pytest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.labs.reading.labels import NO_ANSWER, Property
-from mrc_workbench.labs.reading.rules import ReadingError, Rules, read_predictions, write_predictions
-from mrc_workbench.labs.reading.scores import FEWEST, AnswerScores, compared, scored, slice_figures, slices
+from mrc_workbench.labs.reading.scores import (
+    FEWEST,
+    AnswerScores,
+    ReadingError,
+    Rules,
+    compared,
+    read_predictions,
+    scored,
+    slice_figures,
+    slices,
+    write_predictions,
+)
 from mrc_workbench.retrieval.significance import (
     Pair,
     holm,

@@ -14,7 +14,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions, split
 from mrc_workbench.data.store import keep
 from mrc_workbench.labs.reading.extractive import best_threshold, read_own_passages
-from mrc_workbench.labs.reading.rules import Rules, judged
+from mrc_workbench.labs.reading.scores import Rules, judged
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.reader import SpanOptions, SpanReader, load_reader, options_of
 from mrc_workbench.models.sources import find_model

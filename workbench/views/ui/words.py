@@ -33,7 +33,7 @@ from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.data.workspace import LimitError, is_of_the_disk, workspace
 from mrc_workbench.labs import labs
-from mrc_workbench.labs.reading.rules import ReadingError
+from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.retrieval import takeaway
 
 LANGUAGES = {"ko": "한국어", "en": "English"}

@@ -13,7 +13,7 @@ from mrc_workbench.data.cache import Arrays, save_arrays
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.workspace import write_json
-from mrc_workbench.labs.embeddings.cost import SIZES, Cost, Method, Point
+from mrc_workbench.labs.embeddings.encoder import SIZES, Cost, Method, Point
 from mrc_workbench.labs.embeddings.geometry import Projection
 from mrc_workbench.labs.embeddings.pages import cosines, further, measures
 from mrc_workbench.labs.embeddings.pages import map as map_view

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.labs.language.pages.gaps import over_steps
 from mrc_workbench.labs.language.pages.in_context import grid, grid_cells, points
+from mrc_workbench.labs.language.pages.predictions import over_steps
 
 
 def colours(values: np.ndarray, *, share: bool) -> tuple[list[float], int]:

@@ -18,8 +18,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import keep as keep_questions
 from mrc_workbench.labs.language.layers import LayerSearch, Pooling
 from mrc_workbench.labs.language.network import course
-from mrc_workbench.labs.language.pages.gaps import share, words_of
-from mrc_workbench.labs.language.pages.layers import table_of
+from mrc_workbench.labs.language.pages.predictions import share, table_of, words_of
 from mrc_workbench.labs.language.pages.resources import LayerFindings
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.training.runs import Run, create_run, new_plan
@@ -34,9 +33,9 @@ HOSTILE = "<img src=x onerror=alert(1)> **배** 나는 배"
 
 
 def page() -> None:
-    from mrc_workbench.labs.language.pages import inside
+    from mrc_workbench.labs.language.pages.page import draw_inside
 
-    inside.draw()
+    draw_inside()
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +326,7 @@ def test_work_is_stopped_by_a_click() -> None:
     def working() -> None:
         import streamlit as st
 
-        from mrc_workbench.labs.language.pages.inside import asked, watched
+        from mrc_workbench.labs.language.pages.page import asked, watched
 
         if asked("work", "this", "Work"):
             with watched("work", "this") as tell:

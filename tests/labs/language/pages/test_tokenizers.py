@@ -24,19 +24,17 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.labs.language import comparison
-from mrc_workbench.labs.language.comparison import (
+from mrc_workbench.labs.language.comparison import HeldOut, Measured, Request, fertility
+from mrc_workbench.labs.language.pages.page import TokenizersView, usual_sizes
+from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
+from mrc_workbench.labs.language.pages.resources import CutPiece
+from mrc_workbench.labs.language.study import (
     STUDY,
-    Measured,
-    Request,
+    TOKENIZERS,
     TokenizerComparison,
     TokenizerRequest,
     stored_tokenizers,
 )
-from mrc_workbench.labs.language.fertility import HeldOut, fertility
-from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
-from mrc_workbench.labs.language.pages.resources import CutPiece
-from mrc_workbench.labs.language.pages.tokenizers import TokenizersView, usual_sizes
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, Split, TokenizerKind, TrainedTokenizer
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
@@ -53,9 +51,9 @@ HOSTILE = "<img src=x onerror=alert(1)> **학교** 뷁"
 
 
 def page() -> None:
-    from mrc_workbench.labs.language.pages.tokenizers import draw
+    from mrc_workbench.labs.language.pages.page import draw_tokenizers
 
-    draw()
+    draw_tokenizers()
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +92,7 @@ def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *fail
     for name in failed:
         told.append(Measured(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
     for one in made:
-        one.save(job.folder / comparison.TOKENIZERS / one.options.name)
+        one.save(job.folder / TOKENIZERS / one.options.name)
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
     STUDY.results.write(job.folder, TokenizerComparison(corpus, len(TEXTS), told, counts))
     return job

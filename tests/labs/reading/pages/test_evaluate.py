@@ -29,8 +29,8 @@ from mrc_workbench.labs.reading.pages.evaluation import (
     latest_reading,
     open_reading,
 )
-from mrc_workbench.labs.reading.results import STUDY
-from mrc_workbench.labs.reading.rules import Rules, read_predictions
+from mrc_workbench.labs.reading.scores import Rules, read_predictions
+from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.ui.words import catalog

@@ -7,9 +7,9 @@ import pytest
 
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.reading import results
+from mrc_workbench.labs.reading import study
 from mrc_workbench.labs.reading.evaluate import ReadingExperiment, evaluate
-from mrc_workbench.labs.reading.results import STUDY
+from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from tests.labs.reading.doubles import SET, NextWord
@@ -51,4 +51,4 @@ def read_by_next_word(monkeypatch: pytest.MonkeyPatch) -> list[NextWord]:
 def carried_out(experiment: ReadingExperiment, data: StoredSet) -> None:
     """Leave what the job's process leaves."""
     folder = STUDY.job(experiment, data.fingerprint).folder
-    results.keep(evaluate(experiment, DISPUTED), folder)
+    study.keep(evaluate(experiment, DISPUTED), folder)

@@ -12,7 +12,7 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.sources import DEFAULT_READER, STARTER
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes import kinds_to_start_from, usual_base

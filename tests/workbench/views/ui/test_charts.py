@@ -13,8 +13,7 @@ import vl_convert
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.labs.embeddings.pages.cosines import matrix, ridges
 from mrc_workbench.labs.embeddings.pages.measures import plane
-from mrc_workbench.labs.language.pages.gaps import bars
-from mrc_workbench.labs.language.pages.layers import poolings
+from mrc_workbench.labs.language.pages.predictions import bars, poolings
 from mrc_workbench.retrieval.report.charts import legend, letter_of
 from mrc_workbench.workbench.views.compare import bench
 from mrc_workbench.workbench.views.compare import charts as compare_charts
