@@ -51,13 +51,7 @@ from mrc_workbench.models.sources import contents
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.spec import VERSION as RETRIEVAL_VERSION
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    PairTest,
-    paired_tests,
-    question_groups,
-    share_intervals,
-)
+from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 
 _TESTED = 5  # the depth at which retrievers are told apart, or the nearest below
 

@@ -14,13 +14,7 @@ from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.embeddings.geometry import MOST
 from mrc_workbench.labs.embeddings.judgement import bands, densities, wrong_pairs
-from mrc_workbench.labs.embeddings.pages.page import (
-    EvaluationView,
-    band_labels,
-    distinct_of,
-    finished,
-    pick_model,
-)
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, band_labels, distinct_of, finished, pick_model
 from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityRequest
 from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.charts import colour_of

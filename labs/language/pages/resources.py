@@ -46,13 +46,7 @@ from mrc_workbench.models.language.tokenizers import (
     steps,
 )
 from mrc_workbench.models.sources import ModelSource, find_model
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    PairTest,
-    paired_tests,
-    question_groups,
-    share_intervals,
-)
+from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 from mrc_workbench.workbench.views.resources.sets import (
     cached,
     content_of,
