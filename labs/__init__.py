@@ -20,10 +20,10 @@ _FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """What `lab.toml` says. Modules are named from the lab's folder.
+    """The content of `lab.toml`. Modules are named from the lab's folder.
 
     `page` is the module with the `draw()` of the lab's own page, `commands` the `module:attribute` of its own commands;
-    if empty, they are made from `study`. `page_name` is the page's name in addresses. Pages `in_menu` share one menu.
+    if empty, both are made from `study`. `page_name` is the page's name in addresses. Pages `in_menu` share one menu.
     """
 
     name: str

@@ -42,7 +42,7 @@ class Distinct:
 
     @classmethod
     def of(cls, pairs: PairSet) -> "Distinct":
-        """Find the sentences of a set, in order of first appearance, column by column."""
+        """Return the sentences of a set in order of first appearance, column by column."""
         (places,) = numbers_of(pairs)
         first = np.unique(places.T, return_index=True)[1]
         column_of = first // max(1, len(pairs))
@@ -52,7 +52,7 @@ class Distinct:
 
     @cached_property
     def groups(self) -> np.ndarray:
-        """The numbers of the groups of rows that share a sentence, directly or through others, `(n_rows,)` int64."""
+        """Numbers `(n_rows,)` int64 of the groups of rows that share a sentence, directly or through others."""
         return row_groups(self.places)
 
     @cached_property
@@ -65,9 +65,9 @@ class Distinct:
 
 @dataclass(frozen=True)
 class SentenceVectors:
-    """Vectors `(n_sentences, dimensions)` float32 of length 1 in the order of the sentences, mapped from the disk.
+    """Unit vectors `(n_sentences, dimensions)` float32 in the order of the sentences, memory-mapped.
 
-    `fingerprint` is that of the model's content; `seconds` are those that encoding took when it was done.
+    `fingerprint` is that of the model's content; `seconds` are those of encoding.
     """
 
     vectors: np.ndarray
@@ -83,10 +83,10 @@ def encode(
     base: Path | None = None,
     on_progress: Callable[[float], None] | None = None,
 ) -> SentenceVectors:
-    """Encode different sentences, each with the model's question prompt; what is kept of them is not made again.
+    """Encode different sentences with the model's question prompt; vectors are cached block by block.
 
-    `corpus` is what a starter is made of: all sentences of the set, whichever of them are encoded. Ended halfway, the
-    next call goes on after the last whole block; 100,000 sentences take the memory of one block. Raises `ModelError`.
+    A starter is made of the `corpus`, all sentences of the set. An interrupted call continues after the last whole
+    block. Raises `ModelError`.
     """
     encoder = BiEncoder(find_model(reference, base), corpus, on_progress=on_progress)
     vectors = encoder.encode_sentences(sentences)
@@ -97,7 +97,7 @@ _FILE = "models.json"
 
 
 def added() -> list[str]:
-    """Return their references, the first added first."""
+    """Return the references of the added models, the first added first."""
     try:
         return _added()[0]
     except OSError:
@@ -105,7 +105,7 @@ def added() -> list[str]:
 
 
 def _added() -> tuple[list[str], bool]:
-    """Return the references that can be read, and whether the file holds anything else."""
+    """Return the readable references, and whether the file holds anything else."""
     content, is_damaged = read_user_file(workspace() / "embeddings" / _FILE)
     models = content.get("models", [])
     found = [model for model in models if isinstance(model, str)] if isinstance(models, list) else []
@@ -113,13 +113,13 @@ def _added() -> tuple[list[str], bool]:
 
 
 def add(reference: str) -> None:
-    """Add a model, once. Raises `ModelError` where there is none of this name here, and none on the hub can have it."""
+    """Add a model, once. Raises `ModelError` if no model has this name, here or on the hub."""
     find_model(reference)
     _write([*(one for one in added() if one != reference), reference])
 
 
 def remove(reference: str) -> None:
-    """Remove a model from those added; its files, and what was measured of it, stay."""
+    """Remove a model from the list; its files and results stay."""
     _write([one for one in added() if one != reference])
 
 
@@ -184,8 +184,7 @@ def cost(
 ) -> Cost:
     """Measure both models, by their references, on the first of these sentences; each kind for so many seconds.
 
-    Nothing is taken from what is kept of them, and nothing is kept. Raises `ModelError`, and `EmbeddingError`
-    (`few_sentences`) where there are fewer than the smallest size.
+    Reads and writes no cache. Raises `ModelError`, and `EmbeddingError` (`few_sentences`).
     """
     if len(sentences) < SIZES[0]:
         message = f"{len(sentences)} sentences are too few to measure with, {SIZES[0]} are needed"
@@ -216,7 +215,7 @@ class _Clock:
 
 
 def _line(run: Callable[[int], float], grows: Callable[[int], float], most: int, clock: _Clock) -> list[_Taken]:
-    """Seconds of `run` by size: measured up to `most` sentences while there is time, then computed as it `grows`."""
+    """Seconds of `run` by size: measured up to `most` sentences while there is time, then computed by `grows`."""
     line: list[_Taken] = []
     for place, size in enumerate(SIZES):
         expected = line[-1].seconds * grows(size) / grows(SIZES[place - 1]) if line else 0.0

@@ -66,18 +66,17 @@ class _Material:
 
     @cached_property
     def positive(self) -> np.ndarray:
-        """Rows of the part whose first two sentences mean the same."""
         return positive_rows(self.part)
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """Places of the sentences that uniformity and anisotropy are measured of, ascending."""
+        """Positions of the sentences for uniformity and anisotropy, ascending."""
         n = len(self.distinct.sentences)
         drawn = np.random.default_rng(0).choice(n, min(n, SPREAD_SENTENCES), replace=False)
         return np.sort(drawn)
 
     def by_block(self, measure: Callable[[np.ndarray, np.ndarray], np.ndarray], vectors: np.ndarray) -> np.ndarray:
-        """`measure` of the vectors of the first two sentences of each row, so many rows at a time."""
+        """Apply `measure` to the vectors of the first two sentences of each row, block by block."""
         places = self.distinct.places
         blocks = (places[start : start + _PAIRS] for start in range(0, len(places), _PAIRS))
         return np.concatenate([measure(vectors[block[:, 0]], vectors[block[:, 1]]) for block in blocks])
@@ -91,11 +90,10 @@ def evaluate(
     base: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> Evaluation:
-    """Measure models by their references on a part of the set; without one, on what `part_to_measure` says.
+    """Measure models by their references on a part of the set; by default, on what `part_to_measure` returns.
 
-    Whatever goes wrong with a model stands in its result, and the others are measured. `on_progress(model, share)` is
-    told which one is at work and the share of all work done. Paths are relative to `base`. Raises `EmbeddingError`
-    (`no_pairs`) where the part is empty.
+    A model that fails has its error in its result. `on_progress(model, fraction)` reports the running model and the
+    fraction of all work. Raises `EmbeddingError` (`no_pairs`) if the part is empty.
     """
     rows = split_pairs(pairs)
     part = part or part_to_measure(rows)
@@ -143,7 +141,7 @@ class _ProbeMaterial:
 
 
 def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> _ProbeMaterial | None:
-    """What a probe learns from and what it is judged on; None where nothing is labelled, or left to learn from."""
+    """Return the probe's training and test data; None without labels or training rows."""
     judged = part_to_measure(rows) if part is Part.ALL else part
     if pairs.kind is not PairKind.LABELLED or judged not in (Part.VALIDATION, Part.TEST) or not len(rows[Part.TRAIN]):
         return None
@@ -194,10 +192,10 @@ def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Ma
 
 def _compared(
     measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Measured]
-) -> tuple[list[ModelResult], dict[str, list[PairedTest]]]:
-    """The results with their figures, of all models on the same resamples, and the models told apart by each."""
-    figures: dict[str, dict[str, Interval]] = {one.model: {} for one, _ in found}
-    differing: dict[str, list[PairedTest]] = {}
+) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
+    """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
+    figures: dict[str, dict[str, Figure]] = {one.model: {} for one, _ in found}
+    differing: dict[str, list[Difference]] = {}
 
     def tell(measure: str, told: Mapping[str, Interval], apart: list[PairedTest]) -> None:
         differing[measure] = apart

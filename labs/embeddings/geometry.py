@@ -24,7 +24,7 @@ _ROWS = 2048  # of a block: 2048 x 2048 cosines are 16 MB
 
 
 def positive_rows(pairs: PairSet) -> np.ndarray:
-    """Rows whose first two sentences mean the same, ascending; none of a set of sentences alone."""
+    """Rows whose first two sentences mean the same, ascending."""
     if pairs.kind is PairKind.SENTENCES:
         return np.zeros(0, dtype=np.int64)
     if pairs.kind is PairKind.SCORED:
@@ -35,7 +35,7 @@ def positive_rows(pairs: PairSet) -> np.ndarray:
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Rows brought to length 1, those of zeros as they are; not copied where they have that length."""
+    """Rows scaled to length 1, those of zeros unchanged; not copied if they have that length."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if np.allclose(lengths, 1, rtol=0, atol=1e-6):
         return vectors
@@ -44,17 +44,14 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN where there is none.
-
-    alignment = E ||f(x) - f(y)||^2 over positive pairs (x, y)
-    """
+    """Mean squared distance of the pairs of rows of two `(n, dimensions)` arrays, 0 to 4; NaN if there is none."""
     distances = squared_distances(first, second)
     known = distances[np.isfinite(distances)]
     return float(known.mean()) if len(known) else math.nan
 
 
 def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN where one is a vector of zeros."""
+    """||f(x) - f(y)||^2 of the pairs of rows on the sphere, `(n,)` float64; NaN if one is a vector of zeros."""
     between = unit(first) - unit(second)
     distances = np.einsum("ij,ij->i", between, between, dtype=np.float64)
     known = np.any(first, axis=1) & np.any(second, axis=1)
@@ -62,9 +59,7 @@ def squared_distances(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
-    """How evenly vectors `(n, dimensions)` of different sentences are spread, 0 or less; NaN where fewer than two are.
-
-        uniformity = log E exp(-t ||f(x) - f(y)||^2) over all pairs of rows x, y
+    """log E exp(-t ||f(x) - f(y)||^2) over all pairs of rows, 0 or less; NaN of fewer than two rows.
 
     The time grows with the square of n, the memory does not.
     """
@@ -72,12 +67,10 @@ def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
 
 
 def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
-    """What each sentence adds to `uniformity`, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
+    """The contribution of each sentence to `uniformity`, their mean, `(n,)` float64; NaN of a vector of zeros.
 
-    uniformity is the logarithm of a mean over pairs, a U-statistic. What it does when sentences are drawn anew is, to
-    the first order (Hoeffding 1948), what the mean of these parts does, with near(x) = E_y exp(-t ||f(x) - f(y)||^2):
-
-        part(x) = uniformity + 2 (near(x) / E near - 1)
+    Uniformity is the logarithm of a U-statistic. To first order (Hoeffding 1948) it varies under resampling as the mean
+    of part(x) = uniformity + 2 (near(x) / E near - 1), with near(x) = E_y exp(-t ||f(x) - f(y)||^2).
     """
     near = _nearness(vectors, t)
     value = _log_mean(near)
@@ -88,10 +81,9 @@ def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
 
 
 def singular_values(vectors: np.ndarray) -> np.ndarray:
-    """Singular values of the matrix of vectors as it is, not centred, `(dimensions,)` float64, falling, the first 1.
+    """Singular values of the matrix of vectors, not centred, `(dimensions,)` float64, falling, the first 1.
 
-    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5 and appendix: contrastive
-    learning flattens them). Zeros where there is no vector.
+    The faster they fall, the fewer directions the space uses (Gao et al. 2021, section 5). Zeros if there is no vector.
     """
     points, gram = unit(vectors), np.zeros((vectors.shape[1], vectors.shape[1]))
     for start in range(0, len(points), _ROWS):
@@ -102,13 +94,11 @@ def singular_values(vectors: np.ndarray) -> np.ndarray:
 
 
 def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
-    """What each row adds to the anisotropy, which is the mean of it, `(n,)` float64; NaN of a vector of zeros.
+    """The contribution of each row to the anisotropy, their mean, `(n,)` float64; NaN of a vector of zeros.
 
-    Anisotropy is the mean cosine of two different rows drawn at random, over all pairs. Vectors that point everywhere
-    have 0, those in a narrow cone nearly 1 (Ethayarajh 2019). With unit rows u, S their sum and near(x) = (u_x S - 1) /
-    (n - 1), so that no pair need be drawn, the parts are those of a U-statistic as in `uniformity_parts`:
-
-        anisotropy = mean near,   part(x) = anisotropy + 2 (near(x) - anisotropy)
+    Anisotropy is the mean cosine of two different rows: 0 in all directions, nearly 1 in a narrow cone (Ethayarajh
+    2019). With unit rows u, S their sum and near(x) = (u_x S - 1) / (n - 1), it is the mean of near, and the parts of
+    this U-statistic are anisotropy + 2 (near(x) - anisotropy).
     """
     points, known = unit(vectors), np.any(vectors, axis=1)
     n = int(known.sum())
@@ -120,7 +110,7 @@ def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
 
 
 def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
-    """Sum over all others of exp(-t ||f(x) - f(y)||^2), for each row, `(n,)` float64; NaN of a vector of zeros."""
+    """Sum over all other rows of exp(-t ||f(x) - f(y)||^2), `(n,)` float64; NaN of a vector of zeros."""
     known = np.flatnonzero(np.any(vectors, axis=1))
     points = unit(vectors if len(known) == len(vectors) else vectors[known])
     sums = np.zeros(len(points))
@@ -158,10 +148,7 @@ class Trajectory:
 
 
 def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
-    """Read the path from a training's `Job.progress()`; lines without both figures are passed over.
-
-    Of a step that was logged twice, as by a training that was resumed, the last line counts.
-    """
+    """Read the path from a training's `Job.progress()`; of a step that was logged twice, the last line counts."""
     found: dict[int, tuple[float, float]] = {}
     for entry in progress:
         step = entry.get("step")
@@ -195,10 +182,7 @@ class Map:
 
 
 def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map:
-    """Bring vectors `(n, dimensions)`, made of length 1, onto a plane. The same vectors give the same map.
-
-    UMAP of fewer than 4 rows is PCA: it needs neighbours.
-    """
+    """Project vectors `(n, dimensions)`, scaled to length 1, onto a plane; UMAP of fewer than 4 rows is PCA."""
     points = unit(vectors)
     if projection is Projection.PCA or len(vectors) <= 3:
         return _pca(points)
@@ -212,7 +196,7 @@ def project(vectors: np.ndarray, projection: Projection = Projection.PCA) -> Map
 
 
 def _pca(points: np.ndarray) -> Map:
-    """Principal components by the covariance, a block of rows at a time; the largest loading of each is positive."""
+    """Principal components by the covariance, block by block; the largest loading of each is positive."""
     n, dimensions = points.shape
     mean = points.mean(axis=0, dtype=np.float64) if n else np.zeros(dimensions)
     gram = np.zeros((dimensions, dimensions))
@@ -235,10 +219,7 @@ MOST = 200  # sentences that a matrix is made of: 40,000 cells are more than any
 
 
 def similarity(vectors: np.ndarray) -> np.ndarray:
-    """Cosines of all rows with all rows, `(n, n)` float32 in -1 to 1; a vector of zeros has 0 with all.
-
-    Raises `ValueError` for more than `MOST` rows.
-    """
+    """Cosines of all rows with all rows, `(n, n)` float32. Raises `ValueError` for more than `MOST` rows."""
     if len(vectors) > MOST:
         raise ValueError(f"a matrix shows {MOST} sentences at most, these are {len(vectors):,}")
     points = unit(vectors)
@@ -247,10 +228,9 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
 
 
 def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, the nearest first.
+    """Cosines and rows, `(n, k)` each, of the `vectors` nearest to each of `of` `(n, dimensions)`, nearest first.
 
-    Every vector is compared, a block at a time; among those found with one cosine the first row stands first. Fewer
-    than k where there are fewer vectors. A sentence that is among the vectors is its own nearest.
+    The search is exact; of equal cosines the first row stands first. Returns fewer than k if there are fewer vectors.
     """
     import faiss
 

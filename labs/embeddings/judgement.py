@@ -22,7 +22,7 @@ _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at 
 
 
 class Figure(NamedTuple):
-    """A figure and the ends of its 95% interval; all NaN where it is not defined."""
+    """A metric and its 95% interval; all NaN if it is not defined."""
 
     value: float
     low: float
@@ -34,10 +34,9 @@ UNDEFINED = Figure(math.nan, math.nan, math.nan)
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of a less that of b, with its 95% interval. `p` is that of this pair alone.
+    """The metric of model a minus that of b. `p` is that of this pair alone.
 
-    `low` to `high` and `p_family` allow for all pairs of models tested together; the interval holds 0 exactly where
-    `p_family` is .05 or more.
+    The 95% interval and `p_family` are corrected for all pairs of models: the interval holds 0 if `p_family` >= .05.
     """
 
     a: str
@@ -50,45 +49,35 @@ class Difference:
 
     @property
     def sure(self) -> bool:
-        """Whether the two can be told apart, all pairs considered."""
         return self.p_family < 1 - LEVEL
 
     @property
-    def turned(self) -> "Difference":
-        """The same test with its models exchanged."""
+    def reversed(self) -> "Difference":
         return Difference(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
 
 
 def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """Yield how often each row is drawn in each resample, `(n_rows, some)` float64, `count` resamples in all.
-
-    `groups` `(n_rows,)` numbers the group of a row from 0 without gaps. As many groups are drawn as there are, with
-    replacement, each with all its rows.
-    """
+    """Yield how often each row is drawn, `(n_rows, n_resamples)` float64 in blocks; whole groups are drawn."""
     n_groups = int(groups.max(initial=-1)) + 1
     for times in group_draws(n_groups, blocks(count, len(groups), _CELLS), seed, by_group=True):
         yield np.ascontiguousarray(times.T)[groups]
 
 
 def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`; cells that are NaN are left out.
-
-    NaN where a resample holds no other.
-    """
+    """Means of the columns of `values` `(n_rows, m)` in each resample, `(count, m)`, ignoring NaN cells."""
     known = np.isfinite(values)
     filled, present = np.where(known, values, 0.0), known.astype(np.float64)
-    found = []
+    means = []
     for drawn in resamples(groups, count, seed):
         sums, sizes = drawn.T @ filled, drawn.T @ present
-        found.append(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0))
-    return np.concatenate(found)
+        means.append(np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0))
+    return np.concatenate(means)
 
 
 def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure:
-    """A figure with the 95% percentile interval of its resamples `(count,)`; those that are NaN are left out.
+    """A metric with the 95% percentile interval of its resamples `(count,)`, ignoring NaN.
 
-    Where no resample differs, as of a single group, nothing is known of its spread: the interval is open to the `ends`
-    that the figure cannot pass.
+    If all resamples are equal, as for a single group, the spread is unknown: the interval is the metric's range `ends`.
     """
     if not math.isfinite(value):
         return UNDEFINED
@@ -102,10 +91,7 @@ def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure
 def mean_figures(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
 ) -> tuple[dict[str, Figure], list[Difference]]:
-    """Means of each model's values `(n_rows,)` with their intervals, and the models told apart, all on one resampling.
-
-    `groups` `(n_rows,)` are the rows', `ends` what a mean cannot pass. Values that are NaN are left out of the mean.
-    """
+    """Means of each model's values `(n_rows,)`, without NaN, and the tests; `ends` is the range of a mean."""
     names, columns = [*values], np.stack([*values.values()], axis=1)
     draws, known = mean_draws(columns, groups, seed=seed), np.isfinite(columns)
     sizes, sums = known.sum(axis=0), np.where(known, columns, 0.0).sum(axis=0)
@@ -115,18 +101,16 @@ def mean_figures(
 
 
 def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[Difference]:
-    """Test every pair of models by the figures `(m,)` of all and those of the same resamples, `draws` `(count, m)`.
+    """Test every pair of models by their metrics `(m,)` and those of the same resamples, `draws` `(count, m)`.
 
-    With D a difference, s the standard deviation of it in the resamples D*, and t = |D| / s, what chance does is told
-    by t* = |D* - D| / s: `p` is the share of t* that reach t, `p_family` that of the largest t* of all pairs in each
-    resample, and an interval is D -+ c s with c the largest t* that 95 of 100 resamples stay below (the bootstrap form
-    of the single-step maxT procedure, Westfall & Young 1993; Romano & Wolf 2005). Pairs that go together cost little,
-    a copy of a model nothing. The figures themselves count as one resample (Davison & Hinkley 1997, 4.2).
+    With D a difference, s its standard deviation over the resamples D*, t = |D| / s and t* = |D* - D| / s: `p` is the
+    fraction of t* that reach t, `p_family` that of the largest t* of all pairs in each resample, and an interval is
+    D -+ c s with c the 95% quantile of the largest t* (the bootstrap form of the single-step maxT procedure, Westfall &
+    Young 1993; Romano & Wolf 2005). The metrics themselves count as one resample (Davison & Hinkley 1997, 4.2).
 
-    A model with a figure that is NaN is in no test. Where no resample differs, as of a single group, nothing is known.
+    A model whose metric is NaN is in no test. If all resamples are equal, as for a single group, p is 1.
     """
-    known = [place for place, value in enumerate(values) if math.isfinite(value)]
-    pairs = [*combinations(known, 2)]
+    pairs = [*combinations(np.flatnonzero(np.isfinite(values)).tolist(), 2)]
     if not pairs:
         return []
     first, second = np.array(pairs).T
@@ -143,21 +127,9 @@ def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]
     half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(alike, 0.0, math.inf))
     p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
     return [
-        Difference(names[a], names[b], *map(float, told))
-        for (a, b), *told in zip(pairs, seen, seen - half, seen + half, p, p_family, strict=True)
+        Difference(names[a], names[b], *map(float, numbers))
+        for (a, b), *numbers in zip(pairs, seen, seen - half, seen + half, p, p_family, strict=True)
     ]
-
-
-_ENDS = (-1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Correlations:
-    """Of each model by name: both correlations with their intervals, and every pair of models by either."""
-
-    spearman: dict[str, Interval]
-    pearson: dict[str, Interval]
-    differences: dict[str, list[PairedTest]]
 
 
 def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray:
@@ -165,20 +137,19 @@ def cosines(first_vectors: np.ndarray, second_vectors: np.ndarray) -> np.ndarray
     products = np.einsum("ij,ij->i", first_vectors, second_vectors)
     squares = [np.einsum("ij,ij->i", vectors, vectors) for vectors in (first_vectors, second_vectors)]
     lengths = np.sqrt(squares[0]) * np.sqrt(squares[1])
-    found = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
-    within: np.ndarray = np.clip(found, -1, 1).astype(np.float32)
-    return within
+    values = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    return np.asarray(np.clip(values, -1, 1).astype(np.float32))
 
 
 def spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
-    """Spearman's rank correlation of `(n,)` and `(n,)`, ties by their middle rank; NaN where either is constant."""
+    """Spearman's rank correlation of `(n,)` and `(n,)`, ties by their middle rank; NaN if either is constant."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(cosines, gold).statistic) if _vary(cosines, gold) else math.nan
 
 
 def pearson(cosines: np.ndarray, gold: np.ndarray) -> float:
-    """Pearson's correlation of `(n,)` and `(n,)`; NaN where either is constant."""
+    """Pearson's correlation of `(n,)` and `(n,)`; NaN if either is constant."""
     from scipy.stats import pearsonr
 
     if not _vary(cosines, gold):
@@ -186,49 +157,62 @@ def pearson(cosines: np.ndarray, gold: np.ndarray) -> float:
     return float(pearsonr(cosines.astype(np.float64), gold.astype(np.float64)).statistic)
 
 
-def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correlations:
-    """Correlate each model's cosines `(n_pairs,)` with the gold scores `(n_pairs,)`, and tell the models apart.
+@dataclass(frozen=True)
+class Correlations:
+    """Both correlations of each model by name, and the tests of every pair of models by either."""
 
-    All models are measured on the same resamples of `groups` (see `bootstrap.resamples`), so the intervals of
-    differences are those of the paired bootstrap.
-    """
-    names = [*cosines]
-    columns = [cosines[name].astype(np.float64) for name in names]
-    by_rank, by_value = correlation_draws(columns, gold.astype(np.float64), groups, seed)
-    ranks = [spearman(column, gold) for column in columns]
-    values = [pearson(column, gold) for column in columns]
-    return Correlations(
-        {name: figure(ranks[place], by_rank[:, place], _ENDS) for place, name in enumerate(names)},
-        {name: figure(values[place], by_value[:, place], _ENDS) for place, name in enumerate(names)},
-        {"spearman": differences(ranks, by_rank, names), "pearson": differences(values, by_value, names)},
-    )
+    spearman: dict[str, Figure]
+    pearson: dict[str, Figure]
+    differences: dict[str, list[Difference]]
+
+
+def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correlations:
+    """Correlate each model's cosines `(n_pairs,)` with gold scores, and test the models by a paired bootstrap."""
+    columns = {name: column.astype(np.float64) for name, column in cosines.items()}
+    draws = correlation_draws([*columns.values()], gold.astype(np.float64), groups, seed)
+    intervals: dict[str, dict[str, Figure]] = {}
+    tests: dict[str, list[Difference]] = {}
+    for (measure, correlation), drawn in zip({"spearman": spearman, "pearson": pearson}.items(), draws, strict=True):
+        values = [correlation(column, gold) for column in columns.values()]
+        intervals[measure] = {
+            name: figure(value, of_model, (-1.0, 1.0))
+            for name, value, of_model in zip(columns, values, drawn.T, strict=True)
+        }
+        tests[measure] = differences(values, drawn, [*columns])
+    return Correlations(intervals["spearman"], intervals["pearson"], tests)
 
 
 def correlation_draws(
     columns: list[np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spearman's and Pearson's correlation of each of m columns with gold in each resample, each `(resamples, m)`.
-
-    NaN where a resample is constant.
-    """
+    """Both correlations of each of m columns with gold in each resample, `(resamples, m)` each; NaN if constant."""
     ranked, ranked_gold = [_Ranks(column) for column in columns], _Ranks(gold)
     centred = np.stack([(column - column.mean()) / (column.std() or 1.0) for column in (*columns, gold)], axis=1)
     by_rank, by_value = [], []
     for drawn in resamples(groups, seed=seed):
         of_gold = ranked_gold.of(drawn)
-        weighed = drawn * of_gold
-        spread = (weighed * of_gold).sum(axis=0)
-        found = []
-        for one in ranked:
-            ranks = one.of(drawn)
-            found.append(_ratio((weighed * ranks).sum(axis=0), spread * (drawn * ranks * ranks).sum(axis=0)))
-        by_rank.append(np.stack(found, axis=1))
-        by_value.append(_weighed_pearson(drawn, centred))
+        weighted = drawn * of_gold
+        spread = (weighted * of_gold).sum(axis=0)
+        columns_of_ranks = [one.of(drawn) for one in ranked]
+        by_rank.append(
+            np.stack(
+                [
+                    _ratio((weighted * ranks).sum(axis=0), spread * (drawn * ranks * ranks).sum(axis=0))
+                    for ranks in columns_of_ranks
+                ],
+                axis=1,
+            )
+        )
+        sizes = drawn.sum(axis=0)[:, None]
+        means = drawn.T @ centred / sizes
+        squares = drawn.T @ centred**2 / sizes - means**2
+        products = drawn.T @ (centred[:, :-1] * centred[:, -1:]) / sizes - means[:, :-1] * means[:, -1:]
+        by_value.append(_ratio(products, squares[:, :-1] * squares[:, -1:]))
     return np.concatenate(by_rank), np.concatenate(by_value)
 
 
 class _Ranks:
-    """The ranks that the values of a column have in resamples of its rows, found with one sort for all of them."""
+    """The ranks of a column's values in resamples of its rows, by one sort for all of them."""
 
     def __init__(self, column: np.ndarray) -> None:
         self._order = np.argsort(column, kind="stable")
@@ -239,26 +223,15 @@ class _Ranks:
         self._last = np.concatenate([np.flatnonzero(new)[1:], [len(column)]]) - 1
 
     def of(self, drawn: np.ndarray) -> np.ndarray:
-        """Middle ranks less their mean, of rows drawn so often, `(n_rows, resamples)`."""
+        """Middle ranks minus their mean, `(n_rows, resamples)`; `drawn` is how often each row is drawn."""
         up_to = np.cumsum(drawn[self._order], axis=0)[self._last]
         before = np.concatenate([np.zeros((1, drawn.shape[1])), up_to[:-1]])
-        ranks: np.ndarray = ((before + up_to - up_to[-1]) / 2)[self._value]
-        return ranks
-
-
-def _weighed_pearson(drawn: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Pearson's correlation of all columns but the last with the last, of rows drawn so often, `(resamples, m)`."""
-    sizes = drawn.sum(axis=0)[:, None]
-    means = drawn.T @ columns / sizes
-    squares = drawn.T @ columns**2 / sizes - means**2
-    products = drawn.T @ (columns[:, :-1] * columns[:, -1:]) / sizes - means[:, :-1] * means[:, -1:]
-    return _ratio(products, squares[:, :-1] * squares[:, -1:])
+        return np.asarray(((before + up_to - up_to[-1]) / 2)[self._value])
 
 
 def _ratio(covariance: np.ndarray, variances: np.ndarray) -> np.ndarray:
     varies = variances > 1e-20
-    ratio: np.ndarray = np.where(varies, covariance / np.sqrt(np.where(varies, variances, 1.0)), np.nan)
-    return ratio
+    return np.where(varies, covariance / np.sqrt(np.where(varies, variances, 1.0)), np.nan)
 
 
 def _vary(*columns: np.ndarray) -> bool:
@@ -267,14 +240,14 @@ def _vary(*columns: np.ndarray) -> bool:
 
 BANDS = 5  # fifths of the scale: of 0 to 5 they are 0-1, 1-2, 2-3, 3-4 and 4-5
 _POINTS = 201
-_ROUNDING_judgement = 1e-6  # of gold scores in float32
+_GOLD_ROUNDING = 1e-6  # of gold scores in float32
 
 
 @dataclass(frozen=True)
 class Densities:
-    """Of each model by name, the density of its cosines in each band `(BANDS, n_points)` over `grid` `(n_points,)`.
+    """The density of each model's cosines by band, `(BANDS, n_points)` over `grid` `(n_points,)`.
 
-    Zero throughout where a band has fewer than two different cosines; `counts` `(BANDS,)` are its pairs.
+    Zero for a band with fewer than two different cosines. `counts` `(BANDS,)` are the pairs of each band.
     """
 
     grid: np.ndarray
@@ -284,39 +257,31 @@ class Densities:
 
 def bands(gold: np.ndarray) -> np.ndarray:
     """The band of gold scores from 0 to 1, `(n_pairs,)` int64 from 0; a score on a border belongs to the higher one."""
-    return np.clip(np.floor(gold.astype(np.float64) * BANDS + _ROUNDING_judgement), 0, BANDS - 1).astype(np.int64)
+    return np.clip(np.floor(gold.astype(np.float64) * BANDS + _GOLD_ROUNDING), 0, BANDS - 1).astype(np.int64)
 
 
 def densities(cosines: Mapping[str, np.ndarray], gold: np.ndarray) -> Densities:
-    """Estimate the density of each model's cosines `(n_pairs,)` by band, by normal kernels (width: Scott 1992).
-
-    All models share a grid, from the smallest cosine of all to the largest.
-    """
-    band, every = bands(gold), [column for column in cosines.values() if len(column)]
-    low = min((float(column.min()) for column in every), default=0.0)
-    high = max((float(column.max()) for column in every), default=1.0)
-    grid = np.linspace(low, high, _POINTS)
-    values = {
-        name: np.stack([_density(column[band == number], grid) for number in range(BANDS)])
-        for name, column in cosines.items()
-    }
-    return Densities(grid, np.bincount(band, minlength=BANDS), values)
-
-
-def _density(column: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """Estimate the density of each model's cosines `(n_pairs,)` by band, by normal kernels (width: Scott 1992)."""
     from scipy.stats import gaussian_kde
 
-    if len(column) < 2 or np.ptp(column) == 0:
-        return np.zeros(len(grid))
-    density: np.ndarray = gaussian_kde(column.astype(np.float64))(grid)
-    return density
+    band = bands(gold)
+    every = np.concatenate([*cosines.values()] or [np.zeros(0)])
+    low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
+    grid = np.linspace(low, high, _POINTS)
+    values = {name: np.zeros((BANDS, _POINTS)) for name in cosines}
+    for name, column in cosines.items():
+        for number in range(BANDS):
+            inside = column[band == number].astype(np.float64)
+            if len(inside) > 1 and np.ptp(inside) > 0:
+                values[name][number] = gaussian_kde(inside)(grid)
+    return Densities(grid, np.bincount(band, minlength=BANDS), values)
 
 
 @dataclass(frozen=True)
 class WrongPairs:
-    """Pairs, the worst first: `rows` `(n,)`, by how much of all pairs they are misplaced, `(n,)` -1 to 1, and cosines.
+    """The `rows` `(n,)` of pairs, the worst first, how far each is `misplaced`, -1 to 1, and every model's cosines.
 
-    Above 0 the model finds the two sentences more alike than people do. `cosines` are those of every model compared.
+    Above 0, the model finds the two sentences more alike than people do.
     """
 
     rows: np.ndarray
@@ -327,19 +292,13 @@ class WrongPairs:
 def wrong_pairs(cosines: Mapping[str, np.ndarray], gold: np.ndarray, of: str, most: int = 50) -> WrongPairs:
     """Return the pairs whose ranks by the cosine of the model `of` and by gold differ most; ties in the set's order.
 
-    Ranks are what Spearman's correlation compares: rank of the cosine less rank of gold, over the number of pairs.
+    Misplaced is Spearman's rank of the cosine minus that of gold, over the number of pairs.
     """
-    misplaced = _ranks(cosines[of]) - _ranks(gold)
-    rows = np.argsort(-np.abs(misplaced), kind="stable")[:most]
-    return WrongPairs(rows, misplaced[rows], {name: column[rows] for name, column in cosines.items()})
-
-
-def _ranks(column: np.ndarray) -> np.ndarray:
-    """Middle ranks as shares, `(n_pairs,)`."""
     from scipy.stats import rankdata
 
-    ranks: np.ndarray = rankdata(column) / max(1, len(column))
-    return ranks
+    misplaced = (rankdata(cosines[of]) - rankdata(gold)) / max(1, len(gold))
+    rows = np.argsort(-np.abs(misplaced), kind="stable")[:most]
+    return WrongPairs(rows, misplaced[rows], {name: column[rows] for name, column in cosines.items()})
 
 
 MOST = 10_000  # training pairs: more make a linear classifier of some thousand features little better
@@ -349,10 +308,10 @@ _FOLDS = 3
 
 @dataclass(frozen=True)
 class Probe:
-    """How a probe was judged. `correct` `(n_judged,)` says which pairs it got right, `confusion` counts `(3, 3)`.
+    """A probe's results: which judged pairs are `correct`, `(n_judged,)`, and the `confusion` counts `(3, 3)`.
 
-    Rows of `confusion` are what people said, columns what the probe said, both numbered as `Label`. `chance` is the
-    share of the commonest label: what is right without reading.
+    Rows of `confusion` are people's labels, columns the probe's, numbered as `Label`. `chance` is the fraction of the
+    most frequent label.
     """
 
     correct: np.ndarray
@@ -368,7 +327,7 @@ def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def training_rows(rows: np.ndarray, most: int = MOST, seed: int = 0) -> np.ndarray:
-    """The training rows, or so many of them drawn at random, ascending."""
+    """The training rows, or a random sample of `most` of them, ascending."""
     if len(rows) <= most:
         return rows
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
@@ -377,10 +336,10 @@ def training_rows(rows: np.ndarray, most: int = MOST, seed: int = 0) -> np.ndarr
 def probe(
     train: tuple[np.ndarray, np.ndarray], train_groups: np.ndarray, judged: tuple[np.ndarray, np.ndarray]
 ) -> Probe | None:
-    """Train on features and labels, `(n, width)` and `(n,)`, and judge on others; None where that cannot be.
+    """Train on features and labels, `(n, width)` and `(n,)`, and judge on others; None if there is too little data.
 
-    Groups are those of pairs that share a sentence: none is on both sides of the folds that choose the regularization.
-    Needs two labels, in as many groups as there are folds.
+    Groups of pairs that share a sentence are never split by the folds that choose the regularization. Needs two labels
+    and as many groups as folds.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import confusion_matrix

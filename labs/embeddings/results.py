@@ -25,13 +25,12 @@ from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Difference, Figur
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One model, or what went wrong with it: a model that failed has no figures, never 0.
+    """One model's results, or its error: a model that failed has no metrics, never 0.
 
-    `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` where there are positive pairs,
-    `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs with others to train the probe on. `cosines`
-    `(n_rows,)` float32 are those of a row's first two sentences, empty of sentences alone. `singular_values`
-    `(dimensions,)` fall from 1. `plane` has the part's different sentences in their order, by principal components.
-    `seconds` are those of encoding.
+    `figures` by measure: `spearman` and `pearson` of scored pairs, `alignment` if there are positive pairs,
+    `uniformity`, `anisotropy`, and `nli_accuracy` of labelled pairs. `cosines` `(n_rows,)` float32 are those of a row's
+    first two sentences. `singular_values` `(dimensions,)` fall from 1. `plane` has the part's different sentences by
+    principal components. `seconds` are those of encoding.
     """
 
     model: str
@@ -67,8 +66,7 @@ class Evaluation:
     """Models on one part of a set. `rows` `(n_rows,)` int64 are the part's rows in the set.
 
     `values` `(n_rows,)` are the gold scores from 0 to 1, or the labels, empty of other kinds. `positives` counts the
-    pairs of alignment. `differences` are of every two models, by each measure. `probe_part` is the one the probe was
-    judged on, None where there was none.
+    pairs of alignment. `probe_part` is the part that the probe is judged on.
     """
 
     data: str

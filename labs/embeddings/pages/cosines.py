@@ -98,8 +98,8 @@ def draw_density(view: EvaluationView) -> None:
 def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence[str], *, x: str) -> alt.Chart:
     """One model's density of cosine, a ridge a band of the people's scores, the highest band on top.
 
-    Columns "band", "place" (from 0, the lowest), "cosine" and "density", the densities of all bands on one scale; the
-    rows of the highest band stand first, so that its ridge is drawn first and the others over its foot.
+    Columns "band", "place" (from 0, the lowest), "cosine" and "density". Rows of the highest band stand first, so that
+    its ridge is drawn first and the others over its foot.
     """
     highest = float(table["density"].max()) or 1.0
     drawn = table.assign(top=table["place"] + _OVERLAP * table["density"] / highest)
@@ -210,10 +210,9 @@ def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRe
 
 
 def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
-    """Cosines of sentences with each other, columns "row", "column" (both of `order`), "first", "second", "cosine".
+    """Cosines of sentences with each other, columns "row", "column", "first", "second" and "cosine".
 
-    Colour runs from the lowest to the highest cosine of two different sentences: a model whose cosines all lie near 1
-    tells them apart within that range.
+    Colour runs from the lowest to the highest cosine of two different sentences, so that narrow ranges stay readable.
     """
     others = table.loc[table["row"] != table["column"], "cosine"]
     low, high = float(others.min()), max(float(others.max()), float(others.min()) + 1e-6)

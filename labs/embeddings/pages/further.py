@@ -34,7 +34,6 @@ _LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
 
 
 def draw_retrieval(view: EvaluationView) -> None:
-    """Draw every model that was measured on this part and searched with on the question set in use."""
     data = chosen_set()
     st.caption(word("embeddings.retrieval_help", data=plain(set_name(data.name))))
     people = kept_figures(view.data, view.part, "spearman")
@@ -76,14 +75,14 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
 
 
 def _around(values: "pd.Series[float]") -> alt.Scale:
-    """Return a scale around figures in percent, so wide that next to no difference does not look like a large one."""
+    """Return a scale around percentages, wide enough that tiny differences do not look large."""
     low, high = float(values.min()), float(values.max())
     margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
     return alt.Scale(domain=[low - margin, high + margin])
 
 
 def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
-    """The part that most of these models were asked, and nDCG@10 there by model, of its newest comparison."""
+    """The part on which most of these models were searched with, and nDCG@10 by model of the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
     for kept in kept_comparisons():
         if kept.data_fingerprint == data.fingerprint and kept.lab is None:
@@ -165,10 +164,7 @@ def _told(point: Point) -> str:
 
 
 def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
-    """Seconds for all pairs of n sentences, a line a "way"; what is only computed ("measured" False) is dashed.
-
-    What others reported, `theirs`, of the same columns but "measured", is hollow.
-    """
+    """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
     x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
     y = alt.Y(

@@ -74,7 +74,7 @@ def _search_field(label: str, **look: Any) -> str:
 
 
 def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | None:
-    """The sentences on the plane; None where that is still to be made, and then it is drawn how that goes."""
+    """The sentences on the plane; None while the job is not done, with its progress drawn."""
     if projection is Projection.PCA:
         return view.evaluation.measured[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
@@ -85,10 +85,7 @@ def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | N
 
 
 def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
-    """Say of which rows points are drawn, `(every,)` bool: of many, so many at random and all that were searched for.
-
-    All of them where the person wants that.
-    """
+    """Select the drawn rows, `(every,)` bool: of many, a random sample and all matches unless the user wants all."""
     if every <= _DRAWN_AT_ONCE:
         return np.ones(every, dtype=bool)
     shown = np.zeros(every, dtype=bool)
@@ -103,10 +100,7 @@ def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
-    """One row a sentence: where it lies, and the "place" of its group; what the groups are called.
-
-    A sentence of several pairs is coloured by the first.
-    """
+    """One row a sentence with its position and the "place" of its group; and the groups' names."""
     distinct = distinct_of(view.data.key, view.part)
     table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
     first_row = np.full(len(table), len(distinct.places))
@@ -124,7 +118,6 @@ def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list
 
 
 def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: int) -> None:
-    """Draw the pairs that a sentence stands in, with people's score and the cosine of the model."""
     st.markdown(f"**{word('embeddings.chosen')}**")
     st.text(table["sentence"].iloc[chosen])
     distinct = distinct_of(view.data.key, view.part)
@@ -158,17 +151,14 @@ def _draw_list(table: pd.DataFrame, every: int) -> None:
 
 class _Deck(pydeck.Deck):
     def to_json(self) -> str:
-        """Write it without the spaces and escapes of the library's own way: they are two thirds of what is sent."""
+        """Write compact JSON: spaces and escapes are two thirds of pydeck's own."""
         return json.dumps(self, default=default_serialize, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _draw_points(
     table: pd.DataFrame, groups: int, shown: np.ndarray, matching: np.ndarray | None, *, key: str
 ) -> int | None:
-    """Draw rows "x", "y", "sentence" and "place", the group that gives the colour; returns the row that is chosen.
-
-    Only those `shown` `(n_rows,)` bool are drawn. Those `matching` stand out, where it is given.
-    """
+    """Draw the rows `shown`, those `matching` highlighted, coloured by "place"; returns the selected row."""
     scaled = _scaled(table)
     radius, found = _RADII[int(shown.sum()) > _FEW], shown
     layers = []
@@ -200,7 +190,7 @@ def _draw_points(
 
 
 def _scaled(table: pd.DataFrame) -> pd.DataFrame:
-    """The points around the middle in pixels, and no more of each than is sent to the browser."""
+    """The points centred in pixels, with only the columns that the browser needs."""
     points = table[["x", "y"]].to_numpy(dtype=np.float64)
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF / (np.abs(points).max() or 1.0), 3)

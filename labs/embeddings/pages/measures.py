@@ -52,13 +52,13 @@ def draw_measures(view: EvaluationView) -> None:
         )
 
 
-def _scaled(measure: str, figure: Interval) -> Interval:
-    """The figure as it is told: correlations and shares a hundredfold, distances as they are."""
-    return Interval(*(100 * part for part in figure)) if measure in SHARES else figure
+def _scaled(measure: str, figure: Figure) -> Figure:
+    """Scale correlations and fractions to percent; distances stay."""
+    return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
 
 
 def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:
-    """The figures of a model by measure, and their intervals as texts; an open end is a sign of infinity."""
+    """The metrics of a model, and their intervals as texts; an open end is a sign of infinity."""
     row: dict[str, object] = {}
     for measure in measures:
         if measure in one.figures:
@@ -69,7 +69,7 @@ def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:
 
 
 def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame:
-    """One row a model, the highest first: "value" with "low" to "high"; others' figures, not "ours", have none."""
+    """One row a model, the highest first; published results, not "ours", have no interval."""
     rows: list[dict[str, object]] = []
     for model, one in view.measured.items():
         if view.measure in one.figures:
@@ -88,7 +88,7 @@ def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame
 
 
 def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
-    """One row a "model": its "value" with "low" to "high"; others' figures, "ours" False, are hollow and have none."""
+    """One row a "model": its "value" with "low" to "high"; published results, not "ours", are hollow."""
     drawn = [*table["model"]]
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
@@ -137,7 +137,7 @@ def _draw_figures(view: EvaluationView) -> None:
 
 
 def _figure_table(view: EvaluationView) -> pd.DataFrame:
-    """One row a model, the best first and those that failed last: every figure, and its interval as text."""
+    """One row a model, the best first and failed ones last: every metric, and its interval as text."""
     failed = {view.names[one.model]: one for one in view.evaluation.results if one.error}
     rows = []
     for name, one in {**view.measured, **failed}.items():
@@ -147,7 +147,7 @@ def _figure_table(view: EvaluationView) -> pd.DataFrame:
 
 
 def _surely_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int:
-    """The row of the best model where it is told apart from every other, else -1."""
+    """The row of the best model if it is significantly better than every other, else -1."""
     if table[measure].isna().all():
         return -1
     best = int(table[measure].argmax() if measure in SHARES else table[measure].argmin())
@@ -157,7 +157,6 @@ def _surely_best(view: EvaluationView, table: pd.DataFrame, measure: str) -> int
 
 
 def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = False) -> None:
-    """Draw every two models told apart by a measure, foldable; nothing where fewer than two have a figure."""
     scale, rows = 100 if measure in SHARES else 1, []
     for found in view.evaluation.differences.get(measure, []):
         one = found if found.difference >= 0 else found.reversed
@@ -204,7 +203,6 @@ def _draw_probes(view: EvaluationView) -> None:
 
 
 def _long_table(evaluation: Evaluation) -> pd.DataFrame:
-    """One row a model and figure, as they are: correlations from -1 to 1, and what they are of."""
     of = {"data": evaluation.data, "part": evaluation.part.value, "rows": len(evaluation.rows)}
     return pd.DataFrame(
         {"model": name, "measure": measure, **figure._asdict(), **of}
@@ -246,10 +244,7 @@ def draw_space(view: EvaluationView) -> None:
 
 
 def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.LayerChart:
-    """Alignment against uniformity, less of both being better: models as points, a training's measurements as a path.
-
-    Columns "model", "alignment", "uniformity"; of the path also "step".
-    """
+    """Alignment against uniformity: models as points, a training's measurements as a path with "step"."""
     drawn = [name for name in names if name in {*table["model"], *path["model"]}]
     across = alt.X("uniformity:Q", title=word("embeddings.uniformity"), scale=alt.Scale(zero=False, padding=16))
     up = alt.Y("alignment:Q", title=word("embeddings.alignment"), scale=alt.Scale(zero=False, padding=16))
@@ -273,7 +268,6 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
 
 
 def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
-    """The singular values of each "model"'s space against their "rank", both on logarithmic scales."""
     drawn = present(names, table["model"])
     rank, value, scale = word("embeddings.rank"), word("embeddings.singular_value"), alt.Scale(type="log", nice=False)
     base = alt.Chart(table).encode(
@@ -298,7 +292,7 @@ def _points(view: EvaluationView) -> pd.DataFrame:
 
 
 def _path(view: EvaluationView) -> pd.DataFrame:
-    """What the trainings of the measured models logged on the way, in the order of their steps."""
+    """What the trainings of the measured models logged, in the order of their steps."""
     tables_of = []
     for name, reference in view.references.items():
         if run := view.runs.get(reference):

@@ -56,15 +56,15 @@ def open_evaluation(folder: Path) -> Evaluation | None:
 
 
 def measures_of(kind: PairKind) -> tuple[str, ...]:
-    """The measures that say which model is better on a set of this kind; none of one without scores or labels."""
+    """The measures by which models of a set of this kind are ranked."""
     return {PairKind.SCORED: CORRELATIONS, PairKind.LABELLED: (ACCURACY,)}.get(kind, ())
 
 
 @dataclass(frozen=True)
 class EvaluationView:
-    """An evaluation of a part of a stored set, and the measure looked at, empty where the set's kind has none.
+    """An evaluation of a part of a stored set, and the selected measure, empty if the set's kind has none.
 
-    `names` are those of all models that can be picked, by reference in their fixed order; `runs` the trained ones.
+    `names` are those of all models, by reference in their fixed order; `runs` the trained ones.
     """
 
     data: StoredPairs
@@ -88,7 +88,7 @@ class EvaluationView:
 
     @cached_property
     def measured(self) -> dict[str, ModelResult]:
-        """The models that have figures, by name, those of the best measure first where there is one."""
+        """The models with metrics, by name, the best first."""
         found = [(self.names[one.model], one) for one in self.evaluation.measured.values()]
         if self.measure:
             found.sort(key=lambda pair: -pair[1].figures[self.measure].value if self.measure in pair[1].figures else 1)
@@ -101,7 +101,7 @@ class EvaluationView:
 
 
 def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
-    """Return a figure of every model that was measured on this part of the set, by its reference, the newest."""
+    """Return the newest metric of every model measured on this part of the set, by its reference."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     found: dict[str, Figure] = {}
     for path in paths:
