@@ -45,7 +45,7 @@ class ModelResult:
     error: Exception | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return figures between -1 and 1, distances, and seconds; null is what is not defined."""
+        """Return the content of `scores.json`; null is a metric that is not defined."""
         if self.error is not None:
             return failure_dict(self.error)
         told: dict[str, Any] = {name: _number(one.value) for name, one in self.figures.items()}
@@ -83,12 +83,10 @@ class Evaluation:
 
     @property
     def measured(self) -> dict[str, ModelResult]:
-        """The models that have figures, by name."""
         return {one.model: one for one in self.results if one.error is None}
 
     @property
     def cosines(self) -> dict[str, np.ndarray]:
-        """Cosines of all models that have them, as `densities` and `wrong_pairs` take them."""
         return {name: one.cosines for name, one in self.measured.items() if len(one.cosines)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -111,7 +109,7 @@ class Evaluation:
 
 
 def _number(value: float) -> float | None:
-    """A number as JSON has it: what is not finite, as an open end, is null."""
+    """Return a number for JSON: null if it is not finite, as an open end."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -134,7 +132,7 @@ def keep(evaluation: Evaluation, folder: Path) -> None:
 
 
 def load(folder: Path) -> Evaluation:
-    """Read an evaluation. Raises `ValueError` where the folder holds no whole one of this version."""
+    """Read an evaluation. Raises `ValueError` if the folder holds no complete one of this version."""
     return _ARTIFACT.read(folder, _evaluation)
 
 
@@ -182,7 +180,7 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
 
 
 def _ends(low: float | None, high: float | None) -> dict[str, float]:
-    """The ends of an interval; those that were open are null in JSON."""
+    """The ends of an interval; open ones are null in JSON."""
     return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
 
 
@@ -228,7 +226,7 @@ PUBLISHED = (
 
 
 def published_for(data: str, part: str) -> tuple[Published, ...]:
-    """Figures of a set of this name, in any case and with whatever parts of it the name tells, and of this part."""
+    """Published results of this part of a set whose name contains theirs."""
     name = data.casefold().replace("_", "-").replace("korsts", "KorSTS").replace("klue-sts", "KLUE-STS")
     return tuple(one for one in PUBLISHED if one.data in name and one.part == part)
 

@@ -80,10 +80,7 @@ def run(request: Request, pairs: PairSet, progress: Progress) -> Evaluation | Ta
 
 
 def sentences_of(pairs: PairSet, part: Part) -> list[str]:
-    """Return the different sentences of a part, in the order of a map's points and of the rows of neighbours.
-
-    Raises `EmbeddingError` (`no_pairs`).
-    """
+    """Return the different sentences of a part in the order of a map's points. Raises `EmbeddingError` (`no_pairs`)."""
     rows = split_pairs(pairs)[part]
     if not len(rows):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
@@ -174,7 +171,7 @@ def evaluate_command(
 
 
 def table(evaluation: Evaluation) -> str:
-    """Return the figures with their intervals as lines of text."""
+    """Return the metrics with their intervals as lines of text."""
     measures = [*dict.fromkeys(name for one in evaluation.measured.values() for name in one.figures)]
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"
     rows = []

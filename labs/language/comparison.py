@@ -56,7 +56,7 @@ class HeldOut:
 
     @classmethod
     def from_corpus(cls, corpus: Corpus, sample: Sample, most: int = 1_000_000) -> "HeldOut":
-        """Return what a sample holds out; of more than about `most` characters some, by their hash.
+        """Return the documents held out by a sample; if longer than `most` characters, some by their hash.
 
         Raises `LanguageError` `nothing_held_out`.
         """
@@ -195,12 +195,12 @@ class Request:
         return len(self.kinds) * len(self.splits) * len(self.vocabularies) + len(self.against)
 
     def label(self, kind: TokenizerKind, split: Split, vocabulary: int) -> str:
-        """Return what tells a tokenizer from the others: its kind, and what else there are several of."""
+        """Return the name of a tokenizer: its kind, and whatever else varies."""
         told = [kind, *([split] if len(self.splits) > 1 else []), *([vocabulary] if len(self.vocabularies) > 1 else [])]
         return "-".join(map(str, told))
 
     def trained(self) -> dict[str, TokenizerOptions]:
-        """By label; those of a split stand together."""
+        """Return the options by label, those of a split together."""
         return {
             self.label(kind, split, vocabulary): TokenizerOptions(kind, vocabulary, replace(self.sample, split=split))
             for split, kind, vocabulary in product(self.splits, self.kinds, self.vocabularies)
@@ -231,11 +231,10 @@ def compare(
     out: Path | None = None,
     on_progress: Callable[[str, float], None] | None = None,
 ) -> list[Measured]:
-    """Train what is asked for, each kept in a folder of its name under `out`, and measure it on documents held out.
+    """Train the requested tokenizers, each stored by its name under `out`, and measure them on held-out documents.
 
-    What an earlier comparison trained on the same text is not trained again. A model whose tokenizer cannot be had is
-    told with its reason. `on_progress` is told the last one measured, and the share of the work done. Raises
-    `LanguageError`.
+    Earlier trainings on the same text are reused. A model without a tokenizer has its error. `on_progress` reports the
+    last tokenizer measured, and the fraction of the work done. Raises `LanguageError`.
     """
     wanted = request.trained()
     known = {label: _trained_before(corpus, options) for label, options in wanted.items()}
@@ -266,7 +265,7 @@ class _Steps:
     done: int = 0
 
     def tell(self, share: float = 0.0) -> None:
-        """`share` is that of the step at hand."""
+        """`share` is the fraction of the current step."""
         if self.on_progress:
             self.on_progress(self.last, (self.done + share) / max(1, self.count))
 
@@ -278,7 +277,7 @@ class _Steps:
 def _train(
     corpus: Corpus, missing: Mapping[str, TokenizerOptions], held: HeldOut, steps: _Steps
 ) -> dict[str, tuple[dict[str, Any], Fertility]]:
-    """Train and measure what is missing, those of one split on the same material, and keep each at once."""
+    """Train and measure the missing tokenizers, those of one split on the same material, and store each at once."""
     made = {}
     for sample, of_split in groupby(missing.items(), key=lambda one: one[1].sample):
         with gathered(corpus, sample, steps.tell) as material:
@@ -296,7 +295,7 @@ def _train(
 
 
 def _trained_before(corpus: Corpus, options: TokenizerOptions) -> tuple[dict[str, Any], Fertility] | None:
-    """How a tokenizer was trained, and its figures; None where it was not, or not by this version."""
+    """Return how a tokenizer was trained, and its metrics; None if this version did not train it."""
     folder = _folder_of_trained(corpus, options)
     if not is_sound(folder):
         return None

@@ -29,10 +29,7 @@ class Pooling(StrEnum):
 
 
 def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
-    """Return vectors of length 1 by layer and `Pooling`, `(n_layers + 1, 3, n_sentences, dimensions)` float64.
-
-    Layer 0 is what goes into the first.
-    """
+    """Return unit vectors by layer and `Pooling`, `(n_layers + 1, 3, n_sentences, dimensions)` float64."""
     import torch
 
     features = network.features(sentences)
@@ -50,7 +47,7 @@ def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
 
 
 def best_way(figures: np.ndarray) -> tuple[int, Pooling]:
-    """The layer and pooling of the highest figure, `(n_layers + 1, 3)`. Raises `ValueError` where none is a number."""
+    """The layer and pooling of the highest value, `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
     layer, pooling = np.unravel_index(np.nanargmax(figures), figures.shape)
     return int(layer), list(Pooling)[pooling]
 
@@ -61,10 +58,9 @@ _LEAST_PAIRS = 3  # pairs: of two, every order is perfect
 
 @dataclass(frozen=True)
 class LayerScores:
-    """Spearman's correlation of cosine and people's score, `(n_layers + 1, 3)` float64 by layer and `Pooling`.
+    """Spearman's correlation of cosines and gold scores, `(n_layers + 1, 3)` float64 by layer and `Pooling`.
 
-    -1 to 1, higher is better; layer 0 is what goes into the first. NaN where all cosines are the same: what the first
-    piece is before it saw the others.
+    NaN if all cosines are equal, as those of the first token before the first layer. Layer 0 is the input of the first.
     """
 
     spearman: np.ndarray
@@ -76,10 +72,10 @@ class LayerScores:
 
 
 def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float], None] | None = None) -> LayerScores:
-    """Measure every layer and pooling over pairs with scores, a few pairs at a time.
+    """Measure every layer and pooling over scored pairs, in batches.
 
-    Only cosines are kept, so memory does not grow with the model's width. Raises `LanguageError`: `no_scores` of pairs
-    that nobody scored, `few_pairs`.
+    Stores only cosines, so memory does not grow with the model's width. Raises `LanguageError`: `no_scores`,
+    `few_pairs`.
     """
     if pairs.kind is not PairKind.SCORED:
         raise LanguageError("no_scores", f"{pairs.name!r} has no scores: take pairs that people scored")
@@ -114,8 +110,7 @@ _AT_ONCE = 8  # texts: of a passage of 512 pieces, all layers are held
 class LayerSearch:
     """nDCG@10 of every question by layer and `Pooling`, `(n_layers + 1, 3, n_questions)` float64, 0 to 1.
 
-    Layer 0 is what goes into the first. NaN where all vectors are the same: what the first piece is before it saw the
-    others. `searched` are the questions, and the passages each found its own among.
+    NaN if all vectors are equal, as those of the first token before the first layer. Layer 0 is the input of the first.
     """
 
     ndcg: np.ndarray
@@ -123,7 +118,6 @@ class LayerSearch:
 
     @property
     def means(self) -> np.ndarray:
-        """Over the questions, `(n_layers + 1, 3)`."""
         return np.asarray(self.ndcg.mean(axis=2))
 
     @property
@@ -132,10 +126,9 @@ class LayerSearch:
 
 
 def drawn(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:
-    """Return some of the questions at `rows`, all passages that are relevant to them, and others up to a number.
+    """Sample at most `MOST_QUESTIONS` at `rows`, their relevant passages, and others up to `MOST_PASSAGES`.
 
-    At most `MOST_QUESTIONS` of `MOST_PASSAGES`, the passages in an order by chance, the same for a seed. Raises
-    `LanguageError` `few_questions`.
+    The passages are shuffled. Raises `LanguageError` `few_questions`.
     """
     rng = np.random.default_rng(seed)
     asked: list[int] = []
@@ -164,10 +157,10 @@ def layer_search(
     prompts: tuple[str, str] = ("", ""),
     on_progress: Callable[[float], None] | None = None,
 ) -> LayerSearch:
-    """Search with every layer and pooling, each text encoded once, a few at a time; passages with their titles.
+    """Search with every layer and pooling, each text encoded once, in batches; passages with their titles.
 
-    `prompts` stand before a question, and before a passage. Vectors of all layers are kept in float32 until all are
-    there, so memory grows with the texts: `drawn` bounds them.
+    `prompts` are the prefixes of questions and passages. Vectors of all layers are in memory, float32: `drawn` bounds
+    them.
     """
     before_question, before_passage = prompts
     texts = [before_question + question.text for question in searched.questions]
@@ -199,7 +192,7 @@ def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:
 
 
 def _encoded(network: Network, texts: Sequence[str], on_progress: Callable[[float], None] | None) -> np.ndarray:
-    """By layer and pooling, `(n_layers + 1, 3, n_texts, dimensions)` float32."""
+    """Return vectors by layer and pooling, `(n_layers + 1, 3, n_texts, dimensions)` float32."""
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
     total, done = sum(map(len, texts)), 0
     found = np.zeros(0)
@@ -221,9 +214,9 @@ STATIC = -1  # the number of the layer before all others: the table of pieces
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A word where it stands in a sentence: from the letter `start` on, read as `pieces`.
+    """A word in a sentence, from the character `start` on, read as `pieces`.
 
-    `letters` are those that the pieces stand for: more than the word's own where a piece is longer than the word.
+    `letters` are those of the pieces, more than the word's own if a piece is longer than the word.
     """
 
     sentence: str
@@ -240,8 +233,8 @@ class Occurrence:
 class WordVectors:
     """A word's vectors by layer, one for each occurrence.
 
-    `static` `(n, dimensions)` float32 are rows of the table of pieces: the same in every sentence where the pieces are.
-    `layers` `(n_layers + 1, n, dimensions)` float32: 0 is what goes into the first layer, pieces with their positions.
+    `static` `(n, dimensions)` float32 are rows of the embedding table, independent of the sentence. `layers` `(n_layers
+    + 1, n, dimensions)` float32: 0 is the input of the first layer, with positions.
     """
 
     word: str
@@ -251,20 +244,19 @@ class WordVectors:
 
     @property
     def numbers(self) -> range:
-        """Of the layers, `STATIC` first."""
         return range(STATIC, len(self.layers))
 
     def at(self, layer: int) -> np.ndarray:
-        """The vectors of a layer, `(n, dimensions)` float32."""
+        """Return the vectors of a layer, `(n, dimensions)` float32."""
         return np.asarray(self.static if layer == STATIC else self.layers[layer])
 
     def cosines(self, layer: int) -> np.ndarray:
-        """Cosine of every two occurrences in a layer, `(n, n)` float64 in -1 to 1."""
+        """Return the cosine of every two occurrences in a layer, `(n, n)` float64."""
         points = _unit(self.at(layer))
         return np.asarray(np.clip(points @ points.T, -1, 1))
 
     def likeness(self, layer: int) -> float:
-        """Mean cosine of two different occurrences in a layer; NaN of a single one."""
+        """Return the mean cosine of two different occurrences in a layer; NaN of a single one."""
         n = len(self.occurrences)
         return float((self.cosines(layer).sum() - n) / (n * (n - 1))) if n > 1 else float("nan")
 
@@ -278,10 +270,10 @@ class Plane:
 
 
 def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> WordVectors:
-    """Find a word by its letters in sentences, each time it occurs, and return its vectors there.
+    """Find every occurrence of a word in sentences, and return its vectors there.
 
     Raises `LanguageError`: `no_word`, `no_sentence`, `many_sentences`, `word_not_found` in a sentence, and `word_cut`
-    where it stands behind the last token that the model reads.
+    if it stands after the last token that the model reads.
     """
     word, sentences = composed(word), [text for text in map(composed, sentences) if text]
     if not word:
@@ -313,9 +305,9 @@ def words_in_context(network: Network, word: str, sentences: Sequence[str]) -> W
 
 
 def plane(vectors: np.ndarray) -> Plane:
-    """Bring vectors `(n, dimensions)`, made of length 1, onto their two main directions: PCA by SVD.
+    """Project vectors `(n, dimensions)`, scaled to length 1, onto their two main directions: PCA by SVD.
 
-    The largest coordinate of either direction is positive. Vectors that are all alike are one point, explained by none.
+    The largest coordinate of either direction is positive. Equal vectors are one point, with nothing explained.
     """
     points = _unit(vectors)
     points = points - points.mean(axis=0)
@@ -355,10 +347,10 @@ class SentenceAttention:
 
 @dataclass(frozen=True)
 class Heads:
-    """How much of its attention each head gives each `Target`, `shares` `(n_layers, n_heads, 5)` float64, 0 to 1.
+    """The fraction of attention each head gives each `Target`, `shares` `(n_layers, n_heads, 5)` float64, 0 to 1.
 
-    Averaged over the pieces that have such a target, those that the tokenizer adds left out as givers; NaN where no
-    piece has one. `even` `(5,)` is what a head would give that looks at all pieces alike.
+    Averaged over the text's own pieces with such a target; NaN if there is none. `even` `(5,)` are the fractions of
+    uniform attention.
     """
 
     shares: np.ndarray
@@ -379,7 +371,7 @@ def attention_of(network: Network, sentence: str) -> SentenceAttention:
 
 
 def heads_of(found: Sequence[SentenceAttention]) -> Heads:
-    """Tell heads by what they look at, over the pieces of all these sentences, each piece counting the same."""
+    """Return what the heads attend to, over the pieces of all these sentences, with equal weights."""
     layers, heads = found[0].weights.shape[:2]
     given, even, givers = np.zeros((layers, heads, len(Target))), np.zeros(len(Target)), np.zeros(len(Target))
     for one in found:
@@ -392,7 +384,7 @@ def heads_of(found: Sequence[SentenceAttention]) -> Heads:
 
 
 def targets_of(pieces: Sequence[Piece]) -> np.ndarray:
-    """Which pieces are which target of which, `[target, from, to]`, `(5, n, n)` bool; added pieces give to none."""
+    """Return which piece is which target of which, `[target, from, to]`, `(5, n, n)` bool."""
     n = len(pieces)
     words = np.array([one.word for one in pieces], dtype=np.int64)
     added = words < 0

@@ -32,10 +32,10 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a sentence and the letters `start` to `end` it stands for.
+    """A token of a sentence, for its characters `start` to `end`.
 
-    `word` numbers its word, the words being separated by spaces; -1 of what the tokenizer adds, as [CLS] and [SEP].
-    `text` is its letters, but for what is added and what the tokenizer does not know: these are called as it does.
+    `word` numbers its word, between spaces; -1 of special tokens. `text` is its characters, or the token's name if it
+    is special or unknown.
     """
 
     text: str
@@ -59,18 +59,18 @@ class Network:
 
     @property
     def marks_morphemes(self) -> bool:
-        """Whether its tokenizer was trained here on texts with these marks, and expects them."""
+        """Whether its tokenizer was trained here on texts with these marks."""
         trained = self.tokenizer.init_kwargs.get(TRAINED)
         return isinstance(trained, dict) and trained.get("split") == Split.MORPHEMES
 
     def features(self, sentences: Sequence[str]) -> Any:
-        """Tokens of sentences as tensors on the model's device, padded at the end and cut at `longest`."""
+        """Return the tokens of sentences as tensors on the model's device, padded at the end and cut at `longest`."""
         texts = marked(sentences) if self.marks_morphemes else list(sentences)
         shape = {"padding": True, "padding_side": "right", "truncation": True, "max_length": self.longest}
         return self.tokenizer(texts, return_tensors="pt", **shape).to(self.model.device)
 
     def pieces(self, sentence: str) -> list[Piece]:
-        """Return the pieces of a sentence (`composed`) in order, those that the tokenizer adds among them."""
+        """Return the tokens of a sentence (`composed`) in order, special ones included."""
         places = morpheme_cuts([sentence])[0] if self.marks_morphemes else np.zeros(0, dtype=np.int64)
         text = mark(sentence, places)
         told = self.tokenizer(text, truncation=True, max_length=self.longest, return_special_tokens_mask=True)
@@ -103,7 +103,7 @@ class Network:
 
 
 def composed(text: str) -> str:
-    """Return a text in composed letters (NFC) without outer spaces, so that what looks alike is alike."""
+    """Return a text in composed letters (NFC) without outer spaces."""
     return composed_letters(text).strip()
 
 
@@ -122,9 +122,9 @@ _HEADS = ("ForMaskedLM", "ForPreTraining", "WithLMHeadModel")  # of architecture
 
 
 def load_encoder(source: ModelSource) -> Network:
-    """Load a transformer without its head, in float32, its attention as probabilities.
+    """Load a transformer without its head, in float32, with attention as probabilities.
 
-    Raises `LanguageError`: `no_layers` of a starter or what reads and writes apart, `no_offsets`; and `ModelError`.
+    Raises `ModelError`, and `LanguageError`: `no_layers` of a starter or an encoder-decoder, `no_offsets`.
     """
     from transformers import AutoModel
 
@@ -134,11 +134,7 @@ def load_encoder(source: ModelSource) -> Network:
 
 
 def load_masked(source: ModelSource) -> Network:
-    """Load a masked language model in float32.
-
-    Raises `LanguageError` as `load_encoder` does, and `no_mlm_head` where its files do not hold the whole head that
-    tells pieces: none is drawn at random.
-    """
+    """Load a masked language model in float32. Raises as `load_encoder`, and `no_mlm_head` without a complete head."""
     from transformers import AutoModelForMaskedLM
 
     def load(name: str, **where: Any) -> Any:
@@ -157,7 +153,7 @@ def load_masked(source: ModelSource) -> Network:
 
 
 def prompts_of(source: ModelSource) -> tuple[str, str]:
-    """Return what a model's folder says stands before a question and before a passage; of a hub model, nothing."""
+    """Return a model folder's prompts for questions and passages; empty for a hub model."""
     told = read_json(source.folder / "config_sentence_transformers.json") if source.folder else {}
     prompts = told.get("prompts")
     if not isinstance(prompts, dict):
@@ -171,7 +167,7 @@ def prompts_of(source: ModelSource) -> tuple[str, str]:
 
 
 def may_have_head(source: ModelSource) -> bool:
-    """Whether a model may have a head that tells masked pieces, by what it says of itself, before it is loaded."""
+    """Whether a model may have a masked language model's head, by its config, before it is loaded."""
     if is_starter(source):
         return False
     config = read_json(source.folder / "config.json") if source.folder else {}
@@ -231,10 +227,10 @@ class Guess:
 
 
 def probabilities(network: Network, text: str) -> np.ndarray:
-    """Return how likely every piece of the vocabulary is at every masked place, `(n_masks, n_pieces)` float64.
+    """Return P(token given the rest) for every token at every masked position, `(n_masks, n_pieces)` float64.
 
-    Several places are told each alone, the others staying masked: P(piece | all that can be seen). A row is the softmax
-    of the head's logits and sums to 1. Raises `LanguageError`: `no_mask` of a text without a place, `many_masks`.
+    Several positions are predicted each alone, the others staying masked. Raises `LanguageError`: `no_mask`,
+    `many_masks`.
     """
     import torch
 
@@ -249,14 +245,14 @@ def probabilities(network: Network, text: str) -> np.ndarray:
 
 
 def fill(network: Network, text: str, k: int = 10) -> list[list[Guess]]:
-    """Return the `k` likeliest pieces at every masked place, the likeliest first. Raises as `probabilities` does."""
+    """Return the `k` likeliest tokens at every masked position. Raises as `probabilities` does."""
     rows = [(row, np.argsort(-row, kind="stable")[:k].tolist()) for row in probabilities(network, text)]
     return [[Guess(_readable(network.tokenizer, one), float(row[one])) for one in best] for row, best in rows]
 
 
 @dataclass(frozen=True)
 class Course:
-    """What models with one tokenizer, as those of a training's steps, expect at the first masked place of a text.
+    """Predictions of models with one tokenizer, as the steps of a training, at the first masked position of a text.
 
     `probabilities` `(n_models, n_pieces)` float64, in the order of the models.
     """
@@ -266,10 +262,10 @@ class Course:
     probabilities: np.ndarray
 
     def of(self, word: str) -> np.ndarray:
-        """Return how likely a word is by each model, `(n_models,)`: the sum over the pieces that read so.
+        """Return the probability of a word by each model, `(n_models,)`: the sum over the tokens that read so.
 
-        A word may be a piece of its own both after a space and inside another word. Raises `LanguageError`
-        `not_one_piece` where the tokenizer has no piece for the whole word.
+        A word may be a token both after a space and inside another word. Raises `LanguageError` `not_one_piece` if the
+        tokenizer has no token for the whole word.
         """
         word = composed(word)
         numbers = _pieces_of(self.tokenizer, word)
@@ -280,7 +276,7 @@ class Course:
         return np.asarray(self.probabilities[:, numbers].sum(axis=1))
 
     def likeliest(self, k: int) -> list[str]:
-        """Return the `k` likeliest pieces of the last model that are words of letters, the likeliest first."""
+        """Return the last model's `k` likeliest tokens that are words of letters, the likeliest first."""
         found: dict[str, None] = {}
         for piece in np.argsort(-self.probabilities[-1], kind="stable"):
             read = _readable(self.tokenizer, int(piece))
@@ -292,10 +288,9 @@ class Course:
 
 
 def course(sources: Sequence[ModelSource], text: str, on_progress: Callable[[float], None] | None = None) -> Course:
-    """Ask one model after the other, each loaded alone, so that they take the memory of one.
+    """Query one model after the other, each loaded alone; at least one.
 
-    There must be one at least. Raises as `probabilities` and `load_masked` do, and `ValueError` where vocabularies are
-    not of one size.
+    Raises as `probabilities` and `load_masked` do, and `ValueError` if vocabularies differ in size.
     """
     rows = []
     for place, source in enumerate(sources):
@@ -314,6 +309,6 @@ def _pieces_of(tokenizer: Any, word: str) -> list[int]:
 
 
 def _readable(tokenizer: Any, piece: int) -> str:
-    """As letters, where it is written in bytes or with a mark for a space; as it is written where it has no letter."""
+    """Return a token as text, or as the vocabulary writes it if it has no letter."""
     told: str = tokenizer.decode([piece]).strip()
     return told or str(tokenizer.convert_ids_to_tokens(piece))

@@ -63,7 +63,7 @@ class TokenizerRequest:
 class TokenizerComparison:
     """Tokenizers compared on `corpus`. Token counts are over its first `counted` documents.
 
-    `occurrences` has the count of each token `(n_tokens,)` of each tokenizer with figures, by its row.
+    `occurrences` has the counts `(n_tokens,)` of each tokenizer with metrics, by its row.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
@@ -77,7 +77,6 @@ class TokenizerComparison:
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """Why tokenizers have no figures, by name."""
         return {one.name: one.error for one in self.tokenizers if one.error}
 
 
@@ -109,7 +108,7 @@ def stored_tokenizers(comparison: TokenizerComparison, folder: Path) -> list[Sto
 
 
 def folder_name(measured: Measured, row: int) -> str:
-    """Return the folder name of the tokenizer in this row of a comparison; a model's name may be a path, so is none."""
+    """Return the folder name of the tokenizer in this row; a model's name may be a path, so it is not used."""
     trained = measured.trained
     return f"{trained['kind']}-{trained['split']}-{trained['vocabulary']}" if trained else f"model-{row}"
 
@@ -141,10 +140,7 @@ def save(result: TokenizerComparison, folder: Path) -> None:
 def occurrences_of(
     tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: OnProgress | None = None
 ) -> tuple[int, list[np.ndarray]]:
-    """Count how often each piece of each tokenizer `(n_pieces,)` occurs in the first documents of a corpus.
-
-    Returns how many documents these are, and the counts. `on_progress` is told the share of them gone through.
-    """
+    """Count each tokenizer's tokens, `(n_tokens,)`, in the first documents of a corpus; also return their number."""
     # some vocabularies leave numbers out
     counts = [np.zeros(1 + max(one.tokenizer.get_vocab().values()), dtype=np.int64) for one in tokenizers]
     documents, seen = list[str](), 0
@@ -227,7 +223,7 @@ def compare_tokenizers(
 
 
 def _table(found: list[Measured]) -> str:
-    """Return the figures as lines of text, shares in percent."""
+    """Return the metrics as lines of text, fractions in percent."""
 
     def cell(name: str, value: float | None) -> str:
         if value is None:

@@ -78,9 +78,9 @@ _SEARCHING = 0.2  # of all the work
 
 @dataclass(frozen=True)
 class Answered:
-    """What a reader says from one retriever's passages, and by which weight of the retrieval score, told in `unit`s.
+    """A reader's answers from one retriever's passages; `weight` is that of the retrieval score, in `unit`s.
 
-    `weight_by_validation` is False where no validation questions could choose it, and it is 0.
+    `weight_by_validation` is False, and the weight 0, if no validation questions could choose it.
     """
 
     depth: ByDepth
@@ -90,15 +90,16 @@ class Answered:
     unit: float = 1.0
 
     def answers(self, place: int) -> list[str]:
-        """What is said from the first `ks[place]` passages, question by question; "" where nothing was found."""
+        """Return the answers from the first `ks[place]` passages, "" for a question without a passage."""
         taken = self.depth.place[:, place].tolist()
         return ["" if rank < 0 else said[rank] for rank, said in zip(taken, self.read.answers, strict=True)]
 
 
 @dataclass(frozen=True)
 class ReaderResult:
-    """A reader's answers by retriever; `oracle` `(n_questions, 2)` is exact match and overlap with the right passage
-    given. A reader that failed has an `error` and nothing else.
+    """A reader's answers by retriever, or its `error`.
+
+    `oracle` `(n_questions, 2)` is exact match and overlap with the right passage given.
     """
 
     name: str
@@ -118,7 +119,7 @@ class ReadingResult:
 
     @property
     def question_set(self) -> QuestionSet:
-        """The whole corpus, of the questions those asked."""
+        """The whole corpus, with the questions of the part."""
         return self.comparison.question_set
 
 
@@ -129,11 +130,10 @@ def evaluate(
     base: Path | None = None,
     on_progress: Tell | None = None,
 ) -> ReadingResult:
-    """Search, read and judge. `on_progress` is told who is at work, and the share of all work done, 0 to 1.
+    """Search, read and judge; `on_progress` reports the running retriever or reader, and the fraction of all work.
 
-    The weight of each retriever's score is chosen on the validation questions, at the greatest depth; on the very
-    questions of a part that holds them it is not chosen at all, and is 0. Raises `ValueError` where the part has no
-    question with a relevant passage.
+    The weight of each retriever's score is chosen on the validation questions, at the greatest depth; for a part that
+    includes them it is 0. Raises `ValueError` if no question of the part has a relevant passage.
     """
     tell = on_progress or (lambda *_: None)
     test, validation = _searched(experiment, question_set, base, lambda name, share: tell(name, _SEARCHING * share))
@@ -157,7 +157,7 @@ def evaluate(
 def _searched(
     experiment: ReadingExperiment, question_set: QuestionSet, base: Path | None, tell: Tell
 ) -> tuple[Comparison, Comparison | None]:
-    """What every retriever found for the questions asked, and for the validation questions where they choose."""
+    """Return the rankings of the part's questions, and of the validation questions if they choose the weight."""
     sent = [one.most_passages for one in experiment.generator]
     deep = experiment.model_copy(update={"ks": tuple(sorted({*experiment.ks, experiment.deepest, *sent}))})
     test = compare(deep, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 * share))

@@ -27,10 +27,9 @@ _LEAST = -1e9  # of a passage without any span: a number, since what is not know
 
 @dataclass(frozen=True)
 class Readings:
-    """Of each question and each of its passages `(n_questions, depth)`: the letters that the best span begins with and
-    ends before (int64), its score and that of "no answer" (float32, see `models.reader.Spans`).
+    """The best span of each question's passages `(n_questions, depth)`: its first character and its end (int64).
 
-    Where there is no passage both letters are 0, and the scores -inf and 0.
+    `scores` and `nothing` (no answer) are float32, see `models.reader.Spans`. Without a passage: 0, 0, -inf and 0.
     """
 
     starts: np.ndarray
@@ -40,10 +39,9 @@ class Readings:
 
 
 class CorpusReader:
-    """Lets a reader read passages of a corpus, `texts` with the fingerprint `corpus`, and keeps what it said.
+    """Reads passages of a corpus, `texts` with the fingerprint `corpus`, and caches the spans.
 
-    It is kept by what reader, corpus and questions are: another retriever, or a greater depth, reads only pairs that
-    are new.
+    The key is the reader, the corpus and the questions: another retriever, or a greater depth, reads only new pairs.
     """
 
     def __init__(
@@ -80,10 +78,10 @@ class CorpusReader:
 
 @dataclass(frozen=True)
 class ReadPassages:
-    """What a reader says of one passage for each question.
+    """A reader's best span of one passage for each question, "" without a passage.
 
-    `answers` are its best spans, "" of a question without a passage; `scores` `(n_questions,)` those of the spans and
-    `nothing` that of no answer, both as in `models.reader.Spans`: -inf and 0 of a question without a passage.
+    `scores` `(n_questions,)` of the spans and `nothing` (no answer) are as in `models.reader.Spans`: -inf and 0 without
+    one.
     """
 
     answers: list[str]
@@ -91,7 +89,7 @@ class ReadPassages:
     nothing: np.ndarray
 
     def said(self, threshold: float | None) -> list[str]:
-        """The answers; "" where no answer is likelier by more than `threshold`, which None never lets happen."""
+        """Return the answers, "" if no answer is likelier by more than `threshold`; None never refuses."""
         if threshold is None:
             return self.answers
         silent = self.nothing - self.scores > threshold
@@ -99,7 +97,7 @@ class ReadPassages:
 
 
 def read_own_passages(reader: SpanReader, question_set: QuestionSet) -> ReadPassages:
-    """Let a reader read, for each question, the first passage that answers it, or else the first told not to."""
+    """Read, for each question, its first relevant passage, or else its first rejected one."""
     questions = question_set.questions
     rows = own_passages(question_set)
     known = np.flatnonzero(rows >= 0)
@@ -113,7 +111,7 @@ def read_own_passages(reader: SpanReader, question_set: QuestionSet) -> ReadPass
 
 
 def own_passages(question_set: QuestionSet) -> np.ndarray:
-    """Rows of the passage that each question was asked of, `(n_questions,)` int64; -1 where none is known."""
+    """Rows of the passage that each question was asked of, `(n_questions,)` int64; -1 if unknown."""
     row_of = question_set.row_of_passage
     asked = [next(iter((*question.relevant, *question.rejected)), "") for question in question_set.questions]
     rows: np.ndarray = row_of.rows(asked)
@@ -121,9 +119,7 @@ def own_passages(question_set: QuestionSet) -> np.ndarray:
 
 
 def best_threshold(read: ReadPassages, question_set: QuestionSet, rules: Rules) -> float | None:
-    """The threshold of the highest mean overlap on these questions, None where every question has an answer.
-
-    Rajpurkar et al. 2018 choose theirs so, on the development set.
+    """The threshold of the highest mean overlap on these questions (Rajpurkar et al. 2018); None if all have answers.
     """
     questions = question_set.questions
     if all(question.answers for question in questions):
@@ -157,11 +153,11 @@ class Fate(IntEnum):
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best span of every passage found, `(n_questions, depth)`: its text, and how right it would be, from 0 to 1.
+    """The best span of every passage, `(n_questions, depth)`, and its scores against the right answers, 0 to 1.
 
-    `holds` bool: whether the passage answers by the data, or holds a right answer's text; `scores` are the reader's,
-    `found` the retriever's, both higher is better and -inf where there is no passage. `letters` int64
-    `(n_questions, depth, 2)` are those of the passage that the span begins with and ends before.
+    `holds`: whether the passage is relevant or contains a right answer. `scores` are the reader's, `found` the
+    retriever's; higher is better, -inf without a passage. `letters` `(n_questions, depth, 2)` are the span's first
+    character and its end.
     """
 
     answers: list[list[str]]
@@ -175,10 +171,10 @@ class Candidates:
 
 @dataclass(frozen=True)
 class ByDepth:
-    """What is said from the first K passages, for every K of `ks`: all `(n_questions, n_ks)`.
+    """The answers from the first K passages, for every K of `ks`: all `(n_questions, n_ks)`.
 
-    `place` is the rank from 0 of the passage whose span is taken, -1 where nothing was found; `exact` and `overlap` are
-    shares from 0 to 1; `ceiling` bool says whether any of the passages holds the answer; `fate` is a `Fate`.
+    `place` is the rank from 0 of the passage with the taken span, -1 without passages; `exact` and `overlap` are from 0
+    to 1; `ceiling` says whether any passage holds the answer; `fate` is a `Fate`.
     """
 
     ks: tuple[int, ...]
@@ -215,9 +211,9 @@ def candidates(question_set: QuestionSet, rankings: Rankings, readings: Readings
 
 
 def by_depth(read: Candidates, ks: Sequence[int], weight: float, unit: float) -> ByDepth:
-    """Take from the first K passages the span of the highest sum: log P(span) + `weight` times the retrieval score.
+    """Take from the first K passages the span of the highest log P(span) + `weight` times the retrieval score.
 
-    The retrieval score is told as the distance from the question's best, in `unit`s (see `spread`).
+    The retrieval score is the distance from the question's best, in `unit`s (see `spread`).
     """
     sums = summed(read.scores, read.found, weight, unit)
     within = [min(k, sums.shape[1]) for k in ks]
@@ -232,26 +228,28 @@ def by_depth(read: Candidates, ks: Sequence[int], weight: float, unit: float) ->
 
 
 def spread(found: np.ndarray) -> float:
-    """The unit that retrieval scores `(n_questions, depth)` are told in: how far below a question's best they lie, on
-    average, so that a weight means the same of every retriever; 1 where all are equal.
+    """The mean distance of retrieval scores `(n_questions, depth)` from their question's best; 1 if all are equal.
+
+    As a unit, it gives a weight the same meaning for every retriever.
     """
     below = _below(found)[np.isfinite(found)]
     return float(below.mean()) if len(below) and below.mean() > 0 else 1.0
 
 
 def best_weight(read: Candidates, k: int, unit: float) -> float:
-    """The weight of the highest mean overlap from the first K passages; among equals the smallest."""
+    """The smallest weight of the highest mean overlap from the first K passages."""
     means = [float(by_depth(read, (k,), weight, unit).overlap.mean()) for weight in WEIGHTS]
     return WEIGHTS[int(np.argmax(means))]
 
 
 def summed(scores: np.ndarray, found: np.ndarray, weight: float, unit: float) -> np.ndarray:
-    """What passages compete by, `(n_questions, depth)`, higher is better: see `by_depth`; -inf where there is none."""
+    """The score by which passages compete, `(n_questions, depth)`, higher is better: see `by_depth`; -inf without one.
+    """
     return np.where(np.isfinite(found), scores - weight * _below(found) / unit, -np.inf)
 
 
 def _below(found: np.ndarray) -> np.ndarray:
-    """How far each score lies below its question's best; 0 where there is none."""
+    """The distance of each score from its question's best; 0 without a passage."""
     best = found.max(axis=1, keepdims=True, initial=-np.inf)
     below: np.ndarray = np.subtract(best, found, out=np.zeros_like(found), where=np.isfinite(found))
     return below

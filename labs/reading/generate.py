@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prices:
-    """What a million tokens cost, in any currency, and the most that one batch may cost (None: whatever it does).
+    """Prices of a million tokens, in any currency, and the most that a batch may cost (None: no limit).
 
-    Raises `ReadingError` (`price_range`) where one is no number from 0.
+    Raises `ReadingError` (`price_range`) if one is negative or infinite.
     """
 
     prompt: float
@@ -57,13 +57,11 @@ class Prices:
 
 
 class Budget:
-    """What a batch has spent, and may spend yet. For one thread.
+    """The cost of a batch so far, and what it may still spend. For one thread.
 
-    What a request will cost nobody knows before. It is taken for as dear as those so far would make it: by the most
-    tokens a byte of text that the server has told, and by its longest answer. Before the first answer it is a token a
-    byte, which is never fewer than there are, and an answer of 500 tokens. So an answer much longer than any before it
-    can still pass the most, by itself. Where a server tells no tokens, or an answer breaks off, what was set aside for
-    it counts as spent: `estimated` is that part of `spent`.
+    A request is estimated by the most tokens a byte and the longest answer so far; before the first answer, by one
+    token a byte and an answer of 500 tokens. So a much longer answer can still exceed the limit. If a server reports no
+    tokens, or an answer breaks off, the estimate counts as spent: `estimated` is that part of `spent`.
     """
 
     def __init__(self, prices: Prices | None) -> None:
@@ -73,7 +71,7 @@ class Budget:
         self._tokens_a_byte, self._completion_tokens = 0.0, 0
 
     def set_aside(self, request: str, size: int) -> bool:
-        """Set aside what a request of so many bytes may cost; False where the most might be passed by it."""
+        """Reserve the estimated cost of a request of `size` bytes; False if it might exceed the limit."""
         cost = self._prices.of(size * (self._tokens_a_byte or 1.0), self._completion_tokens or 500)
         most, others = self._prices.most, sum(cost for _, cost in self._set_aside.values())
         if most is not None and self.spent + others + cost > most:
@@ -82,7 +80,7 @@ class Budget:
         return True
 
     def settle(self, request: str, usage: Usage | None) -> None:
-        """Count what a request has cost: by the tokens told, or else what was set aside for it."""
+        """Count the cost of a request: by its tokens, or else by the estimate."""
         size, cost = self._set_aside.pop(request)
         if usage and usage.prompt_tokens is not None and usage.completion_tokens is not None:
             cost = self._prices.of(usage.prompt_tokens, usage.completion_tokens)
@@ -93,15 +91,13 @@ class Budget:
         self.spent += cost
 
     def release(self, request: str) -> None:
-        """Count a request that was refused, and cost nothing."""
         del self._set_aside[request]
 
 
 class GeneratedAnswers(KeptAnswers[Answer]):
-    """The answers so far of a model with one prompt and temperature, in `workspace/generated/<key>/answers.jsonl`.
+    """Stored answers of a model with one prompt and temperature, `workspace/generated/<key>/answers.jsonl`.
 
-    Beside them `generator.json` says who answered. An answer is found by the text that was sent: the question, and the
-    passages as far as they were. So whichever retriever found them gets it, and wherever the model was served.
+    An answer's key is the text that was sent, so it is reused for any retriever and any server.
     """
 
     def __init__(self, generator: Generator) -> None:
@@ -114,7 +110,7 @@ class GeneratedAnswers(KeptAnswers[Answer]):
         super().__init__(self._folder / "answers.jsonl", "asked", _answer)
 
     def keep(self, messages: Messages, answer: Answer) -> None:
-        """Keep an answer. Raises `OSError`: a full disk."""
+        """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
             write_json(self._folder / "generator.json", self._told)
         self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
@@ -133,12 +129,10 @@ Progress = Callable[[int, int, float], None]  # different requests done, those i
 
 
 def says_something(answer: Answer) -> bool:
-    """Whether there is an answer in it: silence is none, and no refusal."""
     return bool(without_thoughts(answer.text).strip())
 
 
 def nothing_said() -> ReadingError:
-    """Return the failure of a request that was answered by silence."""
     return ReadingError("nothing_said", "the model said nothing")
 
 
@@ -152,7 +146,7 @@ def _ask(
     on_progress: Progress,
     stopped: Callable[[], bool],
 ) -> tuple[dict[str, Failure], Failure | None]:
-    """Ask, and keep the answers; returns single failures by the messages' keys, and why the rest was not asked."""
+    """Ask, and store the answers; returns failures by the messages' keys, and why the rest was not asked."""
     failures: dict[str, Failure] = {}
     done, ended = 0, None
 
@@ -197,11 +191,10 @@ def _ask(
 
 @dataclass(frozen=True)
 class Batch:
-    """What came of many requests, by their ids: answers, or why there is none.
+    """The results of many requests, by their ids.
 
-    `failures` are of single requests (a timeout, a refusal, silence), which are asked again the next time. `left` were
-    not asked, or their answers were not waited for; `ended` says why, None where nothing ended the batch. `spent` is of
-    this batch alone, what was kept before costs nothing, and no server told the part of it that is `estimated`.
+    `failures` of single requests are retried the next time. `left` were not asked, or not waited for, for the reason
+    `ended`. `spent` is of this batch alone, `estimated` the part that no server reported.
     """
 
     answers: dict[str, GeneratedAnswer]
@@ -213,17 +206,17 @@ class Batch:
 
 
 def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
-    """Return what was answered before; None where nothing was."""
+    """Return the stored answer of a request, None if there is none."""
     messages = generator.messages(request)
     known = GeneratedAnswers(generator).get(messages.key)
     return generator.answer(known, messages.sent) if known else None
 
 
-def answer(generator: Generator, chat: "Chat", request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
-    """Yield the answer of the generator's model to a request piece by piece, return it, and keep it once it is whole.
+def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+    """Yield the answer to a request piece by piece, return it, and store it once it is complete.
 
     Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),
-    `LimitError` (`megabytes`), `OSError`: a full disk.
+    `LimitError` (`megabytes`), and `OSError`.
     """
     messages = generator.messages(request)
     require_room()
@@ -244,13 +237,12 @@ def generate(
     on_progress: Progress | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> Batch:
-    """Answer many requests (their ids differ), `concurrency` at a time; without an endpoint, take what was kept.
+    """Answer many requests (their ids differ), `concurrency` at a time; without an endpoint, return stored answers.
 
-    Each answer is kept as it comes, and what was answered is never asked again, whoever ends this: `stopped`, asked
-    twice a second, `on_progress` by an error of its own, or a kill. Answers under way are then not waited for, and kept
-    if they still come. A request that might pass `prices.most` is not begun (`ended` is `price_ceiling`; `Budget` says
-    how sure that is), nor is any after an error of the endpoint that the others would meet, too (`ended` is that
-    error). Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), `OSError`: a full disk.
+    Each answer is stored as it comes and never requested again, even if `stopped` (polled twice a second), an error of
+    `on_progress` or a kill ends the batch. A request that might exceed `prices.most` is not started (`ended` is
+    `price_ceiling`), nor is any after an error of the endpoint that the others would meet, too (`ended` is that error).
+    Raises `ReadingError` (`generator_range`), `LimitError` (`megabytes`), and `OSError`.
     """
     require_range("concurrency", concurrency, 1, 64)
     kept, budget = GeneratedAnswers(generator), Budget(prices)
@@ -295,10 +287,10 @@ class GeneratorResult:
 def generated(
     spec: GeneratorSpec, comparison: Comparison, rules: Rules, seed: int, tell: Callable[[float], None]
 ) -> GeneratorResult:
-    """Ask a language model at the environment's endpoint; where that is not there, tell what was kept of it.
+    """Query a language model at the environment's endpoint; without an endpoint, return its stored answers.
 
-    Of more questions than `spec.questions` so many are drawn, seeded. `most_cost` is for all retrievers together, in
-    their order. `tell` is told the share of the questions done.
+    Samples `spec.questions` of more questions. `most_cost` is for all retrievers together, in their order. `tell`
+    reports the fraction of the questions done.
     """
     try:
         generator, prices = generator_of(spec), None
@@ -328,7 +320,7 @@ def generated(
 
 
 def generator_of(spec: GeneratorSpec) -> Generator:
-    """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`, where none has that name."""
+    """Return the generator of a specification. Raises `ReadingError`: also `no_prompt`."""
     if spec.prompt not in prompts():
         known = ", ".join(prompts())
         raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 def contains(text: str, answer: str, rules: Rules) -> bool:
-    """Whether a text holds an answer, both as the rules compare them; nothing is held by nothing.
+    """Whether a text contains an answer, both normalized; nothing contains the empty answer.
 
-    As wherever answers are marked, it is never found inside a number or a Latin word: "3" is not in "1934".
+    It never matches inside a number or a Latin word: "3" is not in "1934".
     """
     wanted = unicodedata.normalize("NFC", normalized(answer, rules))
     return bool(wanted) and bool(answer_spans(unicodedata.normalize("NFC", normalized(text, rules)), [wanted]))
 
 
 def contains_words(text: str, answer: str) -> bool:
-    """Whether every word of an answer that tells something stands in a text, in whatever order; one at least must.
+    """Whether a text has every content word of an answer, in any order; at least one.
 
-    Compared are words as `data.text.marking` compares them: content morphemes in Korean, lower-cased words elsewhere.
+    Words are compared as in `data.text.marking`: content morphemes in Korean, lower-cased words elsewhere.
     """
     answer = unicodedata.normalize("NFC", answer)
     (telling,) = matched_spans(f"{text}\n{answer}", [answer])  # all of them, told apart as the next line does
@@ -75,10 +75,7 @@ class CitedAnswer:
 
 
 def cited(said: str) -> CitedAnswer:
-    """Tell an answer and its citations apart: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, in full-width signs too.
-
-    What a model thought aloud before it is no part of it.
-    """
+    """Split an answer from its citations: `[2]`, `[1][3]`, `[1, 3]`, `[1-3]`, in full-width signs too."""
     answer = without_thoughts(said)
     places = [*CITATION.finditer(answer)]
     edges = [0, *(edge for place in places for edge in place.span()), len(answer)]
@@ -91,11 +88,9 @@ def cited(said: str) -> CitedAnswer:
 
 
 def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple[Citation, ...]:
-    """Hold each number against the passage that was sent under it.
+    """Check each cited passage: it supports an answer if it contains it, or every content word of it.
 
-    A passage holds an answer when its title or text contains it, both as the rules compare them, or else every word of
-    the answer that tells something, see `contains_words`. That the passage means what the answer says,
-    nobody checks.
+    No check compares their meaning.
     """
     found = []
     for number in answer.numbers:
@@ -110,10 +105,10 @@ def checked(answer: CitedAnswer, sent: Sequence[Passage], rules: Rules) -> tuple
 
 @dataclass(frozen=True)
 class Prompt:
-    """The system instruction, the user's text and the sentence that says that no passage holds an answer.
+    """The system instruction, the user's text, and the sentence for refusals.
 
-    `{refusal}` stands in the instruction, `{passages}` and `{question}` in the template; other braces mean themselves.
-    Raises `ReadingError` (`bad_template`) where one is missing, or the refusal is empty.
+    The instruction has the placeholder `{refusal}`, the template `{passages}` and `{question}`. Raises `ReadingError`
+    (`bad_template`) if one is missing, or the refusal is empty.
     """
 
     instruction: str
@@ -132,7 +127,7 @@ class Prompt:
         return _filled(self.instruction, {"refusal": self.refusal.strip()})
 
     def asking(self, question: str, sent: Sequence[Passage]) -> str:
-        """The user's text with a question, on one line, and passages as `as_sent` makes them."""
+        """Return the user's text with a question, on one line, and passages from `as_sent`."""
         return _filled(self.template, {"passages": numbered(sent), "question": " ".join(question.split())})
 
 
@@ -144,18 +139,18 @@ def prompts() -> dict[str, Prompt]:
 
 
 def as_sent(passage: Passage, most_characters: int) -> Passage:
-    """Return a passage as a model reads it: its first characters, and nothing that it could be taken in by.
+    """Return a passage as it is sent: its first characters, without text that a model could misread.
 
-    What would be read as a citation, `[3]`, becomes `(3)`, and `<|`, by which many models mark whose turn it is, `< |`.
+    A citation, `[3]`, becomes `(3)`, and `<|`, which marks turns in many models, `< |`.
     """
     rest = "…" if len(passage.text) > most_characters else ""
     return Passage(passage.id, _harmless(passage.text[:most_characters] + rest), _harmless(passage.title))
 
 
 def numbered(sent: Sequence[Passage]) -> str:
-    """Return passages under their numbers, `[1]` and so on, each line of theirs behind `> `, the title first.
+    """Return passages under their numbers, `[1]` and so on, their lines quoted by `> `, the title first.
 
-    A line without that mark is ours: whatever stands in a passage, it opens no number and ends no quotation.
+    So no text of a passage can open a number or end the quotation.
     """
     parts = []
     for number, passage in enumerate(sent, start=1):
@@ -169,7 +164,7 @@ def _harmless(text: str) -> str:
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its placeholders, and none of what stands in the values, replaced."""
+    """Replace the placeholders of a template, but none in the values."""
     return re.sub(r"\{(passages|question|refusal)\}", lambda found: values.get(found[1], found[0]), template)
 
 
@@ -200,7 +195,7 @@ class Messages:
 
     @property
     def size(self) -> int:
-        """In bytes of UTF-8."""
+        """Bytes of UTF-8."""
         return len(self.system.encode()) + len(self.text.encode())
 
 
@@ -219,14 +214,14 @@ class GeneratedAnswer:
 
     @property
     def prediction(self) -> str:
-        """The answer as rules judge it: without citations, and empty, "no answer", where it is a refusal."""
+        """The answer without citations, empty ("no answer") for a refusal."""
         return "" if self.refused else self.cited.text
 
 
 class GeneratorSpec(BaseModel):
-    """A language model at the environment's endpoint: `model` as that calls it, `prompt` the language of the words.
+    """A language model at the environment's endpoint; `prompt` is the language of the prompt.
 
-    `most_passages` of those found are sent to it, each cut after `most_characters`.
+    It reads the first `most_passages`, each cut after `most_characters`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -244,10 +239,10 @@ class GeneratorSpec(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Generator:
-    """Who answers, and how. Raises `ReadingError`: `no_generator_model`, `generator_range`.
+    """A language model with its settings. Raises `ReadingError`: `no_generator_model`, `generator_range`.
 
-    Of the passages of a question the first `most_passages` are sent, each cut after `most_characters`. Silence of
-    `timeout_seconds` ends a call; it must be longer than the server takes to read the passages.
+    It reads the first `most_passages`, each cut after `most_characters`. A call ends after `timeout_seconds` of
+    silence, which must exceed the time that the server takes to read the passages.
     """
 
     name: str
@@ -272,7 +267,7 @@ class Generator:
         return Chat(endpoint, self.model, self.temperature, self.timeout_seconds)
 
     def requests(self, question_set: QuestionSet, rankings: Rankings) -> list[Request]:
-        """Of a set's questions and what a retriever found for each, `(n_questions, k)`."""
+        """Return the requests for a set's questions and the passages of a ranking."""
         passages, rows = question_set.passages, rankings.first(self.most_passages).indices
         return [
             Request(question.id, question.text, [passages[row] for row in found if row != NOT_FOUND])
@@ -284,13 +279,13 @@ class Generator:
         return Messages(self.prompt.system, self.prompt.asking(request.question, sent), sent)
 
     def answer(self, answer: Answer, sent: tuple[Passage, ...]) -> GeneratedAnswer:
-        """What a model said of passages. It refused where, citations apart, it said the refusal and no more."""
+        """Return a model's answer; it is a refusal if, without citations, it says the refusal and no more."""
         said, refusal = (normalized(cited(text).text, Rules.KORQUAD) for text in (answer.text, self.prompt.refusal))
         return GeneratedAnswer(answer.text, answer.usage, sent, refused=said == refusal)
 
 
 def require_range(name: str, value: float, low: float, high: float) -> None:
-    """Raise `ReadingError` (`generator_range`) where a value is not from `low` to `high`."""
+    """Raise `ReadingError` (`generator_range`) if a value is not from `low` to `high`."""
     if not low <= value <= high:
         text = f"{name} must be from {low:g} to {high:g}, not {value}"
         raise ReadingError("generator_range", text, name=name, low=f"{low:g}", high=f"{high:g}")
@@ -306,17 +301,16 @@ REFUSED_WITHOUT_PASSAGE = "refused_without_passage"
 
 @dataclass(frozen=True)
 class GeneratedScores:
-    """Values of each question by measure, `(n_questions,)` float64 from 0 to 1, NaN where a measure is not about it.
+    """Metrics of each question, `(n_questions,)` float64 from 0 to 1, NaN if a metric does not apply to it.
 
-    Of every question with an answer: exact match and the rules' overlap, of the answer without citations, a refusal
-    being no answer; `contains`: a right answer is in it, see `contains`. Of those that did not
-    refuse: `cites` any passage, `cites_never_sent`: a number that was never sent. Of those that cite:
-    `citations_hold`, the share of its citations that hold its words. Of those to whom a relevant passage was sent,
-    `refused_with_passage`; of the others `refused_without_passage`, which is right. Higher is better but for
+    Of every answered question: exact match and overlap of the answer without citations, a refusal being no answer, and
+    `contains` a right answer. Of answers that are no refusal: `cites` a passage, and `cites_never_sent`, a number that
+    was never sent. Of answers with citations: `citations_hold`, the fraction that support it. `refused_with_passage` if
+    a relevant passage was sent, else `refused_without_passage`, which is right. Higher is better except for
     `cites_never_sent` and `refused_with_passage`.
 
-    `intervals` are those of the means, at 95%, with questions about the same passages drawn together. `unanswered`
-    counts the questions without an answer, which no measure is about: nobody knows what would have been said.
+    `intervals` are 95% intervals of the means, with questions about the same passages as groups. `unanswered` questions
+    are in no metric.
     """
 
     per_question: dict[str, np.ndarray]
@@ -324,7 +318,6 @@ class GeneratedScores:
     unanswered: int
 
     def means(self) -> dict[str, float]:
-        """Of every measure that is about any question."""
         return {name: float(np.nanmean(self.per_question[name])) for name in self.intervals}
 
 

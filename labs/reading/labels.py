@@ -244,7 +244,7 @@ def _kind(answer: str, tokens: Sequence[Any]) -> AnswerKind:
 
 
 def _part(token: Any, *, nouns: bool) -> str:
-    """What a morpheme is in a number: (n)umber, (u)nit, what stands (b)efore or (a)fter, or none of it (x)."""
+    """The role of a morpheme in a number: (n)umber, (u)nit, a word (b)efore or (a)fter, or none (x)."""
     if token.tag in ("SN", "NR", "W_SERIAL") or (token.tag == "MM" and token.form in _NUMERALS):
         return "n"
     if token.form in _BEFORE:
@@ -278,7 +278,7 @@ class Labels:
 
 
 def labels(question_set: QuestionSet, by: Property) -> Labels:
-    """Label every question; `UNKNOWN` where no passage is known, or the passage does not hold the answer."""
+    """Label every question; `UNKNOWN` without a passage, or if the passage does not hold the answer."""
     names = (*_NAMES[by], NO_ANSWER)
     code_of = {name: code for code, name in enumerate(names)}
     found = iter(_found(question_set, [question for question in question_set.questions if question.answers], by))
@@ -319,7 +319,7 @@ def _found(question_set: QuestionSet, questions: Sequence[Question], by: Propert
 
 
 def _third(question: Question, text: str) -> str:
-    """Where the answer begins: as the file says where the answer is there, else where it first stands."""
+    """The third of the text in which the answer begins, by the stored offset or its first match."""
     answer = question.answers[0]
     told = question.starts[0] if question.starts else -1
     start = told if told >= 0 and text.startswith(answer, told) else text.find(answer)

@@ -56,12 +56,12 @@ class Rules(StrEnum):
 
     @property
     def overlap_name(self) -> str:
-        """As this field calls the share that two answers have in common."""
+        """The measure's name in this field."""
         return "rouge_w" if self is Rules.KLUE else "f1"
 
 
 def normalized(answer: str, rules: Rules) -> str:
-    """The text by which two answers are compared."""
+    """Return the text by which answers are compared."""
     text = answer.lower()
     if rules is Rules.KORQUAD:
         text = text.translate(_MARKS)
@@ -74,7 +74,7 @@ def normalized(answer: str, rules: Rules) -> str:
 
 
 def judged(said: str, right: Sequence[str], rules: Rules) -> tuple[float, float]:
-    """Exact match and overlap, 0 to 1, with whichever right answer fits best; without any, no answer is right."""
+    """Return exact match and overlap, 0 to 1, with the best matching right answer."""
     answer = normalized(said, rules)
     wanted = _wanted(tuple(right), rules)
     if not wanted:
@@ -128,11 +128,10 @@ EXACT = "em"
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """Values of each question by measure, `(n_questions,)` float64 from 0 to 1: exact match, and the rules' overlap.
+    """Metrics of each question, `(n_questions,)` float64 from 0 to 1: exact match, and the rules' overlap.
 
-    `intervals` are those of the means, at 95%, with questions about the same passages drawn together. `unsaid` counts
-    the questions that nothing was said of, which is wrong. `without_answer` `(n_questions,)` bool are those that nobody
-    can answer.
+    `intervals` are 95% intervals of the means, with questions about the same passages as groups. `unsaid` counts the
+    questions missing in the file, which are wrong. `without_answer` `(n_questions,)` bool are unanswerable.
     """
 
     per_question: dict[str, np.ndarray]
@@ -141,7 +140,7 @@ class AnswerScores:
     without_answer: np.ndarray
 
     def means(self) -> dict[str, float]:
-        """Of every measure; of questions with and without answers alone, too, where there are both."""
+        """Return the means; of answerable and unanswerable questions alone, too, if there are both."""
         told = {name: float(values.mean()) for name, values in self.per_question.items()}
         if self.without_answer.any() and not self.without_answer.all():
             exact = self.per_question[EXACT]
@@ -152,10 +151,9 @@ class AnswerScores:
 
 
 def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) -> AnswerScores:
-    """Judge answers by question id. A question that has none is wrong, also where "no answer" would be right.
+    """Judge answers by question id; a missing one is wrong, even if "no answer" would be right.
 
-    Raises `ReadingError` where the set has no questions (`no_questions`), or no answer is of any of them
-    (`other_questions`).
+    Raises `ReadingError`: `no_questions`, or `other_questions` if no answer is of the set.
     """
     questions = question_set.questions
     if not questions:
@@ -177,7 +175,7 @@ def scored(question_set: QuestionSet, answers: Mapping[str, str], rules: Rules) 
 
 
 def compared(question_set: QuestionSet, scores: Mapping[str, AnswerScores]) -> list[PairTest]:
-    """Test every two readers, judged by the same rules, by each measure; see `retrieval.significance`."""
+    """Test every pair of readers, judged by the same rules, by each measure."""
     measures: Sequence[str] = [*next(iter(scores.values())).per_question] if scores else []
     pairs = [
         Pair(a, b, measure, scores[a].per_question[measure], scores[b].per_question[measure])
@@ -191,19 +189,18 @@ FEWEST = 5  # questions of a slice: of fewer a mean says nothing, and every test
 
 
 def slices(question_set: QuestionSet, by: Property) -> list[Slice]:
-    """Cut a set into slices of at least `FEWEST` questions, by label in its order; smaller ones are left out."""
+    """Cut a set into slices of at least `FEWEST` questions, by label in its order."""
     found = labels(question_set, by)
     parts = (Slice(np.flatnonzero(found.codes == code), name) for code, name in enumerate(found.names))
     return [part for part in parts if len(part.rows) >= FEWEST]
 
 
 def slice_figures(question_set: QuestionSet, scores: Mapping[str, AnswerScores], by: Property) -> pd.DataFrame:
-    """Measure every reader on every slice, a row for each of their measures: those of the same rules.
+    """Measure every reader, judged by the same rules, on every slice.
 
     Columns: "measure", "slice" (its label), "questions", "reader", "mean" with its 95% interval "low" to "high", and
-    "difference" from the first reader with "difference_low" to "difference_high", as `slice_table` of retrieval has
-    them: shares, questions about the same passages drawn together. "p_holm" is for whoever looks at all slices and
-    readers of a measure; NaN for the first reader. There is at least one reader.
+    "difference" from the first reader with "difference_low" and "difference_high", as fractions. "p_holm" is corrected
+    for all slices and readers of a measure; NaN for the first reader.
     """
     parts, groups = slices(question_set, by), question_groups(question_set)
     values = {name: Scores((), one.per_question) for name, one in scores.items()}

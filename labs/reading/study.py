@@ -57,10 +57,10 @@ _TESTED = 5  # the depth at which retrievers are told apart, or the nearest belo
 
 
 def as_dict(result: ReadingResult) -> dict[str, Any]:
-    """The content of `scores.json`: shares between 0 and 1.
+    """Return the content of `scores.json`: fractions from 0 to 1.
 
     `readers` by name, by retriever, by K: exact match `em`, the rules' overlap (`f1` or `rouge_w`), the `ceiling`, 95%
-    intervals, and what became of the answers. `oracles`: both with the right passage given.
+    intervals, and fates. `oracles`: both with the right passage given.
     """
     experiment, groups = result.experiment, question_groups(result.question_set)
     names = (EXACT, experiment.rules.overlap_name)
@@ -98,13 +98,13 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
 
 
 def tested_depth(ks: tuple[int, ...]) -> int:
-    """The place in `ks` of the depth at which retrievers are told apart."""
+    """The index in `ks` of the depth at which retrievers are compared."""
     within = [place for place, k in enumerate(ks) if k <= _TESTED]
     return max(within, key=lambda place: ks[place], default=0)
 
 
 def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
-    """Test every two retrievers by what one reader says from their first passages; one family of tests."""
+    """Test every pair of retrievers by one reader's answers; one family of tests."""
     pairs = []
     for measure, name in (("exact", EXACT), ("overlap", result.experiment.rules.overlap_name)):
         for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
@@ -114,7 +114,7 @@ def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
 
 
 def save(result: ReadingResult, folder: Path) -> None:
-    """Write the figures, and every answer in KorQuAD's official form, for its own evaluation. Raises `OSError`."""
+    """Write the metrics, and every answer in KorQuAD's official form. Raises `OSError`."""
     ids = [question.id for question in result.question_set.questions]
     said: list[tuple[dict[str, str | int], dict[str, str]]] = []
     for reader in result.readers:
@@ -137,12 +137,12 @@ def save(result: ReadingResult, folder: Path) -> None:
 
 
 def file_name(name: str) -> str:
-    """Return what a person called something as a part of a file's name."""
+    """Return a user's name as a part of a file's name."""
     return re.sub(r"[^\w-]+", "-", name).strip("-").lower()[:40]
 
 
 def _generated(one: Generated) -> dict[str, Any]:
-    """Means with their intervals, what was not answered and why, and tokens where the server told them."""
+    """Return the means with their intervals, the failures, and the tokens if the server reported them."""
     batch = one.batch
     told = [answer.usage for answer in batch.answers.values()]
     tokens = {
@@ -214,9 +214,9 @@ def keep(result: ReadingResult, folder: Path) -> None:
 
 
 def load(folder: Path, question_set: QuestionSet) -> KeptReading:
-    """Read an evaluation of questions of `question_set` (the whole set; its part is taken as it was then).
+    """Read an evaluation on `question_set` (the whole set).
 
-    Raises `ValueError` where the folder holds no whole evaluation of this version, or one of other questions.
+    Raises `ValueError` if the folder holds no complete evaluation of this version, or one of other questions.
     """
     told, arrays = read_json(folder / _SCORES), load_arrays(folder / _ARRAYS)
     if not told or arrays is None:
@@ -331,7 +331,7 @@ def score(
 
 
 def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of `slice_figures` as JSON has them: what is not known is null."""
+    """Return the rows of `slice_figures` for JSON: NaN is null."""
     known = figures.astype(object).where(figures.notna(), None)
     return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
 

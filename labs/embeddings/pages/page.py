@@ -119,7 +119,7 @@ def band_labels(scale: tuple[float, float]) -> list[str]:
 
 
 def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:
-    """Draw the choice, the best model first; it lies in the address by this name. Returns the reference."""
+    """Draw the choice of a model, the best first, stored in the address by `name`; returns the reference."""
     names = {view.references[one]: one for one in view.measured}
     return choose_named(name, word(label), names, next(iter(names)), width=320)
 
@@ -127,9 +127,7 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 def finished(
     request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
-    """Return the result of a request; if there is none yet, draw the progress of its job and return None.
-
-    It starts by itself, once a session, or by a button where it is given the words of one to `start` it.
+    """Return the result of a request; if there is none, draw its job, which starts by the button `start` or by itself.
     """
     try:
         job = STUDY.job(request, data.fingerprint)
@@ -150,10 +148,7 @@ def draw_request(
     start: str | None = None,
     about: str = "",
 ) -> None:
-    """Draw a job's progress or why it failed. Without a `start` label, start it once per session.
-
-    `about` is Markdown above the start button.
-    """
+    """Draw a job's progress or failure; without a `start` label it starts once per session."""
 
     def at_work(status: Status) -> str:
         model = names.get(status.phase, status.phase)
@@ -312,7 +307,7 @@ def _signed(share: float) -> str:
 
 
 def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
-    """Draw the primary button, which opens Compare with these models as dense retrievers on the current dataset."""
+    """Draw the button that opens Compare with these models as dense retrievers on the current dataset."""
     data = chosen_set()
     look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
@@ -327,7 +322,7 @@ def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
 
 
 def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> list[str]:
-    """Return what Compare calls the dense retrievers of these models; one that it has not is added to the set."""
+    """Return the names of these models' dense retrievers in Compare; missing ones are added."""
     names = []
     for reference in picked:
         specs = choices_for(data).specs
@@ -343,7 +338,7 @@ def retriever_names(picked: Sequence[str], models: Models, data: StoredSet) -> l
 
 
 def models_at_hand() -> Models:
-    """Return the base everything starts from, the starter, one of the hub, finished bi-encoders and what was added."""
+    """Return the default model, the starter, one of the hub, finished bi-encoders and added models."""
     usual = list(dict.fromkeys((default_model(), STARTER)))
     trained = reversed(finished_runs().items())
     runs = {model_place(run): run for run, plan in trained if recipe_of(plan.kind).hub_task == _BI_ENCODER}
@@ -355,7 +350,7 @@ def models_at_hand() -> Models:
 
 
 def problem_of(reference: str) -> ModelError | None:
-    """Return what keeps a model from being measured, as far as that is known without loading it."""
+    """Return why a model cannot be measured, as far as is known without loading it."""
     try:
         find_model(reference)
     except ModelError as error:
@@ -364,7 +359,7 @@ def problem_of(reference: str) -> ModelError | None:
 
 
 def has_seen(run: Run, data: StoredPairs, part: Part) -> bool:
-    """Whether a training learned from pairs of this part, or may have: it drew the parts of the same set otherwise."""
+    """Whether a training used, or may have used, pairs of this part: it may have split the same set otherwise."""
     plan = run.plan()
     if plan.fingerprint != data.fingerprint:
         return False
@@ -382,7 +377,7 @@ def _pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
 
 
 def _pick_part(data: StoredPairs) -> Part | None:
-    """Draw the choice among the parts that hold something; None where the set is empty."""
+    """Draw the choice of a part with pairs; returns None if the set is empty."""
     rows = parts_of(data.key)
     names = {
         part.value: word("embeddings.part_of", part=word(f"part.{part}"), pairs=f"{len(rows[part]):,}")
@@ -397,7 +392,7 @@ def _pick_part(data: StoredPairs) -> Part | None:
 
 
 def _pick_measure(data: StoredPairs) -> str:
-    """Draw the choice of the correlation where there are two; returns the measure, empty where there is none."""
+    """Draw the choice of the correlation, if there are two; returns the measure, empty if there is none."""
     measures = measures_of(data.kind)
     if len(measures) < 2:
         return measures[0] if measures else ""

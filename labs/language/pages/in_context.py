@@ -108,7 +108,7 @@ def _draw_plane(found: WordVectors, layer: int) -> None:
 
 
 def points(table: pd.DataFrame, reach: float) -> alt.LayerChart:
-    """Points "x", "y" with their "label", "number" and "sentence", on scales that reach as far for every layer."""
+    """Points "x", "y" with their "label", "number" and "sentence", on the same scales for every layer."""
     scale = alt.Scale(domain=[-1.1 * reach, 1.1 * reach], nice=False)
     axis = alt.Axis(tickCount=5, format=".2~f")
     base = alt.Chart(table).encode(
@@ -124,7 +124,7 @@ def points(table: pd.DataFrame, reach: float) -> alt.LayerChart:
 
 
 def _labels(points: np.ndarray, reach: float) -> list[str]:
-    """The numbers of the points, those of points that hide each other at the first of them."""
+    """Number the points; overlapping points share a label at the first of them."""
     together: dict[tuple[int, ...], list[int]] = {}
     for row, place in enumerate(np.round(points / reach * 25).astype(int).tolist()):
         together.setdefault(tuple(place), []).append(row)
@@ -150,7 +150,7 @@ def grid_cells(
     first: Sequence[str] | None = None,
     second: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return the cells of a `grid`; they are told by the names of their row and column unless these are given."""
+    """Return the cells of a `grid`, in tooltips named `first` and `second`, else by their row and column."""
     down, across = np.indices(values.shape).reshape(2, -1)
     told = {"row": (rows, down), "column": (columns, across)}
     told |= {"first": (first or rows, down), "second": (second or columns, across)}
@@ -161,7 +161,7 @@ def grid_cells(
 def grid(
     table: pd.DataFrame, rows: Sequence[str], columns: Sequence[str], *, title: str, share: bool = False
 ) -> alt.LayerChart:
-    """Cells "row", "column" with their "value", told by "first" and "second"; a `share` is written in percent."""
+    """Cells "row", "column" with their "value"; a `share` is written in percent."""
     low, high = (0.0, float(table["value"].max()) or 1.0) if share else (float(table["value"].min()), 1.0)
     form = ".0%" if share else ".2f"
     angle = -50 if max(map(len, columns)) > 3 else 0  # names that stand on a narrow screen, too
@@ -202,7 +202,6 @@ def _draw_likeness(likeness: Mapping[int, float]) -> None:
 
 
 def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
-    """One line of "value" over "layer", in the order of the rows."""
     base = alt.Chart(table).encode(
         x=alt.X("layer:N", sort=[*table["layer"]], title=word("inside.layer"), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=8), axis=alt.Axis(format=".2f", tickCount=5)),
@@ -272,7 +271,7 @@ def target_name(target: str) -> str:
 
 
 def _pick(name: str, label: str, count: int, usual: int) -> int:
-    """Draw the choice of a layer or a head, counted from 1; returns its place, counted from 0."""
+    """Draw the choice of a layer or a head, counted from 1; returns its index from 0."""
     options = [str(place + 1) for place in range(count)]
     return int(choose(st.selectbox, name, word(label), options, options[usual], follows=True, width=90)) - 1
 

@@ -111,7 +111,7 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, l
 
 
 def _draw_answer(view: TokenizersView) -> None:
-    """Draw who cuts words into the fewest pieces, who keeps to morphemes, and on how much text that was measured."""
+    """Draw which tokenizer cuts words into the fewest pieces, which is closest to morphemes, and the text size."""
     every = view.tokenizers
     if not every:
         return
@@ -149,13 +149,13 @@ def _nearest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
 
 
 def usual_sizes(characters: int) -> list[int]:
-    """Return the vocabularies picked before anybody chooses: those that so much text allows, and smaller ones."""
+    """Return the default vocabulary sizes: those that the length of the text allows, and smaller ones."""
     allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
 def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
-    """Draw the controls; returns what they ask of a text, None if nothing, and what the models are called."""
+    """Draw the controls; returns the request, None if incomplete, and the models' names."""
     place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
     with place, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
@@ -181,7 +181,7 @@ def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) 
 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
-    """Draw the choice of models to compare with; returns all names by reference, and those picked that there are."""
+    """Draw the choice of models to compare with; returns all names by reference, and the existing selected ones."""
     key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
     runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
     names = {one: base_name(one) for one in first} | runs
@@ -237,7 +237,7 @@ def draw_inside() -> None:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Show why a model or a text cannot be looked into, raised inside, and how long the wait is."""
+    """Draw the failure of a model or a text, raised inside, and a spinner while it works."""
     try:
         with st.spinner(word("inside.at_work"), show_time=True):
             yield
@@ -246,14 +246,14 @@ def told() -> Iterator[None]:
 
 
 def reason(error: Failure) -> str:
-    """Return why a model cannot be looked into, the model called as it is picked: not Markdown."""
+    """Return a failure's text with the model's display name: not Markdown."""
     if name := _names().get(str(error.details.get("model"))):
         error = type(error)(error.code, str(error), **{**error.details, "model": name})
     return failure_text(error)
 
 
 def _names() -> Mapping[str, str]:
-    """Names by reference: the packaged base, finished trainings of transformers, what was typed, and one of the hub."""
+    """Names by reference: the packaged base, finished transformers, typed references, and one of the hub."""
     first = [] if default_model() == STARTER else [default_model()]
     runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
     typed = st.session_state.setdefault(_TYPED, {})
@@ -265,7 +265,7 @@ def _names() -> Mapping[str, str]:
 
 
 def is_open(model: str) -> bool:
-    """Whether a model is on this machine, or a click said that it may be fetched; one that is nowhere is told later."""
+    """Whether a model is on this machine, or the user let it be downloaded; also True if it does not exist."""
     try:
         on_the_hub = find_model(model).hub_id is not None
     except ModelError:
@@ -274,13 +274,13 @@ def is_open(model: str) -> bool:
 
 
 def let_in(model: str) -> None:
-    """Note that a click said that a model may be fetched, and draw the page anew."""
+    """Allow the download of a model, and draw the page anew."""
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
 
 
 def asked(name: str, what: Hashable, label: str) -> bool:
-    """Draw the button that starts the work of this name; returns whether this session asked for it, of `what`."""
+    """Draw the button that starts the work `name`; returns whether this session started it for `what`."""
     known = st.session_state.setdefault(_ASKED, set())
     if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
         known.add((name, what))
@@ -289,10 +289,7 @@ def asked(name: str, what: Hashable, label: str) -> bool:
 
 @contextmanager
 def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
-    """Yield what is told the share done, 0 to 1, of the work inside: a bar is drawn then, and a button that stops it.
-
-    A click is heard when the next share is told.
-    """
+    """Yield a function that reports the fraction done, in a progress bar with a button that stops the work."""
     place, bars = st.empty(), list[Any]()
 
     def tell(share: float) -> None:

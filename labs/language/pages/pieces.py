@@ -51,7 +51,7 @@ class TokenizersView:
     models: Mapping[str, str]
 
     def name(self, one: StoredTokenizer) -> str:
-        """Return what a tokenizer is called: not Markdown, a person may have named it."""
+        """Return a tokenizer's display name: not Markdown, a user may have named it."""
         if not one.is_trained:
             return self.models.get(one.measured.name, one.measured.name)
         trained = one.measured.trained
@@ -71,7 +71,7 @@ def pick_tokenizer(
 
 
 def known_enough(one: StoredTokenizer) -> bool:
-    """Whether a tokenizer knows so many words that its pieces may be counted against those of others."""
+    """Whether a tokenizer knows enough words for its token counts to be comparable."""
     return one.figures.unknown_words <= MOST_UNKNOWN
 
 
@@ -100,7 +100,7 @@ def figure_table(view: TokenizersView) -> pd.DataFrame:
 
 
 def best_rows(table: pd.DataFrame, column: str) -> pd.Series:
-    """Return which rows have the best figure of a column; none where all have the same."""
+    """Return which rows have the best value of a column; none if all are equal."""
     values = table[column].where(table["able"]) if column in _OF_WHO_KNOWS else table[column]
     best = values.max() if column in _HIGHER else values.min()
     found: pd.Series = (values == best) & (table[column].nunique() > 1)
@@ -181,8 +181,7 @@ def by_size(
 ) -> alt.LayerChart:
     """One line a "kind" and "split" of "value" over "pieces", and a dashed rule for each of the `models`.
 
-    Both tables have the columns "name", "kind", "split", "pieces", "value" and "able"; what is not able has a hollow
-    mark. `kinds` are all there are, in their fixed order. A `share` is written in percent.
+    Rows that are not "able" have a hollow mark. `kinds` are all kinds in their fixed order. A `share` is in percent.
     """
     axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
@@ -219,10 +218,7 @@ def by_size(
 
 
 def _sizes(table: pd.DataFrame) -> alt.X:
-    """Vocabularies on a logarithmic scale, a tick at each that was found, but for those that would overlap.
-
-    It reaches over a factor of four at least: sizes that hardly differ stand close together.
-    """
+    """Vocabulary sizes on a logarithmic scale over a factor of four at least, with ticks that do not overlap."""
     ticks: list[int] = []
     sizes = sorted(set(table["pieces"]))
     for size in sizes:
@@ -270,7 +266,7 @@ def draw_pieces(view: TokenizersView) -> None:
 
 
 def _answer(found: Cuts) -> str:
-    """Who cuts it into how many pieces, of those that know all of it: one piece may be a whole word that is unknown."""
+    """Return which tokenizers cut the text into the fewest and the most pieces, among those that know all of it."""
     able = [one for one in found if all(piece.known for piece in one[1])]
     ranked = able or found
     (least, few), (most, many) = (pick(ranked, key=lambda one: len(one[1])) for pick in (min, max))
@@ -343,7 +339,7 @@ def _draw_steps(found: Sequence[Step]) -> None:
 
 
 def _pick_step(found: Sequence[Step]) -> int:
-    """Draw the slider over the merges; it stops where one of them changes the word."""
+    """Draw the slider over the merges that change the word."""
 
     def called(place: str) -> str:
         return f"{found[int(place)].merges:,}" if int(place) < len(found) else place
@@ -353,7 +349,7 @@ def _pick_step(found: Sequence[Step]) -> int:
 
 
 def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
-    """Return a text cut by the tokenizer of this name: each piece in a frame, more of it where one points at it."""
+    """Return a text cut by a tokenizer, each piece in a frame with its details as a tooltip."""
     items = []
     for one in pieces:
         told = word("tokenizers.piece_told", name=seen(one.name), number=one.number, count=f"{one.occurrences:,}")
@@ -363,7 +359,7 @@ def cut_html(name: str, note: str, pieces: Sequence[CutPiece]) -> str:
 
 
 def names_html(name: str, note: str, names: Sequence[str], new: str = "") -> str:
-    """Return pieces of which only the names are known; those named `new` are told from the others."""
+    """Return pieces by their names; those named `new` are highlighted."""
     return _framed(name, note, [_item(*_parted(one), "new" if one == new else "", "") for one in names])
 
 

@@ -87,12 +87,12 @@ def _typed_text() -> str:
 
 
 def _language_runs() -> Mapping[str, Run]:
-    """Return the trainings of language models that ended well, by the reference of their model, the newest first."""
+    """Return the finished trainings of language models by the reference of their model, the newest first."""
     return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
 
 
 def _base_of(model: str) -> str | None:
-    """Return the model that a language model went on from; None where it began from nothing, or is no such run's."""
+    """Return the model that a language model was trained from; None if it is no such run's or from scratch."""
     run = _language_runs().get(model)
     base = run.plan().options.base if run else STARTER
     return None if base == STARTER else base
@@ -104,7 +104,7 @@ def _draw_way_to_training() -> None:
 
 
 def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]:
-    """Draw the choice of models to compare with, of those that are here, the base first and picked; returns them."""
+    """Draw the choice of models to compare with, the base first and selected; returns them."""
     others = [one for one in names if one != model and is_open(one) and may_fill(one)]
     others.sort(key=lambda one: one != base)
     if not others:
@@ -116,7 +116,7 @@ def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]
 
 
 def _tell_of_base(base: str, name: str) -> None:
-    """Draw why a base cannot be put beside, or the button that has it fetched."""
+    """Draw why a base cannot be compared, or the button that downloads it."""
     try:
         find_model(base)
     except ModelError:
@@ -149,7 +149,7 @@ def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
 
 
 def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
-    """One bar a "piece", in this order, as long as its "probability" (0 to 1), on a scale that reaches so far."""
+    """One bar a "piece" of its "probability" (0 to 1), on a scale up to `reach`."""
     scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
     base = alt.Chart(table).encode(
         y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
@@ -227,12 +227,12 @@ def _draw_found(found: Course, words: Sequence[str], steps: Sequence[int], run: 
 
 
 def share(value: float) -> str:
-    """Return a probability in percent, with as many digits as tell it from none."""
+    """Return a probability in percent, with enough digits to tell it from 0."""
     return f"{value:.1%}" if value >= 0.001 else f"{100 * value:.2g}%"
 
 
 def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
-    """One line a "word" of "probability" (0 to 1) over "step"; the step `kept`, if any, is marked by a dashed line."""
+    """One line a "word" of "probability" (0 to 1) over "step"; a dashed line marks the step `kept`, if any."""
     tint, mark = apart("word", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
         x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
@@ -268,7 +268,7 @@ def pooling_name(pooling: str) -> str:
 
 
 def draw_figures(figures: np.ndarray, *, y: str) -> None:
-    """Draw figures `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, a hundredfold; `y` is what they are called."""
+    """Draw metrics `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, in percent, with the axis title `y`."""
     names = [pooling_name(one) for one in Pooling]
     rows = [
         {"layer": str(layer), "pooling": name, "value": 100 * value}
@@ -344,7 +344,6 @@ _MEASURE = "nDCG@10"
 
 
 def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenerator) -> None:
-    """Draw nDCG@10 by layer and pooling, once a click had it measured on the question set in use."""
     data = chosen_set()
     if not data.questions:
         st.info(word("inside.no_questions", data=plain(set_name(data.name))), icon=":material/info:")
@@ -385,7 +384,7 @@ def _answer_of_questions(findings: LayerFindings) -> str:
 
 
 def table_of(findings: LayerFindings) -> pd.DataFrame:
-    """One row a layer and pooling: the mean, its interval, and the difference from the usual with its test, shares."""
+    """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
     means, rows = findings.found.means, []
     for (layer, pooling), (low, high) in findings.intervals.items():
         mean = means[layer, [*Pooling].index(pooling)]

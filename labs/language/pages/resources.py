@@ -83,7 +83,7 @@ def open_tokenizers(folder: Path) -> TokenizerComparison | None:
 
 
 def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
-    """Cut a text by a tokenizer that was kept. Raises `LanguageError` `no_tokenizer`."""
+    """Cut a text by a stored tokenizer. Raises `LanguageError` `no_tokenizer`."""
     tokenizer = _tokenizer(one)
     in_bytes = is_of_bytes(tokenizer)
     pieces = []
@@ -102,7 +102,7 @@ def _file(one: StoredTokenizer) -> tuple[str, str, float]:
 
 @cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
 def steps_of(one: StoredTokenizer, text: str) -> list[Step]:
-    """Return how a BPE that was kept builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
+    """Return how a stored BPE builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
     return steps(text, _tokenizer(one))
 
 
@@ -182,8 +182,7 @@ def _masked(reference: str) -> Network:
 class LayerFindings:
     """nDCG@10 of a search by every layer and pooling, the 95% intervals of the means, and the tests.
 
-    `tests` compare every other way with the default, the mean of the last layer, as one family, so that the best may be
-    read off; ways without a score are in neither.
+    `tests` compare each with the default, the mean of the last layer, as one family.
     """
 
     found: LayerSearch

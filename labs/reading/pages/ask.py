@@ -159,7 +159,7 @@ def _draw_results(
 
 
 def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Reading]:
-    """What the reader sees in each passage found, by its row; each is read once, whoever found it."""
+    """Return the reader's spans of each passage, by its row; each is read once for all retrievers."""
     rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
     if not reader or not rows:
         return {}
@@ -218,7 +218,7 @@ def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, ancho
 
 
 def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
-    """Draw the buttons that judge an answer to a question, read from a passage (an id; empty where nobody knows)."""
+    """Draw the buttons that judge an answer from a passage (an id; empty if unknown)."""
     corpus = questions.corpus_fingerprint
     judged = judged_answer(judged_answers(corpus), question, answer)
     with st.container(horizontal=True):
@@ -251,10 +251,9 @@ def _draw_mark(of: _Asked, anchor: str, one: ReadPassage) -> None:
 def _generated(
     place: DeltaGenerator, model: LanguageModel, question: str, passages: Sequence[Passage], anchor: str
 ) -> GeneratedAnswer | None:
-    """Let the model answer from the passages, word by word; returns what it said, None where it did not, or not yet.
+    """Draw a model's answer word by word; returns it, None if it failed or was stopped.
 
-    It can be stopped, with all that the model is asked of this question, and is then asked again only by a button. What
-    was answered before comes at once.
+    A stopped answer is asked again only by a button. A stored answer is drawn at once.
     """
     stopped, this = st.session_state.setdefault(_STOPPED, set()), (model.name, question)
     with place.container(gap="xsmall"):
@@ -286,7 +285,7 @@ def _generated(
 
 
 def answer_html(said: str, anchor: str, count: int) -> str:
-    """Return an answer with its citations as links to the passages; what was never sent is no link."""
+    """Return an answer with its citations as links to the passages; unknown numbers are no links."""
     text, parts, end = without_thoughts(said).strip(), list[str](), 0
     text = text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
     for found in CITATION.finditer(text):
@@ -302,8 +301,8 @@ def _link_html(number: int, anchor: str, count: int) -> str:
     return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
 
 
-def _followed(place: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
-    """Draw the end of the answer as it comes. Whoever presses a button, or goes away, ends the call here."""
+def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+    """Draw the end of the answer as it streams; a click, or a page that is left, ends the call."""
     news = Queue[_News]()
     Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()
     said, cut = "", False
@@ -325,7 +324,7 @@ def _followed(place: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, Gen
 
 
 def _next_of(news: "Queue[_News]") -> _News:
-    """What has come, the pieces of a moment together; no text where nothing did."""
+    """Return the text of a moment; empty if nothing came."""
     came, until = "", time.monotonic() + _SECONDS_BETWEEN_WORDS
     while (left := until - time.monotonic()) > 0:
         try:
@@ -339,7 +338,6 @@ def _next_of(news: "Queue[_News]") -> _News:
 
 
 def _pump(pieces: Pieces[str, None, GeneratedAnswer], news: "Queue[_News]") -> None:
-    """Take the pieces as they come, until the last one or until the call is ended."""
     try:
         while True:
             news.put(next(pieces))

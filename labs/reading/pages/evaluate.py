@@ -84,7 +84,7 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 
 
 def _draw_job(job: StudyJob[ReadingExperiment, Any], experiment: ReadingExperiment, data: StoredSet) -> None:
-    """Draw how far the job is, or the button that starts it and how many pairs are to be read at most."""
+    """Draw a job's progress, or the button that starts it with the number of pairs to read."""
 
     def at_work(status: Status) -> str:
         if not status.phase:
@@ -133,7 +133,7 @@ def _draw_answer(view: ReadingView) -> None:
 
 
 def _apart(view: ReadingView, best: str) -> list[str]:
-    """How sure it is that the best is above the next one and, where that is not sure, above which others it is."""
+    """Return whether the best is significantly better than the next one and, if not, than which others."""
     table = difference_table(view)
     of_best = table[table["a"] == best]
     if of_best.empty:
@@ -158,7 +158,7 @@ def _draw_downloads(view: ReadingView) -> None:
 
 
 def predictions(view: ReadingView) -> bytes:
-    """Return a zip of a file for each retriever and K: an answer by question id, as KorQuAD's script reads them."""
+    """Return a zip with a file for each retriever and K, as KorQuAD's script reads them."""
     ids, archive = [question.id for question in view.asked.questions], io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
         for number, (name, answered) in enumerate(view.answered.items(), start=1):
@@ -169,7 +169,7 @@ def predictions(view: ReadingView) -> bytes:
 
 
 def _shares(data: StoredSet, choices: Choices, picked: Sequence[str], readers: Readers, reader: str) -> SplitOptions:
-    """How the questions are split: as the reader learned from them, else as the retrievers did."""
+    """Return the split by which the reader, else a retriever, was trained."""
     run = readers.runs.get(reader)
     if run and run.plan().fingerprint == data.fingerprint:
         return run.plan().split
@@ -192,7 +192,7 @@ def _pick_rules() -> Rules:
 
 
 def _pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
-    """Draw the choice among the parts that hold questions with passages; None where none does."""
+    """Draw the choice of a part with questions and passages; returns None if there is none."""
     try:
         rows = split_of(data.key, shares).rows
     except DataError:

@@ -34,12 +34,12 @@ class Weight(NamedTuple):
 
 
 def latest_reading(data: StoredSet) -> Path | None:
-    """Return the folder of the newest evaluation on a set; None where there is none."""
+    """Return the folder of the newest evaluation on a set, if any."""
     return next((path.parent for path, _ in _of(data)), None)
 
 
 def kept_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
-    """Return the weights that validation questions have chosen for a reader, by retriever; the newest count."""
+    """Return the newest weights chosen on validation questions for a reader, by retriever."""
     found: dict[str, Weight] = {}
     for _, told in _of(data):
         try:
@@ -57,7 +57,7 @@ def kept_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
 
 
 def _of(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The `scores.json` of evaluations on a set, the newest first."""
+    """Yield the `scores.json` of evaluations on a set, the newest first."""
     paths = sorted((workspace() / "reading").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
         told = _read(path, path.stat().st_mtime_ns)
@@ -75,7 +75,7 @@ def _read(path: Path, written: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ReadingView:
-    """One reader's answers from what the retrievers `picked` find; `names` are all there are, for their colours.
+    """One reader's answers from the retrievers `picked`; `names` are all retrievers, for their colours.
 
     `measure` is `EXACT` or the rules' overlap, `k` one of the depths read.
     """
@@ -90,7 +90,6 @@ class ReadingView:
 
     @cached_property
     def display_names(self) -> dict[str, str]:
-        """What the page calls each retriever, by its stored name."""
         return retriever_names(dict.fromkeys((*self.names, *self.picked)))
 
     @property
@@ -123,7 +122,7 @@ class ReadingView:
 
     @cached_property
     def answered(self) -> dict[str, Answered]:
-        """The answers by retriever, those picked that did not fail, in their order."""
+        """The answers of selected retrievers that did not fail."""
         return {name: self.reader.by_retriever[name] for name in self.picked if name in self.reader.by_retriever}
 
     def spec(self, name: str) -> Spec:
@@ -139,7 +138,7 @@ class ReadingView:
         return found
 
     def best(self) -> str:
-        """The retriever of the highest value at K; the first among equals."""
+        """Return the retriever of the highest value at K, the first of equals."""
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
 
     @property
@@ -154,7 +153,7 @@ class ReadingView:
 
 
 def open_reading(key: str, folder: Path) -> KeptReading | None:
-    """Open the finished evaluation in a folder; None where it cannot be read, or is not of the stored set `key`."""
+    """Open the finished evaluation in a folder; None if it is unreadable, or not of the stored set `key`."""
     return _opened(str(folder), (folder / "scores.json").stat().st_mtime, key)
 
 
@@ -168,7 +167,6 @@ def _opened(folder: str, finished: float, key: str) -> KeptReading | None:
 
 
 def _known(folder: str, finished: float, key: str) -> KeptReading:
-    """One that is looked at, and so was opened before. Raises `ValueError` where it cannot be read any more."""
     if (kept := _opened(folder, finished, key)) is None:
         raise ValueError(f"{folder} cannot be read any more")
     return kept
@@ -196,7 +194,7 @@ def _slice_figures(
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K: the measure with its interval, and the ceiling; shares."""
+    """One row a retriever and K: the measure with its interval, and the ceiling; fractions."""
     rows = []
     for name in view.answered:
         for k in view.ks:
@@ -207,7 +205,7 @@ def curve_table(view: ReadingView) -> pd.DataFrame:
 
 
 def figure_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever, the best first: the measure in percent for every K, and at the chosen one its interval."""
+    """One row a retriever, the best first: the measure in percent for every K, and the interval at K."""
     rows = []
     for name in sorted(view.answered, key=lambda one: -view.shares(one)[view.measure]):
         told = view.shares(name)
@@ -219,7 +217,7 @@ def figure_table(view: ReadingView) -> pd.DataFrame:
 
 
 def long_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K with every figure, shares, and what they are of."""
+    """One row a retriever and K with every metric, as fractions, and the settings."""
     of = {"data": view.told["data"], "part": view.told["split"], "questions": view.told["questions"]}
     of |= {"rules": view.rules.value, "reader": view.reader.name}
     rows = []
@@ -239,7 +237,7 @@ def long_table(view: ReadingView) -> pd.DataFrame:
 
 
 def fate_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and fate: how many questions, and their share."""
+    """One row a retriever and fate: the number of questions, and their fraction."""
     rows = []
     for name, answered in view.answered.items():
         found = answered.depth.fate[:, view.place]
@@ -251,7 +249,7 @@ def fate_table(view: ReadingView) -> pd.DataFrame:
 
 
 def difference_table(view: ReadingView) -> pd.DataFrame:
-    """One row two retrievers told apart by the measure, the higher one first, in points; the largest first."""
+    """One row a pair of retrievers, the higher one first, in points; the largest difference first."""
     rows = []
     for told in view.told["differences"][view.reader.name]:
         if told["measure"] != view.measure or not {told["a"], told["b"]} <= view.answered.keys():
@@ -268,6 +266,6 @@ def difference_table(view: ReadingView) -> pd.DataFrame:
 
 
 def probability(score: float) -> str:
-    """P of a span, whose score is its logarithm."""
+    """Format the probability of a span from its log score."""
     share = math.exp(min(0.0, score))
     return f"{share:.2f}" if share >= 0.005 else "< 0.01"

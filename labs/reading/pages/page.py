@@ -64,7 +64,6 @@ class Readers:
     runs: Mapping[str, Run]
 
     def has_seen(self, reference: str, data: StoredSet, part: Part) -> bool:
-        """Whether a reader learned from questions of this part of the set."""
         run = self.runs.get(reference)
         trained_on_it = run is not None and run.plan().fingerprint == data.fingerprint
         return trained_on_it and part in (Part.ALL, Part.TRAIN)
@@ -101,7 +100,7 @@ def _draw_start(data: StoredSet) -> None:
 
 
 def _draw_example(data: StoredSet) -> None:
-    """Draw a question of the dataset and its answer passage with the known answer marked, as a reader would mark it."""
+    """Draw a question of the dataset and its passage with the known answer marked."""
     example = marked_example(question_set(data.key))
     if example is None:
         return
@@ -131,7 +130,7 @@ def marked_example(questions: QuestionSet) -> tuple[str, Hit] | None:
 
 
 def _offer(data: StoredSet) -> str:
-    """What the button says; the minutes where they were measured: on this machine, for this set."""
+    """Return the button's label, with the minutes if they were measured on this machine for this set."""
     options = recipe_of(READER).options.suited_to(usual_base(READER))
     plan = new_plan(READER, "", (data.key, data.name, data.fingerprint), SplitOptions(), options)
     try:
@@ -157,7 +156,7 @@ def draw_box(data: StoredSet) -> str:
 
 
 def _examples(data: StoredSet) -> tuple[list[str], bool]:
-    """Return questions that retrievers are told apart by where an evaluation says so, and whether; else the first."""
+    """Return questions on which retrievers differ in an evaluation, and True; else the first questions."""
     folder, disputed = latest_reading(data), list[str]()
     kept = open_reading(data.key, folder) if folder else None
     answered = [*kept.result.readers[0].by_retriever.values()] if kept and kept.result.readers else []
@@ -179,7 +178,7 @@ def draw_truth(truth: Truth | None) -> None:
 
 
 def readers_at_hand() -> Readers:
-    """Return the finished trainings of readers, what was typed in this session, and what the address names."""
+    """Return the finished readers, those typed in this session, and that of the address."""
     runs = {model_place(run): run for run, plan in finished_runs().items() if plan.kind == READER}
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("reader", "")
@@ -190,16 +189,16 @@ def readers_at_hand() -> Readers:
 
 
 def pick_reader(readers: Readers) -> str:
-    """Draw the choice of the reader, where one of the hub can be typed, too; returns it, empty without one."""
+    """Draw the choice of the reader, which may be typed; returns it, empty without one."""
     names = readers.names or {"": word("answers.type_reader")}
     look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
     return choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
 
 
 def is_wanted(readers: Readers, reference: str) -> bool:
-    """Whether a reader may be loaded: one trained here may; for any other a button is drawn, until it is pressed.
+    """Whether a reader may be loaded: one trained here, or one whose button was pressed, which is drawn.
 
-    Whoever follows an address has not asked for a model of the hub that it names.
+    An address alone must not download a model of the hub.
     """
     wanted: set[str] = st.session_state.setdefault(_WANTED, set())
     if reference in readers.runs or reference in wanted:
@@ -212,7 +211,6 @@ def is_wanted(readers: Readers, reference: str) -> bool:
 
 
 def _draw_hub_model() -> None:
-    """Draw a box for a reader of the hub; who names one here has asked for it to be loaded."""
     with st.form("answers_hub_model", border=False):
         form, explained = word("answers.hub_model_form"), word("answers.hub_model_help")
         st.text_input(word("answers.hub_model"), key=_HUB_MODEL, placeholder=form, help=explained)

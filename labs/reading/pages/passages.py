@@ -36,7 +36,7 @@ class Reading(NamedTuple):
 
 
 def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
-    """Read the passages at these rows of a stored set, and return what is seen in each. Raises `ModelError`."""
+    """Read the passages at these rows of a stored set. Raises `ModelError`."""
     return _read(reference, content_of(reference), key, question, rows)
 
 
@@ -64,10 +64,9 @@ def _reader(reference: str, content: str) -> SpanReader:
 
 @dataclass(frozen=True)
 class ReadPassage:
-    """A passage found: its row, the retriever's score, and the spans read in it, better ones first.
+    """A retrieved passage: its row, the retriever's score, and its spans, the best first.
 
-    `total` is what the passage competes by: the score of its best span less what it lies below the best passage found,
-    weighted.
+    `total` is the score by which passages compete, see `labs.reading.extractive.summed`.
     """
 
     row: int
@@ -83,10 +82,10 @@ class ReadPassage:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """The passages that a retriever found, the first K; `won` is the place of the one whose span is taken, -1: none.
+    """The first K passages of a retriever; `won` is the index of the one whose span is taken, -1 if none.
 
-    The retriever's score counts `weight` times, told in `unit`s. `read` is False where nobody read them, and `silent`
-    is True where the reader finds in all of them that there is no answer.
+    The retriever's score counts `weight` times, in `unit`s. `read` is False without a reader, and `silent` True if the
+    reader finds no answer in all of them.
     """
 
     name: str
@@ -99,11 +98,11 @@ class ReadColumn:
 
     @property
     def right(self) -> int:
-        """The place of the passage that answers by the data, the first of several; -1 where there is none."""
+        """The index of the first relevant passage, -1 if there is none."""
         return next((place for place, one in enumerate(self.passages) if one.relevant), -1)
 
     def below(self, place: int) -> float:
-        """How far a passage lies below the best one found, in units."""
+        """The distance of a passage from the best one, in units."""
         return (max(one.found for one in self.passages) - self.passages[place].found) / self.unit
 
 
@@ -118,7 +117,7 @@ def read_column(
     unit: float,
     silent: bool = False,
 ) -> ReadColumn:
-    """Put a column together; `spans` are those of each passage, none where unread."""
+    """Return a column; `spans` are those of each passage, empty if unread."""
     best = np.array([[one[0][2] if one else -np.inf for one in spans]])
     totals = summed(best, np.array([found], dtype=np.float64), weight, unit)[0]
     passages = tuple(
@@ -130,7 +129,7 @@ def read_column(
 
 
 def answer_of(column: ReadColumn, question_set: QuestionSet, place: int | None = None) -> str:
-    """The text of the span that is taken, or of the best one of another passage; empty where there is none."""
+    """Return the taken span's text, or the best one's of another passage; empty if there is none."""
     place = column.won if place is None else place
     if place < 0 or not column.passages[place].spans:
         return ""
@@ -152,7 +151,7 @@ def spanned(text: str, spans: Sequence[Span]) -> SpannedText:
 
 
 def legend(*, others: bool) -> None:
-    """Draw what the marks mean; of kept readings only the best span is known, no `others`."""
+    """Draw the meaning of the marks; stored readings have only the best span, no `others`."""
     best, second = (escape(word(f"answers.legend_{one}")) for one in ("best", "second"))
     more = f"<span><u>{second}</u></span>" if others else ""
     st.html(f'<div class="found-legend"><span><mark>{best}</mark></span>{more}</div>')
@@ -172,7 +171,7 @@ def draw_passages(
     anchor: str = "",
     below: Callable[[ReadPassage], None] | None = None,
 ) -> None:
-    """Draw a column's passages; where there is an `anchor`, links find each by it and its number."""
+    """Draw a column's passages; an `anchor` makes each a link target by its number."""
     for place, one in enumerate(column.passages):
         passage = question_set.passages[one.row]
         hit = Hit(
@@ -202,7 +201,7 @@ def _notes(column: ReadColumn, place: int, question_set: QuestionSet) -> list[st
 
 
 def reason(column: ReadColumn, question_set: QuestionSet) -> str:
-    """Say by which numbers a passage won against the one that answers by the data; empty where it did not. Markdown."""
+    """Return why a passage won against the relevant one, as Markdown; empty if it did not."""
     right = column.right
     if column.won < 0:
         return ""

@@ -114,7 +114,7 @@ def _draw_differences(view: ReadingView) -> None:
 def curves(
     table: pd.DataFrame, names: Sequence[str], oracle: float, *, chosen: int, y: str, label: str
 ) -> alt.LayerChart:
-    """One line a "retriever" of its "value" over "k" in its band, its "ceiling" dashed; a rule at the `oracle`."""
+    """One line a "retriever" of "value" over "k" in its band, its "ceiling" dashed, and a rule at the `oracle`."""
     drawn = present(names, table["retriever"])
     lowest = max(0.0, min(float(table["low"].min()), oracle) - 0.03)
     scale = alt.Scale(domain=[lowest, 1.0], nice=False)
@@ -145,10 +145,7 @@ def curves(
 
 
 def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str], x: str) -> alt.Chart:
-    """One bar a "retriever", cut by what became of its questions ("label"): their "share" of all.
-
-    `fates` are the fates by their label, in the order of the pieces.
-    """
+    """One bar a "retriever" of the "share" of each fate ("label"); `fates` are in the order of the pieces."""
     places = {label: place for place, label in enumerate(fates)}
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
     counts = ("count:Q", word("where.questions"), ","), ("share:Q", x, ".1%")
@@ -192,7 +189,7 @@ def draw_slices(view: ReadingView) -> None:
 
 
 def draw_questions(view: ReadingView) -> None:
-    """Draw one question where the address names one, else the filters and all that pass them."""
+    """Draw the question of the address, else the filters and all questions that pass them."""
     rows = {question.id: row for row, question in enumerate(view.asked.questions)}
     asked = st.query_params.get("read_question", "")
     if asked in rows:
@@ -234,7 +231,7 @@ def _draw_question(view: ReadingView, row: int) -> None:
 
 
 def column_of(view: ReadingView, name: str, row: int) -> ReadColumn:
-    """What was read of the passages that a retriever found for the question at `row`, the first K."""
+    """Return the first K passages of a retriever, as they were read for the question at `row`."""
     answered, rankings = view.answered[name], view.kept.result.comparison.rankings[name]
     there = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
     read = answered.read
@@ -248,7 +245,6 @@ def column_of(view: ReadingView, name: str, row: int) -> ReadColumn:
 
 
 def _ask(question: str) -> None:
-    """Go to the other tab, where the passages can be judged and a language model be asked."""
     remember("answers", "ask")
     ask(BOX, question)
 
