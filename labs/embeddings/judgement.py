@@ -9,7 +9,7 @@ per pair, so a metric of 2,000 resamples is a product of matrices. See `data.sta
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -258,6 +258,11 @@ class Densities:
 def bands(gold: np.ndarray) -> np.ndarray:
     """The band of gold scores from 0 to 1, `(n_pairs,)` int64 from 0; a score on a border belongs to the higher one."""
     return np.clip(np.floor(gold.astype(np.float64) * BANDS + _GOLD_ROUNDING), 0, BANDS - 1).astype(np.int64)
+
+
+def band_labels(scale: tuple[float, float]) -> list[str]:
+    """Return the ends of each fifth of a scale, the lowest first."""
+    return [f"{low:g} – {high:g}" for low, high in pairwise(np.linspace(*scale, BANDS + 1))]
 
 
 def densities(cosines: Mapping[str, np.ndarray], gold: np.ndarray) -> Densities:

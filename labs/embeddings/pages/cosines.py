@@ -3,6 +3,7 @@ the Sentences view: sentences that a person types against each other, and what l
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -13,11 +14,12 @@ import streamlit as st
 from mrc_workbench.data.pairs import PairKind
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.embeddings.geometry import MOST
-from mrc_workbench.labs.embeddings.judgement import bands, densities, wrong_pairs
-from mrc_workbench.labs.embeddings.pages.page import EvaluationView, band_labels, distinct_of, finished, pick_model
+from mrc_workbench.labs.embeddings.judgement import band_labels, bands, densities, wrong_pairs
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, distinct_of, finished, pick_model
 from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityRequest
 from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.charts import colour_of
+from mrc_workbench.workbench.views.resources.sets import pair_set
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
@@ -38,10 +40,9 @@ def draw_wrong(view: EvaluationView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         of = pick_model(view, "wrong_of", "embeddings.wrong_of")
         side = choose(st.segmented_control, "wrong_side", word("embeddings.wrong_side"), _SIDES, "both", **look)
-    help_text = word("embeddings.cosine")
     columns = {
         "gold": tables.number("embeddings.gold", "%.1f"),
-        **{name: st.column_config.NumberColumn(name, format="%.3f", help=help_text) for name in view.measured},
+        **{name: tables.figure(name, "%.3f", word("embeddings.cosine")) for name in view.measured},
         "misplaced": tables.number("embeddings.misplaced", "%+.0f"),
         "first": tables.text("embeddings.first_sentence", "", width="large"),
         "second": tables.text("embeddings.second_sentence", "", width="large"),
@@ -58,7 +59,7 @@ def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
     found = wrong_pairs(cosines, evaluation.values, of, len(evaluation.rows))
     wanted = {"too_alike": found.misplaced > 0, "too_different": found.misplaced < 0}.get(side, found.misplaced != 0)
     places = found.rows[wanted][:_MOST]
-    first, second = (column.at(evaluation.rows[places]) for column in view.pairs.texts[:2])
+    first, second = (column.at(evaluation.rows[places]) for column in pair_set(view.data.key).texts[:2])
     low, high = view.data.scale
     return pd.DataFrame(
         {
@@ -72,25 +73,25 @@ def _wrong_table(view: EvaluationView, of: str, side: str) -> pd.DataFrame:
 
 
 def draw_density(view: EvaluationView) -> None:
-    names, gold = view.evaluation.cosines, view.evaluation.values
-    if view.evaluation.kind is not PairKind.SCORED or not names or not len(gold):
+    cosines, gold = view.evaluation.cosines, view.evaluation.values
+    if view.evaluation.kind is not PairKind.SCORED or not cosines or not len(gold):
         st.info(word("embeddings.no_bands"), icon=":material/info:")
         return
     labels = band_labels(view.data.scale)
     st.caption(word("embeddings.density_help"))
-    found = densities({view.names[one]: column for one, column in names.items()}, gold)
+    found = densities({view.names[one]: column for one, column in cosines.items()}, gold)
     order = [name for name in view.measured if name in found.values]
-    for start in range(0, len(order), _SIDE_BY_SIDE):
-        places = st.columns(min(len(order), _SIDE_BY_SIDE))
-        for place, name in zip(places, order[start : start + _SIDE_BY_SIDE], strict=False):
-            with place:
-                st.markdown(f"**{plain(name)}**")
-                parts = [
-                    pd.DataFrame({"band": label, "place": number, "cosine": found.grid, "density": density})
-                    for number, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
-                ]
-                table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
-                draw_chart(ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
+    for number, name in enumerate(order):
+        if number % _SIDE_BY_SIDE == 0:
+            places = st.columns(min(len(order), _SIDE_BY_SIDE))
+        with places[number % _SIDE_BY_SIDE]:
+            st.markdown(f"**{plain(name)}**")
+            parts = [
+                pd.DataFrame({"band": label, "place": band, "cosine": found.grid, "density": density})
+                for band, (label, density) in enumerate(zip(labels, found.values[name], strict=True))
+            ]
+            table = pd.concat(parts[::-1], ignore_index=True)  # see `ridges`
+            draw_chart(ridges, table, labels, name, view.every, x=word("embeddings.cosine"))
     with st.expander(word("compare.as_table"), expanded=True):
         _draw_quartiles(view, bands(gold), labels)
 
@@ -103,9 +104,9 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     """
     highest = float(table["density"].max()) or 1.0
     drawn = table.assign(top=table["place"] + _OVERLAP * table["density"] / highest)
-    feet = [*range(len(bands))]
     labels = ", ".join(f"'{band}'" for band in bands)
-    axis = alt.Axis(values=feet, labelExpr=f"[{labels}][datum.value]", grid=False, domain=False, ticks=False)
+    feet = {"values": [*range(len(bands))], "labelExpr": f"[{labels}][datum.value]"}
+    axis = alt.Axis(grid=False, domain=False, ticks=False, **feet)
     scale = alt.Scale(domain=[0, len(bands) - 1 + _OVERLAP], nice=False)
     cosines = alt.Axis(format=".2~f", tickCount=5, labelAngle=0)
     band, density = word("embeddings.band"), word("embeddings.density")
@@ -121,9 +122,8 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     drawn_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
     peaks = drawn_bands.loc[drawn_bands.groupby("band", sort=False)["density"].idxmax()]
     rows = findings.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
-    return areas.properties(
-        height=90 + _RIDGE * len(bands), description=findings.describe(word("embeddings.peaks", model=name), rows)
-    )
+    described = findings.describe(word("embeddings.peaks", model=name), rows)
+    return areas.properties(height=90 + _RIDGE * len(bands), description=described)
 
 
 def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -> None:
@@ -131,16 +131,15 @@ def _draw_quartiles(view: EvaluationView, band: np.ndarray, labels: list[str]) -
     for name, one in view.measured.items():
         for place, label in enumerate(labels):
             inside = one.cosines[band == place]
-            low, middle, high = np.quantile(inside, [0.25, 0.5, 0.75]) if len(inside) else [np.nan] * 3
-            told = {"median": middle, "quarter": low, "three_quarters": high}
-            rows.append({"model": name, "band": label, "count": len(inside), **told})
+            quartiles = np.quantile(inside, [0.25, 0.5, 0.75]) if len(inside) else [np.nan] * 3
+            rows.append((name, label, len(inside), *quartiles))
     columns = {
         "model": tables.text("embeddings.model", "", width="medium"),
         "band": tables.text("embeddings.band", ""),
         "count": tables.number("embeddings.count", "%d", ""),
         **{name: tables.number(f"embeddings.{name}", "%.3f", "") for name in ("quarter", "median", "three_quarters")},
     }
-    st.dataframe(pd.DataFrame(rows), hide_index=True, column_config=columns)
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
 EXAMPLE = (
@@ -162,8 +161,7 @@ _NEAREST = 10
 
 
 def draw_sentences(view: EvaluationView) -> None:
-    models = tuple(view.references[name] for name in view.measured)
-    at_work = st.container()
+    progress = st.container()
     left, right = st.columns([2, 3])
     with left:
         model = pick_model(view, "matrix_of")
@@ -176,8 +174,9 @@ def draw_sentences(view: EvaluationView) -> None:
     if len(sentences) < 2:
         right.info(word("embeddings.two_sentences"), icon=":material/info:")
     else:
+        models = tuple(view.references[name] for name in view.measured)
         request = SimilarityRequest(data=view.data.key, models=models, sentences=tuple(sentences))
-        with at_work:
+        with progress:
             result = finished(request, view.data, view.names)
         if result:
             with right:
@@ -204,9 +203,8 @@ def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRe
         st.dataframe(table.style.format("{:.3f}"))
         st.caption(word("embeddings.matrix_copy"))
         st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
-    tables.draw_csv(
-        "embeddings.matrix_csv", lambda: table.reset_index(names="sentence"), "similarity.csv", "matrix_csv"
-    )
+    rows = partial(table.reset_index, names="sentence")
+    tables.draw_csv("embeddings.matrix_csv", rows, "similarity.csv", "matrix_csv")
 
 
 def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
@@ -243,22 +241,17 @@ def _cells(matrix: np.ndarray, sentences: Sequence[str], numbers: Sequence[str])
 
 
 def _draw_nearest(view: EvaluationView, model: str) -> None:
-    look: dict[str, Any] = {"key": "near_sentence", "help": word("embeddings.nearest_help")}
+    label, explained = word("embeddings.nearest"), word("embeddings.nearest_help")
     given = st.query_params.get("near", "")
-    asked = st.text_input(word("embeddings.nearest"), value=given, **look).strip()[:_LETTERS]
-    if not asked:
+    query = st.text_input(label, value=given, key="near_sentence", help=explained).strip()[:_LETTERS]
+    if not query:
         st.query_params.pop("near", None)
         return
-    st.query_params["near"] = asked
-    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(asked,), k=_NEAREST)
-    result = finished(request, view.data, view.names)
-    if result is None:
-        return
-    arrays, sentences = result.arrays, distinct_of(view.data.key, view.part).sentences
-    nearest = [sentences[row] for row in arrays["rows"][0]]
-    table = pd.DataFrame({"cosine": arrays["cosines"][0].astype(float), "sentence": nearest})
-    columns = {
-        "cosine": tables.number("embeddings.cosine", "%.3f"),
-        "sentence": tables.text("embeddings.sentence", "", width="large"),
-    }
-    st.dataframe(table, hide_index=True, column_config=columns)
+    st.query_params["near"] = query
+    request = NeighboursRequest(data=view.data.key, model=model, part=view.part, sentences=(query,), k=_NEAREST)
+    if result := finished(request, view.data, view.names):
+        sentences = distinct_of(view.data.key, view.part).sentences
+        nearest = [sentences[row] for row in result.arrays["rows"][0]]
+        columns = {"cosine": tables.number("embeddings.cosine", "%.3f")}
+        columns["sentence"] = tables.text("embeddings.sentence", "", width="large")
+        tables.draw(pd.DataFrame({"cosine": result.arrays["cosines"][0].astype(float), "sentence": nearest}), columns)

@@ -11,9 +11,13 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from mrc_workbench.data.pairs.store import StoredPairs
+from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
+from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST, Cost, Method, Point
-from mrc_workbench.labs.embeddings.pages.page import EvaluationView, finished, kept_figures, pick_model
+from mrc_workbench.labs.embeddings.judgement import Figure
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, finished, open_evaluation, pick_model
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
@@ -21,7 +25,7 @@ from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, leg
 from mrc_workbench.workbench.views.names import base_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set
 from mrc_workbench.workbench.views.ui import findings, tables
-from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
+from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, present, tips
 from mrc_workbench.workbench.views.ui.state import choose, typed
 from mrc_workbench.workbench.views.ui.words import duration, plain, word
 
@@ -36,7 +40,7 @@ _LEAST_SPAN = 4.0  # points of a scale around the figures of a few models
 def draw_retrieval(view: EvaluationView) -> None:
     data = chosen_set()
     st.caption(word("embeddings.retrieval_help", data=plain(set_name(data.name))))
-    people = kept_figures(view.data, view.part, "spearman")
+    people = _stored_figures(view.data, view.part, "spearman")
     part, found = _searched(data, set(people))
     rows = [
         {"model": view.names.get(one, one), "spearman": 100 * figure.value, "value": 100 * found[one]}
@@ -57,6 +61,19 @@ def draw_retrieval(view: EvaluationView) -> None:
     st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
 
 
+def _stored_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
+    """Return the newest metric of every model measured on this part of the set, by its reference."""
+    paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
+    found: dict[str, Figure] = {}
+    for path in paths:
+        evaluation = open_evaluation(path.parent)
+        if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
+            for model, one in evaluation.measured.items():
+                if measure in one.figures:
+                    found.setdefault(model, one.figures[measure])
+    return found
+
+
 def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerChart:
     """Spearman with people against a retrieval measure, a point a "model"; columns "spearman" and "value"."""
     drawn = present(names, table["model"])
@@ -69,9 +86,9 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
         shape=shape("model", drawn, names),
         tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
     )
-    title = f"{word('embeddings.spearman')}, {y}"
     rows = findings.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
-    return alt.layer(marks).properties(height=300, description=findings.describe(title, rows))
+    described = findings.describe(f"{word('embeddings.spearman')}, {y}", rows)
+    return alt.layer(marks).properties(height=300, description=described)
 
 
 def _around(values: "pd.Series[float]") -> alt.Scale:
@@ -84,17 +101,14 @@ def _around(values: "pd.Series[float]") -> alt.Scale:
 def _searched(data: StoredSet, models: set[str]) -> tuple[str, dict[str, float]]:
     """The part on which most of these models were searched with, and nDCG@10 by model of the newest comparison."""
     by_part: dict[str, dict[str, float]] = {}
-    for kept in kept_comparisons():
-        if kept.data_fingerprint == data.fingerprint and kept.lab is None:
-            found = by_part.setdefault(kept.part.value, {})
-            specs = origin_of(kept.folder).get("experiment", {}).get("retriever", [])
-            dense = {
-                spec["model"]: kept.figures[spec["name"]][_MEASURE]
-                for spec in specs
-                if spec.get("kind") == "dense" and "model" in spec and _MEASURE in kept.figures.get(spec["name"], {})
-            }
-            for model in models & dense.keys():
-                found.setdefault(model, dense[model])  # the newest stands first
+    for stored in kept_comparisons():  # the newest stands first
+        if stored.data_fingerprint != data.fingerprint or stored.lab is not None:
+            continue
+        specs = origin_of(stored.folder).get("experiment", {}).get("retriever", [])
+        dense = {spec["model"]: spec["name"] for spec in specs if spec.get("kind") == "dense" and "model" in spec}
+        scores = {model: stored.figures.get(name, {}).get(_MEASURE) for model, name in dense.items() if model in models}
+        known = by_part.get(stored.part.value, {})
+        by_part[stored.part.value] = {model: score for model, score in scores.items() if score is not None} | known
     return max(by_part.items(), key=lambda one: len(one[1]), default=("all", {}))
 
 
@@ -102,12 +116,12 @@ def draw_cost(view: EvaluationView) -> None:
     st.caption(word("embeddings.cost_help"))
     with st.container(horizontal=True, vertical_alignment="bottom"):
         bi_encoder = pick_model(view, "cost_of", "embeddings.bi_encoder")
-        cross_encoder = _pick_cross_encoder()
+        label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
+        cross_encoder = typed(_model_field, "cross_encoder", label, default_model(), help=explained)
         look: dict[str, Any] = {"format_func": lambda one: duration(float(one)), "width": 170}
         label, explained = word("embeddings.cost_seconds"), word("embeddings.cost_seconds_help")
-        seconds = choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look)
-    of, time = view.data.key, float(seconds)
-    request = CostRequest(data=of, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=time)
+        seconds = float(choose(st.selectbox, "cost_seconds", label, _SECONDS, _SECONDS[0], help=explained, **look))
+    request = CostRequest(data=view.data.key, bi_encoder=bi_encoder, cross_encoder=cross_encoder, seconds=seconds)
     result = finished(request, view.data, view.names, start=word("embeddings.measure_cost"))
     if result is None:
         return
@@ -119,12 +133,8 @@ def draw_cost(view: EvaluationView) -> None:
     _draw_seconds(cost, view.names[bi_encoder], base_name(cross_encoder))
 
 
-def _pick_cross_encoder() -> str:
-    def field(label: str, **look: Any) -> str:
-        return st.text_input(label, **look).strip() or default_model()
-
-    label, explained = word("embeddings.cross_encoder"), word("embeddings.cross_encoder_help")
-    return typed(field, "cross_encoder", label, default_model(), help=explained)
+def _model_field(label: str, **look: Any) -> str:
+    return st.text_input(label, **look).strip() or default_model()
 
 
 def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
@@ -140,11 +150,8 @@ def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
     st.markdown(word("embeddings.cost_answer", sentences=f"{fast.sentences:,}", **told))
     rows = [(ways[one.method], one.sentences, one.seconds, one.measured) for one in cost.points]
     table = pd.DataFrame(rows, columns=["way", "sentences", "seconds", "measured"])
-    papers = [
-        (word(f"embeddings.paper_{method.name.lower()}"), _THEIR_SENTENCES, seconds)
-        for method, seconds in _THEIRS.items()
-    ]
-    theirs = pd.DataFrame(papers, columns=["way", "sentences", "seconds"])
+    papers = [word(f"embeddings.paper_{method.name.lower()}") for method in _THEIRS]
+    theirs = pd.DataFrame({"way": papers, "sentences": _THEIR_SENTENCES, "seconds": [*_THEIRS.values()]})
     draw_chart(costs, table, theirs)
     st.caption(word("embeddings.cost_paper", source=plain(REIMERS)))
     st.caption(word("embeddings.cost_agreement", share=f"{cost.agreement:.1%}"))
@@ -155,8 +162,7 @@ def _draw_seconds(cost: Cost, bi_encoder: str, cross_encoder: str) -> None:
         "seconds": tables.number("embeddings.seconds", "%.2f"),
         "how": tables.text("embeddings.how", ""),
     }
-    every = pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))])
-    tables.draw(every, columns)
+    tables.draw(pd.concat([shown, theirs.assign(how=word("embeddings.not_measured_here"))]), columns)
 
 
 def _told(point: Point) -> str:
@@ -166,27 +172,16 @@ def _told(point: Point) -> str:
 def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
     """Seconds for all pairs of n sentences, a line a "way"; extrapolations are dashed, published results hollow."""
     ways = list(dict.fromkeys(table["way"]))
-    x = alt.X("sentences:Q", title=word("embeddings.sentences"), scale=alt.Scale(type="log", domain=[20, 12_000]))
-    y = alt.Y(
-        "seconds:Q",
-        title=word("embeddings.seconds"),
-        scale=alt.Scale(type="log"),
-        axis=alt.Axis(format=",.2~f", tickCount=6),
-    )
-    tooltip = tips(
-        ("way:N", " "),
-        ("sentences:Q", word("embeddings.sentences"), ","),
-        ("seconds:Q", word("embeddings.seconds"), ",.2f"),
-    )
+    sentences, seconds = word("embeddings.sentences"), word("embeddings.seconds")
+    x = alt.X("sentences:Q", title=sentences, scale=alt.Scale(type="log", domain=[20, 12_000]))
+    axis = alt.Axis(format=",.2~f", tickCount=6)
+    y = alt.Y("seconds:Q", title=seconds, scale=alt.Scale(type="log"), axis=axis)
+    tooltip = tips(("way:N", " "), ("sentences:Q", sentences, ","), ("seconds:Q", seconds, ",.2f"))
     scale = alt.Scale(domain=ways, range=list(PALETTE[: len(ways)]))
-    base = alt.Chart(table).encode(
-        x, y, alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1)), tooltip=tooltip
-    )
-    lines = base.mark_line(strokeDash=[5, 4])
+    tint = alt.Color("way:N", scale=scale, legend=legend(columns=1, symbolOpacity=1))
+    base = alt.Chart(table).encode(x, y, tint, tooltip=tooltip)
     measured = base.transform_filter("datum.measured")
     reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
-    rows = findings.courses(table, "way", "sentences", "seconds", ",.2f")
-    described = findings.describe(word("embeddings.seconds"), rows)
-    return (
-        lines + measured.mark_line(strokeWidth=3) + measured.mark_point(filled=True, size=60, opacity=1) + reported
-    ).properties(height=380, description=described)
+    layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
+    described = findings.describe(seconds, findings.courses(table, "way", "sentences", "seconds", ",.2f"))
+    return alt.layer(*layers).properties(height=380, description=described)

@@ -13,8 +13,8 @@ from pydeck.bindings.json_tools import default_serialize
 
 from mrc_workbench.data.pairs import Label, PairKind
 from mrc_workbench.labs.embeddings.geometry import Map, Projection
-from mrc_workbench.labs.embeddings.judgement import bands
-from mrc_workbench.labs.embeddings.pages.page import EvaluationView, band_labels, distinct_of, finished, pick_model
+from mrc_workbench.labs.embeddings.judgement import band_labels, bands
+from mrc_workbench.labs.embeddings.pages.page import EvaluationView, distinct_of, finished, pick_model
 from mrc_workbench.labs.embeddings.results import MapRequest
 from mrc_workbench.retrieval.report.charts import READABLE
 from mrc_workbench.workbench.views.ui import tables

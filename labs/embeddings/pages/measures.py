@@ -3,13 +3,14 @@ Space view: how the vectors lie, alignment against uniformity, the singular valu
 """
 
 import json
-import math
 from collections.abc import Sequence
+from functools import partial
 
 import altair as alt
 import numpy as np
 import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.pairs.records import Label
 from mrc_workbench.labs.embeddings.geometry import trajectory
@@ -43,13 +44,8 @@ def draw_measures(view: EvaluationView) -> None:
     _draw_probes(view)
     with st.container(horizontal=True):
         tables.draw_csv("embeddings.csv", lambda: _long_table(view.evaluation), "embeddings.csv", "figures_csv")
-        tables.draw_file(
-            "embeddings.json",
-            lambda: json.dumps(view.evaluation.as_dict(), ensure_ascii=False, indent=2),
-            "embeddings.json",
-            "application/json",
-            "figures_json",
-        )
+        scores = partial(json.dumps, view.evaluation.as_dict(), ensure_ascii=False, indent=2)
+        tables.draw_file("embeddings.json", scores, "embeddings.json", "application/json", "figures_json")
 
 
 def _scaled(measure: str, figure: Figure) -> Figure:
@@ -81,18 +77,17 @@ def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame
             name.append(word("embeddings.is_cross_encoder"))
         if other.learned_from:
             name.append(word("embeddings.learned_from", data=other.learned_from))
-        row = {"model": _LINE.join(name), "value": 100 * other.value, "low": math.nan, "high": math.nan}
-        rows.append({**row, "ours": False, "source": other.source})
+        row = {"model": _LINE.join(name), "value": 100 * other.value, "ours": False, "source": other.source}
+        rows.append(row)  # without an interval
     table = pd.DataFrame(rows, columns=["model", "value", "low", "high", "ours", "source"])
     return table.sort_values("value", ascending=False, kind="stable", ignore_index=True)
 
 
 def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart:
     """One row a "model": its "value" with "low" to "high"; published results, not "ours", are hollow."""
-    drawn = [*table["model"]]
     name = alt.Tooltip("model:N", title=word("embeddings.model"))
     lines = alt.Axis(labelLimit=170, labelOverlap=False, labelLineHeight=12, labelExpr=f"split(datum.label, '{_LINE}')")
-    base = alt.Chart(table).encode(y=alt.Y("model:N", sort=drawn, title=None, axis=lines))
+    base = alt.Chart(table).encode(y=alt.Y("model:N", sort=[*table["model"]], title=None, axis=lines))
     scale = alt.Scale(zero=False, padding=12)
     tint, mark = apart("model", present(names, table["model"]), names)
     ours = base.transform_filter("datum.ours").encode(color=tint, tooltip=[name, *with_interval("value", x, ".2f")])
@@ -100,28 +95,21 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
     along = alt.X("value:Q", scale=scale)
     marks = ours.mark_point(filled=True, size=110, opacity=1).encode(x=along, shape=mark)
     theirs = base.transform_filter("!datum.ours").mark_point(size=80, strokeWidth=2, color=READABLE)
-    told = [name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
-    row = 30 if table["ours"].all() else 42  # pixels: names of others take several lines
-    published = theirs.encode(x=along, tooltip=told)
-    rows = findings.intervals(table[table["ours"]], "model", "value", ".2f")
+    tooltip = [name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
+    published = theirs.encode(x=along, tooltip=tooltip)
     others = table[~table["ours"]]
+    rows = findings.intervals(table[table["ours"]], "model", "value", ".2f")
     rows += findings.values([*others["model"]], [*others["value"]], ".2f")
-    return (intervals + marks + published).properties(
-        height=100 + row * len(drawn), description=findings.describe(x, rows)
-    )
+    height = 100 + (42 if len(others) else 30) * len(table)  # published names take several lines
+    return (intervals + marks + published).properties(height=height, description=findings.describe(x, rows))
 
 
 def _draw_figures(view: EvaluationView) -> None:
     table = _figure_table(view)
     measures = [one for one in MEASURES if one in table]
-    columns = {"model": tables.text("embeddings.model", "", pinned=True, width="medium")}
-    for measure in measures:
-        columns[measure] = tables.number(f"embeddings.{measure}")
-        columns[f"{measure}_interval"] = tables.text("embeddings.interval", "compare.interval_help")
-    columns |= {
-        "dimensions": tables.number("embeddings.dimensions"),
-        "seconds": tables.number("embeddings.encoding_seconds"),
-    }
+    columns = _measure_columns(MEASURES)
+    columns["dimensions"] = tables.number("embeddings.dimensions")
+    columns["seconds"] = tables.number("embeddings.encoding_seconds")
     shown = [name for name in columns if name in table and name not in _ASKED_FOR]
     forms = {one: "{:.2f}" if one in SHARES else "{:.4f}" for one in MEASURES}
     forms |= {"dimensions": "{:.0f}", "seconds": "{:.1f}"}
@@ -134,6 +122,14 @@ def _draw_figures(view: EvaluationView) -> None:
     evaluation = view.evaluation
     counts = {"pairs": f"{len(evaluation.rows):,}", "sentences": f"{evaluation.sentences:,}"}
     st.caption(word("embeddings.measured_on", **counts, positives=f"{evaluation.positives:,}"))
+
+
+def _measure_columns(measures: Sequence[str], **forms: str) -> dict[str, ColumnConfig]:
+    columns = {"model": tables.text("embeddings.model", "", pinned=True, width="medium")}
+    for measure in measures:
+        columns[measure] = tables.number(f"embeddings.{measure}", forms.get(measure))
+        columns[f"{measure}_interval"] = tables.text("embeddings.interval", "compare.interval_help")
+    return columns
 
 
 def _figure_table(view: EvaluationView) -> pd.DataFrame:
@@ -160,11 +156,9 @@ def draw_differences(view: EvaluationView, measure: str, *, expanded: bool = Fal
     scale, rows = 100 if measure in SHARES else 1, []
     for found in view.evaluation.differences.get(measure, []):
         one = found if found.difference >= 0 else found.reversed
-        told = {"a": view.names[one.a], "b": view.names[one.b], "difference": scale * one.difference}
-        verdict = word("compare.higher" if one.sure else "compare.unsure")
-        rows.append(
-            told | {"verdict": verdict, "low": scale * one.low, "high": scale * one.high, "p_family": one.p_family}
-        )
+        row = {"a": view.names[one.a], "b": view.names[one.b], "p_family": one.p_family}
+        row |= {part: scale * getattr(one, part) for part in ("difference", "low", "high")}
+        rows.append(row | {"verdict": word("compare.higher" if one.sure else "compare.unsure")})
     if not rows:
         return
     table = pd.DataFrame(rows).sort_values("difference", ascending=False, kind="stable")
@@ -304,16 +298,8 @@ def _path(view: EvaluationView) -> pd.DataFrame:
 
 
 def _draw_tables(points: pd.DataFrame, path: pd.DataFrame, spectra: pd.DataFrame) -> None:
-    columns = {
-        "model": tables.text("embeddings.model", "", pinned=True, width="medium"),
-        "alignment": tables.number("embeddings.alignment", "%.4f"),
-        "alignment_interval": tables.text("embeddings.interval", "compare.interval_help"),
-        "uniformity": tables.number("embeddings.uniformity", "%.3f"),
-        "uniformity_interval": tables.text("embeddings.interval", "compare.interval_help"),
-        "anisotropy": tables.number("embeddings.anisotropy", "%.3f"),
-        "anisotropy_interval": tables.text("embeddings.interval", "compare.interval_help"),
-        "half": tables.number("embeddings.directions", "%d"),
-    }
+    columns = _measure_columns(_MEASURES, alignment="%.4f", uniformity="%.3f", anisotropy="%.3f")
+    columns["half"] = tables.number("embeddings.directions", "%d")
     st.dataframe(points, hide_index=True, column_order=[one for one in columns if one in points], column_config=columns)
     with st.expander(word("compare.as_table")):
         if len(path):

@@ -7,23 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path, PurePath
 from typing import Any
 
-import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.pairs.records import PairKind, PairSet, part_to_measure
+from mrc_workbench.data.pairs.records import PairKind, part_to_measure
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies.study import StudyJob
-from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import Distinct, add, added, remove
-from mrc_workbench.labs.embeddings.judgement import BANDS, Figure
 from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult, Request, load
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task
 from mrc_workbench.models.files import ModelError
@@ -37,7 +33,7 @@ from mrc_workbench.workbench.views.choices import choices_for, finished_runs, mo
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name, told_with_download
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import cached, chosen_set, opened, pair_set, parts_of, stored_pairs
-from mrc_workbench.workbench.views.ui.job import draw_job
+from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, free_name, known, plain, word
 
@@ -55,11 +51,6 @@ def open_evaluation(folder: Path) -> Evaluation | None:
     return opened(load, folder)
 
 
-def measures_of(kind: PairKind) -> tuple[str, ...]:
-    """The measures by which models of a set of this kind are ranked."""
-    return {PairKind.SCORED: CORRELATIONS, PairKind.LABELLED: (ACCURACY,)}.get(kind, ())
-
-
 @dataclass(frozen=True)
 class EvaluationView:
     """An evaluation of a part of a stored set, and the selected measure, empty if the set's kind has none.
@@ -75,16 +66,11 @@ class EvaluationView:
 
     @property
     def every(self) -> list[str]:
-        """The names of all models, which decide the colours."""
         return [*self.names.values()]
 
     @property
     def part(self) -> Part:
         return self.evaluation.part
-
-    @property
-    def pairs(self) -> PairSet:
-        return pair_set(self.data.key)
 
     @cached_property
     def measured(self) -> dict[str, ModelResult]:
@@ -100,24 +86,6 @@ class EvaluationView:
         return {self.names[reference]: reference for reference in self.evaluation.measured}
 
 
-def kept_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
-    """Return the newest metric of every model measured on this part of the set, by its reference."""
-    paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
-    found: dict[str, Figure] = {}
-    for path in paths:
-        evaluation = open_evaluation(path.parent)
-        if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):
-            for model, one in evaluation.measured.items():
-                if measure in one.figures:
-                    found.setdefault(model, one.figures[measure])
-    return found
-
-
-def band_labels(scale: tuple[float, float]) -> list[str]:
-    """Return the ends of each fifth of a scale, the lowest first."""
-    return [f"{low:g} – {high:g}" for low, high in pairwise(np.linspace(*scale, BANDS + 1))]
-
-
 def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model") -> str:
     """Draw the choice of a model, the best first, stored in the address by `name`; returns the reference."""
     names = {view.references[one]: one for one in view.measured}
@@ -127,8 +95,7 @@ def pick_model(view: EvaluationView, name: str, label: str = "embeddings.model")
 def finished(
     request: Request, data: StoredPairs, names: Mapping[str, str], *, start: str | None = None
 ) -> TaskResult | None:
-    """Return the result of a request; if there is none, draw its job, which starts by the button `start` or by itself.
-    """
+    """Return the result of a request; if there is none, draw its job, which starts by a button `start` or by itself."""
     try:
         job = STUDY.job(request, data.fingerprint)
     except ModelError as error:
@@ -141,12 +108,7 @@ def finished(
 
 
 def draw_request(
-    job: StudyJob[Any, Any],
-    request: Request,
-    names: Mapping[str, str],
-    *,
-    start: str | None = None,
-    about: str = "",
+    job: StudyJob[Any, Any], request: Request, names: Mapping[str, str], *, start: str | None = None, about: str = ""
 ) -> None:
     """Draw a job's progress or failure; without a `start` label it starts once per session."""
 
@@ -173,14 +135,8 @@ TABS = {
     "vectors": ("map", "density", "space"),
     "further": ("retrieval", "cost"),
 }
-_FILES = {
-    "sentences": "cosines",
-    "wrong": "cosines",
-    "density": "cosines",
-    "space": "measures",
-    "retrieval": "further",
-    "cost": "further",
-}
+_MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
+_MODULES |= {"space": "measures", "retrieval": "further", "cost": "further"}
 _LONGEST_NAME = 60
 _BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
 _PICKED_RUNS = 2
@@ -191,7 +147,7 @@ _SEPARATOR = "|"  # of references in the address
 
 @dataclass(frozen=True)
 class Models:
-    """Names by reference in a fixed order, what is picked before anybody chooses, those added, and the trained ones."""
+    """Names by reference in a fixed order, the default selection, added references, and trained models."""
 
     names: dict[str, str]
     first_picked: tuple[str, ...]
@@ -229,24 +185,16 @@ def draw() -> None:
     job = STUDY.job(request, data.fingerprint)
     if evaluation := open_evaluation(job.folder) if job.done else None:
         with place:
-            _draw_again(job, request)
+            label, icon = word("embeddings.again"), ":material/replay:"
+            if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
+                begin(partial(job.start, request))
             _draw_to_compare(able, models)
         _draw_evaluation(EvaluationView(data, evaluation, models.names, models.runs, measure), answer)
         return
-    explanation = word(
-        "embeddings.will_measure",
-        models=", ".join(plain(models.names[reference]) for reference in able),
-        pairs=f"{len(parts_of(data.key)[part]):,}",
-    )
+    names, pairs = ", ".join(plain(models.names[reference]) for reference in able), len(parts_of(data.key)[part])
+    about_job = word("embeddings.will_measure", models=names, pairs=f"{pairs:,}")
     with answer:
-        draw_request(job, request, models.names, start=word("embeddings.start"), about=explanation)
-
-
-def _draw_again(job: StudyJob[Any, Any], request: EvaluationRequest) -> None:
-    label, icon = word("embeddings.again"), ":material/replay:"
-    if st.button(label, type="tertiary", icon=icon, disabled=job.running, key="measure_again"):
-        job.start(request)
-        st.rerun()
+        draw_request(job, request, models.names, start=word("embeddings.start"), about=about_job)
 
 
 def _draw_evaluation(view: EvaluationView, answer: DeltaGenerator) -> None:
@@ -259,8 +207,8 @@ def _draw_evaluation(view: EvaluationView, answer: DeltaGenerator) -> None:
         return
     name, place = choose_view("look", TABS, lambda one: word(f"embeddings.view_{one}"))
     with place:
-        # read when it is first drawn: who opens the app does not wait for Altair
-        getattr(import_module(f"mrc_workbench.labs.embeddings.pages.{_FILES.get(name, name)}"), f"draw_{name}")(view)
+        module = import_module(f"mrc_workbench.labs.embeddings.pages.{_MODULES.get(name, name)}")
+        getattr(module, f"draw_{name}")(view)
 
 
 def _failed(name: str, error: Exception) -> str:
@@ -281,12 +229,9 @@ def _draw_answer(view: EvaluationView) -> None:
 def _sentence(view: EvaluationView, known: dict[str, ModelResult]) -> str:
     (best, first), *others = known.items()
     figure = first.figures[view.measure]
-    told = {
-        "best": plain(best),
-        "value": f"{figure.value * 100:.1f}",
-        "measure": word(f"embeddings.{view.measure}"),
-        "pairs": f"{len(first.probe.correct) if first.probe else len(view.evaluation.rows):,}",
-    }
+    pairs = len(first.probe.correct) if first.probe else len(view.evaluation.rows)
+    told = {"best": plain(best), "value": f"{figure.value * 100:.1f}", "pairs": f"{pairs:,}"}
+    told["measure"] = word(f"embeddings.{view.measure}")
     kind = "accuracy" if view.measure == ACCURACY else "people"
     if not others:
         ends = {"low": f"{figure.low * 100:.1f}", "high": f"{figure.high * 100:.1f}"}
@@ -312,10 +257,8 @@ def _draw_to_compare(picked: Sequence[str], models: Models) -> None:
     look: dict[str, Any] = {"type": "primary", "icon": ":material/arrow_forward:", "icon_position": "right"}
     about = word("embeddings.to_compare_help", data=plain(set_name(data.name)))
     look["help"] = about if data.questions else word("embeddings.no_questions")
-    if len(picked) == 1:
-        label = word("embeddings.to_compare", model=plain(models.names[picked[0]]))
-    else:
-        label = word("embeddings.to_compare_several", count=len(picked))
+    one = word("embeddings.to_compare", model=plain(models.names[picked[0]]))
+    label = one if len(picked) == 1 else word("embeddings.to_compare_several", count=len(picked))
     if st.button(label, key="to_compare", disabled=not data.questions, **look):
         names = [BM25_NAME, *retriever_names(picked, models, data)]
         open_page("compare", data=data.key, retrievers="|".join(names))
@@ -393,12 +336,11 @@ def _pick_part(data: StoredPairs) -> Part | None:
 
 def _pick_measure(data: StoredPairs) -> str:
     """Draw the choice of the correlation, if there are two; returns the measure, empty if there is none."""
-    measures = measures_of(data.kind)
-    if len(measures) < 2:
-        return measures[0] if measures else ""
+    if data.kind is not PairKind.SCORED:
+        return ACCURACY if data.kind is PairKind.LABELLED else ""
     look: dict[str, Any] = {"format_func": lambda name: word(f"embeddings.{name}")}
     label, explained = word("embeddings.measure"), word("embeddings.measure_help")
-    return choose(st.segmented_control, "figure", label, measures, measures[0], help=explained, **look)
+    return choose(st.segmented_control, "figure", label, CORRELATIONS, CORRELATIONS[0], help=explained, **look)
 
 
 def _pick_models(models: Models) -> list[str]:
