@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,8 @@ import numpy as np
 from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_pairs
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, SentenceVectors, encode
+from mrc_workbench.data.text.corpora import OnProgress, within
+from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, encode
 from mrc_workbench.labs.embeddings.geometry import (
     anisotropy_parts,
     positive_rows,
@@ -44,16 +45,16 @@ _ENDS = {  # what no figure can pass
     "anisotropy": (-1.0, 1.0),
     "nli_accuracy": (0.0, 1.0),
 }
-Tell = Callable[[float], None]
 # what is known of a model before it is compared, and by measure what its figure is the mean of
 _Measured = tuple[ModelResult, Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class _Material:
-    """Some rows of a set, and their sentences."""
+    """A part of a set, by its rows, and its sentences."""
 
     pairs: PairSet
+    name: Part
     rows: np.ndarray
 
     @cached_property
@@ -99,7 +100,7 @@ def evaluate(
     part = part or part_to_measure(rows)
     if not len(rows[part]):
         raise EmbeddingError("no_pairs", f"the {part.value} part of {pairs.name!r} holds no row")
-    measured, names = _Material(pairs, rows[part]), [*dict.fromkeys(models)]
+    measured, names = _Material(pairs, part, rows[part]), [*dict.fromkeys(models)]
     probed = _probe_material(pairs, rows, part)
     found: list[_Measured] = []
     for name in names:
@@ -114,45 +115,42 @@ def evaluate(
         except Exception as error:
             logger.exception("model %r cannot be measured", name)
             found.append((ModelResult(name, error=with_extra(error)), {}))
-    results, differing = _compared(measured, probed, found)
+    results, tests = _compared(measured, probed, found)
     if on_progress:
         on_progress("", 1.0)
-    scored = pairs.kind is PairKind.SCORED
     return Evaluation(
         data=pairs.name,
         data_fingerprint=pairs.fingerprint,
         kind=pairs.kind,
         part=part,
         rows=measured.rows,
-        values=measured.part.gold if scored else measured.part.values,
+        values=measured.part.gold if pairs.kind is PairKind.SCORED else measured.part.values,
         sentences=len(measured.distinct.sentences),
         positives=len(measured.positive),
         results=tuple(results),
-        differences=differing,
-        probe_part=probed.part if probed else None,
+        differences=tests,
+        probe_part=probed[1].name if probed else None,
     )
 
 
-@dataclass(frozen=True)
-class _ProbeMaterial:
-    train: _Material
-    judged: _Material
-    part: Part
-
-
-def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> _ProbeMaterial | None:
+def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) -> tuple[_Material, _Material] | None:
     """Return the probe's training and test data; None without labels or training rows."""
     judged = part_to_measure(rows) if part is Part.ALL else part
     if pairs.kind is not PairKind.LABELLED or judged not in (Part.VALIDATION, Part.TEST) or not len(rows[Part.TRAIN]):
         return None
-    return _ProbeMaterial(_Material(pairs, training_rows(rows[Part.TRAIN])), _Material(pairs, rows[judged]), judged)
+    return _Material(pairs, Part.TRAIN, training_rows(rows[Part.TRAIN])), _Material(pairs, judged, rows[judged])
 
 
 def _measured(
-    name: str, measured: _Material, probed: _ProbeMaterial | None, base: Path | None, tell: Tell
+    name: str, measured: _Material, probed: tuple[_Material, _Material] | None, base: Path | None, tell: OnProgress
 ) -> _Measured:
-    encoding = _encodings(name, base, tell, [measured, *([probed.train, probed.judged] if probed else [])])
-    encoded = next(encoding)
+    materials = (measured, *(probed or ()))
+    corpus = measured.pairs.sentences  # whichever rows are asked for, a starter is made of all
+    ends = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)])
+    encoded, *of_probe = (
+        encode(name, one.distinct.sentences, corpus, base=base, on_progress=within(tell, low, high))
+        for one, (low, high) in zip(materials, pairwise((ends / ends[-1]).tolist()), strict=True)
+    )
     vectors, parts = encoded.vectors, {}
     if len(measured.positive):
         parts["alignment"] = measured.by_block(squared_distances, vectors)[measured.positive]
@@ -160,10 +158,9 @@ def _measured(
     parts |= {"uniformity": uniformity_parts(spread), "anisotropy": anisotropy_parts(spread)}
     judged = None
     if probed:
-        train, told = (
-            (one.by_block(features, next(encoding).vectors), one.part.values) for one in (probed.train, probed.judged)
-        )
-        judged = probe(train, probed.train.distinct.groups, told)
+        of_parts = [one.by_block(features, its.vectors) for one, its in zip(probed, of_probe, strict=True)]
+        train, test = zip(of_parts, (one.part.values for one in probed), strict=True)
+        judged = probe(train, probed[0].distinct.groups, test)
     if judged:
         parts["nli_accuracy"] = judged.correct.astype(np.float64)
     result = ModelResult(
@@ -179,43 +176,32 @@ def _measured(
     return result, parts
 
 
-def _encodings(name: str, base: Path | None, tell: Tell, materials: Sequence[_Material]) -> Iterator[SentenceVectors]:
-    corpus = materials[0].pairs.sentences  # whichever rows are asked for, a starter is made of all
-    ends = np.cumsum([0, *(len(one.distinct.sentences) for one in materials)])
-    for one, (low, high) in zip(materials, pairwise(ends / ends[-1]), strict=True):
-
-        def within(share: float, low: float = low, high: float = high) -> None:
-            tell(low + (high - low) * share)
-
-        yield encode(name, one.distinct.sentences, corpus, base=base, on_progress=within)
-
-
 def _compared(
-    measured: _Material, probed: _ProbeMaterial | None, found: Sequence[_Measured]
+    measured: _Material, probed: tuple[_Material, _Material] | None, found: Sequence[_Measured]
 ) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
     """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
-    figures: dict[str, dict[str, Figure]] = {one.model: {} for one, _ in found}
-    differing: dict[str, list[Difference]] = {}
-
-    def tell(measure: str, told: Mapping[str, Interval], apart: list[PairedTest]) -> None:
-        differing[measure] = apart
-        for name, figure in told.items():
-            figures[name][measure] = figure
-
+    figures: dict[str, dict[str, Figure]] = {}
+    tests: dict[str, list[Difference]] = {}
     every = {one.model: one.cosines for one, _ in found if one.error is None}
     if measured.part.kind is PairKind.SCORED and every:
         correlations = correlate(every, measured.part.gold, measured.distinct.groups)
-        tell("spearman", correlations.spearman, correlations.differences["spearman"])
-        tell("pearson", correlations.pearson, correlations.differences["pearson"])
+        figures |= {"spearman": correlations.spearman, "pearson": correlations.pearson}
+        tests |= correlations.differences
     groups = {
         "alignment": measured.distinct.groups[measured.positive],
         "uniformity": measured.distinct.sentence_groups[measured.spread],
         "anisotropy": measured.distinct.sentence_groups[measured.spread],
-        "nli_accuracy": probed.judged.distinct.groups if probed else np.zeros(0, dtype=np.int64),
+        "nli_accuracy": probed[1].distinct.groups if probed else np.zeros(0, dtype=np.int64),
     }
     for measure, of_parts in groups.items():
-        parts = {one.model: its[measure] for one, its in found if measure in its}
-        if parts:
+        if parts := {one.model: its[measure] for one, its in found if measure in its}:
             numbered = np.unique(of_parts, return_inverse=True)[1]
-            tell(measure, *mean_figures(parts, numbered, _ENDS[measure]))
-    return [replace(one, figures=figures[one.model]) for one, _ in found], differing
+            figures[measure], tests[measure] = mean_figures(parts, numbered, _ENDS[measure])
+    results = [
+        replace(
+            one,
+            figures={measure: by_model[one.model] for measure, by_model in figures.items() if one.model in by_model},
+        )
+        for one, _ in found
+    ]
+    return results, tests

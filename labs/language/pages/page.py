@@ -18,6 +18,7 @@ from mrc_workbench.labs.language.pages.pieces import (
     MOST_UNKNOWN,
     TokenizersView,
     called_by,
+    draw_failed,
     draw_figures,
     draw_merges,
     draw_pieces,
@@ -57,7 +58,7 @@ _USUAL = (2_000, 8_000, 32_000)
 _CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
 _FEW = 30  # documents that are too few to rely on
-REFERENCE = re.compile(r"[\w./:-]{1,200}")
+_REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 
 def draw_tokenizers() -> None:
@@ -76,9 +77,8 @@ def draw_tokenizers() -> None:
     view = TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
     with answer:
         _draw_answer(view)
-        for model, reason in comparison.errors.items():
-            told = {"model": plain(models.get(model, model)), "reason": plain(failure_text(reason))}
-            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+        for model, error in comparison.errors.items():
+            draw_failed(models.get(model, model), error)
         if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
             begin(partial(job.start, request))
     if view.tokenizers:
@@ -116,16 +116,18 @@ def _draw_answer(view: TokenizersView) -> None:
     if not every:
         return
     able = [one for one in every if known_enough(one)]
-    said = [_fewest(view, able or every), _nearest(view, able)]
+    said = [_fewest(view, able or every)]
+    judged = [(one.figures.f1, one) for one in able if one.figures.f1 is not None]
+    if len({f"{f1:.2f}" for f1, _ in judged}) > 1:
+        f1, best = max(judged, key=lambda one: one[0])
+        said.append(word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}"))
     if left_out := [plain(view.name(one)) for one in every if one not in able]:
         key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
         said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
     st.markdown(" ".join(said))
-    figures = every[0].figures
-    counts = {"documents": f"{figures.documents:,}", "words": f"{figures.words:,}"}
-    limits = [word("tokenizers.limits", **counts, data=plain(set_name(view.comparison.corpus)))]
-    limits += [word("tokenizers.few_documents")] if figures.documents < _FEW else []
-    st.caption(" ".join(limits))
+    figures, corpus = every[0].figures, plain(set_name(view.comparison.corpus))
+    limits = word("tokenizers.limits", documents=f"{figures.documents:,}", words=f"{figures.words:,}", data=corpus)
+    st.caption(f"{limits} {word('tokenizers.few_documents')}" if figures.documents < _FEW else limits)
 
 
 def _fewest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
@@ -140,14 +142,6 @@ def _fewest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
     return word("tokenizers.answer", **told, **others, count=len(ranked))
 
 
-def _nearest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
-    judged = [(one.figures.f1, one) for one in of if one.figures.f1 is not None]
-    if len({f"{f1:.2f}" for f1, _ in judged}) < 2:  # nobody keeps closer than another
-        return ""
-    f1, best = max(judged, key=lambda one: one[0])
-    return word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}")
-
-
 def usual_sizes(characters: int) -> list[int]:
     """Return the default vocabulary sizes: those that the length of the text allows, and smaller ones."""
     allowed = [size for size in _USUAL if characters >= _CHARACTERS_A_PIECE * size]
@@ -158,8 +152,8 @@ def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[st
     """Draw the controls; returns the request, None if incomplete, and the models' names."""
     place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
     with place, st.container(horizontal=True, vertical_alignment="bottom"):
-        kinds = _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind")
-        splits = _pick("splits", [*Split], [Split.WORDS], "split")
+        kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
+        splits = [*map(Split, _pick("splits", [*Split], [Split.WORDS], "split"))]
         usual = [str(size) for size in usual_sizes(characters_in(learned))]
         look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
         label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
@@ -168,8 +162,7 @@ def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[st
         names, against = _pick_models()
     if not (kinds and splits and sizes):
         return None, names
-    ways = tuple(map(TokenizerKind, kinds)), tuple(map(Split, splits))
-    compared = Request(*ways, tuple(map(int, sizes)), tuple(against))
+    compared = Request(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
     return TokenizerRequest(reference_of(learned), compared), names
 
 
@@ -182,23 +175,28 @@ def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) 
 
 def _pick_models() -> tuple[dict[str, str], list[str]]:
     """Draw the choice of models to compare with; returns all names by reference, and the existing selected ones."""
-    key, first = "tokenizers_against", [] if default_model() == STARTER else [default_model()]
-    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
-    names = {one: base_name(one) for one in first} | runs
+    key, names = "tokenizers_against", _local_models()
     typed = [*st.session_state.get(key, ()), *st.query_params.get("beside", "").split("|")]
-    names |= {one: one for one in typed if one not in names and REFERENCE.fullmatch(one)}
+    names |= {one: one for one in typed if one not in names and _REFERENCE.fullmatch(one)}
     look: dict[str, Any] = {"placeholder": word("tokenizers.against_none"), "width": 320, "key": key}
     look |= {"format_func": lambda one: names.get(one, one), "help": word("tokenizers.against_help")}
-    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], first, **look)
+    default = [default_model()]
+    picked = choose_several(_multiselect, "beside", word("tokenizers.against"), [*names], default, **look)
     there = []
     for one in picked:
         try:
             find_model(one)
             there.append(one)
         except ModelError as error:
-            told = {"model": plain(names[one]), "reason": plain(failure_text(error))}
-            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+            draw_failed(names[one], error)
     return names, there
+
+
+def _local_models() -> dict[str, str]:
+    """Names by reference of the packaged base and the finished transformers."""
+    base = {} if default_model() == STARTER else {default_model(): base_name(default_model())}
+    runs = {model_place(run): plan.name for run, plan in finished_runs().items()}
+    return base | {model: name for model, name in runs.items() if not is_a_starter(model)}
 
 
 def _multiselect(label: str, options: Sequence[str], *, selection_mode: str, **look: Any) -> list[str]:
@@ -253,15 +251,13 @@ def reason(error: Failure) -> str:
 
 
 def _names() -> Mapping[str, str]:
-    """Names by reference: the packaged base, finished transformers, typed references, and one of the hub."""
-    first = [] if default_model() == STARTER else [default_model()]
-    runs = {place: plan.name for run, plan in finished_runs().items() if not is_a_starter(place := model_place(run))}
+    """Names by reference: local models, typed references, and one of the hub."""
+    local = _local_models()
     typed = st.session_state.setdefault(_TYPED, {})
     given = st.query_params.get("network", "")
-    if given not in (*first, *runs) and REFERENCE.fullmatch(given):
+    if given not in local and _REFERENCE.fullmatch(given):
         typed[given] = given
-    others = dict.fromkeys([*typed, DEFAULT_MASKED_LANGUAGE_MODEL])
-    return {one: base_name(one) for one in first} | runs | {one: one for one in others if one not in runs}
+    return local | {one: one for one in (*typed, DEFAULT_MASKED_LANGUAGE_MODEL) if one not in local}
 
 
 def is_open(model: str) -> bool:

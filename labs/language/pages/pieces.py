@@ -70,6 +70,11 @@ def pick_tokenizer(
     return of[choose_named(name, label, names, next(iter(of)), **look)]
 
 
+def draw_failed(name: str, error: Exception) -> None:
+    failed = word("tokenizers.model_failed", model=plain(name), reason=plain(failure_text(error)))
+    st.error(failed, icon=":material/error:")
+
+
 def known_enough(one: StoredTokenizer) -> bool:
     """Whether a tokenizer knows enough words for its token counts to be comparable."""
     return one.figures.unknown_words <= MOST_UNKNOWN
@@ -113,16 +118,9 @@ def _draw_picture(view: TokenizersView, table: pd.DataFrame, measure: str) -> No
         drawn["able"] = True
     kinds = [word(f"tokenizers.kind_{kind}") for kind in TokenizerKind]
     splits = [word(f"tokenizers.split_{split}") for split in view.request.compared.splits]
-    columns = ["name", "kind", "split", "pieces", "value", "able"]
-    draw_chart(
-        by_size,
-        drawn.loc[drawn["trained"], columns].reset_index(drop=True),
-        drawn.loc[~drawn["trained"], columns].reset_index(drop=True),
-        kinds,
-        splits,
-        y=word(f"tokenizers.{measure}"),
-        share=measure in SHARES,
-    )
+    columns, label = ["name", "kind", "split", "pieces", "value", "able"], word(f"tokenizers.{measure}")
+    trained, models = (drawn.loc[drawn["trained"] == one, columns].reset_index(drop=True) for one in (True, False))
+    draw_chart(by_size, trained, models, kinds, splits, y=label, share=measure in SHARES)
     if not drawn["able"].all():
         st.caption(word("tokenizers.hollow", share=f"{MOST_UNKNOWN:.0%}"))
 
@@ -139,11 +137,9 @@ def _draw_table(view: TokenizersView, table: pd.DataFrame) -> None:
         best = [tables.BOLD if one else "" for one in best_rows(table, name)]
         styled = styled.apply(lambda _, best=best: best, subset=[name])
     tables.draw(styled, columns, placeholder="–")
-    short = [
-        view.name(one) for one in view.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)
-    ]
-    if short:
-        st.caption(word("tokenizers.fewer_pieces", names=", ".join(map(plain, short))))
+    small = [one for one in view.tokenizers if one.figures.pieces < one.measured.trained.get("vocabulary", 0)]
+    if small:
+        st.caption(word("tokenizers.fewer_pieces", names=", ".join(plain(view.name(one)) for one in small)))
 
 
 def _draw_downloads(view: TokenizersView) -> None:
@@ -185,11 +181,8 @@ def by_size(
     """
     axis = alt.Axis(format="%" if share else ".2~f", tickCount=5)
     up = alt.Y("value:Q", title=y, scale=alt.Scale(zero=False, padding=14), axis=axis)
-    tooltip = tips(
-        ("name:N", word("tokenizers.tokenizer")),
-        ("pieces:Q", word("tokenizers.pieces"), ","),
-        ("value:Q", y, ".1%" if share else ".2f"),
-    )
+    form, sizes = ".1%" if share else ".2f", ("pieces:Q", word("tokenizers.pieces"), ",")
+    tooltip = tips(("name:N", word("tokenizers.tokenizer")), sizes, ("value:Q", y, form))
     layers: list[alt.Chart] = []
     if len(models):
         rules = alt.Chart(models).encode(y=up, tooltip=tooltip)
@@ -212,7 +205,7 @@ def by_size(
             hollow.encode(color=tint, shape=mark),
         ]
     every = pd.concat([table, models], ignore_index=True)
-    rows = findings.values([*every["name"]], [*every["value"]], ".1%" if share else ".2f")
+    rows = findings.values([*every["name"]], [*every["value"]], form)
     described = findings.describe(word("tokenizers.picture", measure=y), rows)
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
@@ -226,9 +219,8 @@ def _sizes(table: pd.DataFrame) -> alt.X:
             ticks.append(size)
     axis = alt.Axis(values=ticks, format=",", labelAngle=0, grid=False)
     middle = sqrt(sizes[0] * sizes[-1])
-    domain = [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)]
-    scale = alt.Scale(type="log", domain=domain, nice=False, padding=24)
-    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=scale, axis=axis)
+    scale = {"domain": [min(sizes[0], middle / 2), max(sizes[-1], middle * 2)], "nice": False, "padding": 24}
+    return alt.X("pieces:Q", title=word("tokenizers.pieces"), scale=alt.Scale(type="log", **scale), axis=axis)
 
 
 SENTENCE = "세종대왕께서는 집현전 학자들과 함께 훈민정음을 만드셨다고 배웠습니다."
@@ -253,8 +245,7 @@ def draw_pieces(view: TokenizersView) -> None:
             if pieces := cut_text(one, text):
                 found.append((view.name(one), pieces))
         except LanguageError as error:
-            told = {"model": plain(view.name(one)), "reason": plain(failure_text(error))}
-            st.error(word("tokenizers.model_failed", **told), icon=":material/error:")
+            draw_failed(view.name(one), error)
     if not found:
         return
     answer.markdown(_answer(found))
@@ -320,10 +311,9 @@ def draw_merges(view: TokenizersView) -> None:
 def _draw_steps(found: Sequence[Step]) -> None:
     at = _pick_step(found) if len(found) > 1 else 0
     st.html(_STYLE)
-    step = found[at]
-    note = word("tokenizers.pieces_count", count=len(step.pieces))
+    step, count = found[at], len(found[at].pieces)
     head = word("tokenizers.after_merges", merges=f"{step.merges:,}")
-    st.html(names_html(head, note, step.pieces, step.joined))
+    st.html(names_html(head, word("tokenizers.pieces_count", count=count), step.pieces, step.joined))
     st.caption(word("tokenizers.merges_help"))
     if len(found) < 2:
         return
