@@ -224,10 +224,6 @@ class Occurrence:
     pieces: tuple[str, ...]
     letters: str
 
-    def is_glued(self, word: str) -> bool:
-        """Whether its pieces hold more letters than the word's, so that its vector is of more than the word."""
-        return self.letters != word
-
 
 @dataclass(frozen=True)
 class WordVectors:

@@ -22,7 +22,7 @@ from mrc_workbench.labs.language.layers import (
     heads_of,
     plane,
 )
-from mrc_workbench.labs.language.pages.page import told
+from mrc_workbench.labs.language.pages.page import draw_as_table, told
 from mrc_workbench.labs.language.pages.resources import attention, contexts
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.workbench.views.ui import findings, tables
@@ -39,11 +39,10 @@ _SHOWN = 30  # occurrences of a matrix that is drawn: more are a table alone
 def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
     left, right = st.columns([1, 3], vertical_alignment="top")
-    help_text = word("inside.sentences_help", most=MOST_SENTENCES)
     wanted = typed(left.text_input, "word", word("inside.word"), WORD, max_chars=50, help=word("inside.word_help"))
-    text = typed(
-        right.text_area, "contexts", word("inside.sentences"), "\n".join(SENTENCES_OF_WORD), height=110, help=help_text
-    )
+    look: dict[str, Any] = {"height": 110, "help": word("inside.sentences_help", most=MOST_SENTENCES)}
+    default = "\n".join(SENTENCES_OF_WORD)
+    text = typed(right.text_area, "contexts", word("inside.sentences"), default, **look)
     layer_place = left.container()
     with told():
         found = contexts(model, wanted, tuple(lines_of(text, MOST_SENTENCES, _LETTERS)))
@@ -93,15 +92,9 @@ def _draw_plane(found: WordVectors, layer: int) -> None:
     planes = {one: plane(found.at(one)) for one in found.numbers}
     reach = max(0.1, *(float(np.abs(one.points).max()) for one in planes.values()))
     shown = planes[layer]
-    table = pd.DataFrame(
-        {
-            "number": _numbers(found),
-            "label": _labels(shown.points, reach),
-            "x": shown.points[:, 0],
-            "y": shown.points[:, 1],
-            "sentence": [one.sentence for one in found.occurrences],
-        }
-    )
+    table = pd.DataFrame(shown.points, columns=["x", "y"])
+    sentences = [one.sentence for one in found.occurrences]
+    table = table.assign(number=_numbers(found), label=_labels(shown.points, reach), sentence=sentences)
     draw_chart(points, table, reach)
     first, second = (f"{share:.0%}" for share in shown.explained)
     st.caption(word("inside.plane_help", layer=layer_name(str(layer)), first=first, second=second))
@@ -133,14 +126,21 @@ def _labels(points: np.ndarray, reach: float) -> list[str]:
 
 
 def _draw_cosines(found: WordVectors, layer: int) -> None:
-    numbers, cosines = _numbers(found), found.cosines(layer)
-    if len(numbers) <= _SHOWN:
-        sentences = [one.sentence for one in found.occurrences]
-        table = grid_cells(cosines, numbers, numbers, sentences, sentences)
-        draw_chart(grid, table, numbers, numbers, title=word("inside.cosine"))
-    st.caption(word("inside.cosine_help"))
-    with st.expander(word("inside.as_table"), expanded=len(numbers) > _SHOWN):
-        st.dataframe(pd.DataFrame(cosines, index=numbers, columns=numbers).style.format("{:.3f}"))
+    numbers, sentences = _numbers(found), [one.sentence for one in found.occurrences]
+    table = grid_cells(found.cosines(layer), numbers, numbers, sentences, sentences)
+    _draw_grid(table, numbers, _SHOWN, word("inside.cosine"), word("inside.cosine_help"))
+
+
+def _draw_grid(
+    table: pd.DataFrame, labels: Sequence[str], most: int, title: str, explanation: str, *, share: bool = False
+) -> None:
+    """Draw the cells of a square matrix, if there are at most `most` rows, and their table."""
+    if len(labels) <= most:
+        draw_chart(grid, table, labels, labels, title=title, share=share)
+    st.caption(explanation)
+    with st.expander(word("inside.as_table"), expanded=len(labels) > most):
+        values = table["value"].to_numpy().reshape(len(labels), -1)
+        st.dataframe(pd.DataFrame(values, index=labels, columns=labels).style.format("{:.3f}"))
 
 
 def grid_cells(
@@ -185,8 +185,8 @@ def _draw_occurrences(found: WordVectors) -> None:
         "pieces": tables.text("inside.pieces"),
     }
     rows = [(str(row), one.sentence, " · ".join(one.pieces)) for row, one in enumerate(found.occurrences, 1)]
-    st.dataframe(pd.DataFrame(rows, columns=[*columns]), hide_index=True, column_config=columns)
-    if glued := dict.fromkeys(one.letters for one in found.occurrences if one.is_glued(found.word)):
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+    if glued := dict.fromkeys(one.letters for one in found.occurrences if one.letters != found.word):
         pieces = ", ".join(f"‘{plain(one)}’" for one in glued)
         st.warning(word("inside.glued", word=plain(found.word), pieces=pieces), icon=":material/info:")
 
@@ -195,10 +195,8 @@ def _draw_likeness(likeness: Mapping[int, float]) -> None:
     table = pd.DataFrame({"layer": [layer_name(str(one)) for one in likeness], "value": [*likeness.values()]})
     st.markdown(f"**{word('inside.likeness')}**")
     draw_chart(by_layer, table, y=word("inside.mean_cosine"))
-    with st.expander(word("inside.as_table")):
-        mean = tables.number("inside.mean_cosine", "%.3f", "")
-        columns = {"layer": tables.text("inside.layer", ""), "value": mean}
-        st.dataframe(table, hide_index=True, column_config=columns)
+    columns = {"layer": tables.text("inside.layer", ""), "value": tables.number("inside.mean_cosine", "%.3f", "")}
+    draw_as_table(table, columns)
 
 
 def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
@@ -226,8 +224,7 @@ _SHOWN_PIECES = 40  # pieces of a map that is drawn: more are a table alone
 
 def draw_attention(model: str, _names: Mapping[str, str]) -> None:
     answer = st.container()
-    help_text = word("inside.attended_help", most=MOST_ATTENDED)
-    look: dict[str, Any] = {"height": 120, "help": help_text}
+    look: dict[str, Any] = {"height": 120, "help": word("inside.attended_help", most=MOST_ATTENDED)}
     text = typed(st.text_area, "attended", word("inside.attended"), "\n".join(ATTENDED), **look)
     sentences = lines_of(text, MOST_ATTENDED, _LETTERS_ATTENDED)
     if not sentences:
@@ -254,7 +251,11 @@ def _draw_heads_of(
         places = [str(place) for place in range(len(sentences))]
         look = {"format_func": lambda one: sentences[int(one)] if int(one) < len(sentences) else one, "width": 320}
         shown = choose(st.selectbox, "attention_of", word("inside.sentence"), places, "0", **look)
-    answer.markdown(_answer_of_heads(heads, target, best))
+    place = [*Target].index(target)
+    share, even = heads.shares[*best, place], heads.even[place]
+    values = {"layer": best[0] + 1, "head": best[1] + 1, "share": f"{share:.0%}", "even": f"{even:.0%}"}
+    key = "inside.attention_none" if np.isnan(share) else "inside.attention_answer"
+    answer.markdown(word(key, target=target_name(target), **values))
     left, right = st.columns([3, 2])
     with left:
         _draw_map(found[int(shown)], layer, head)
@@ -276,25 +277,11 @@ def _pick(name: str, label: str, count: int, usual: int) -> int:
     return int(choose(st.selectbox, name, word(label), options, options[usual], follows=True, width=90)) - 1
 
 
-def _answer_of_heads(heads: Heads, target: Target, best: tuple[int, int]) -> str:
-    place = [*Target].index(target)
-    share, even = heads.shares[*best, place], heads.even[place]
-    if np.isnan(share):
-        return word("inside.attention_none", target=target_name(target))
-    at, shares = {"layer": best[0] + 1, "head": best[1] + 1}, {"share": f"{share:.0%}", "even": f"{even:.0%}"}
-    return word("inside.attention_answer", target=target_name(target), **at, **shares)
-
-
 def _draw_map(found: SentenceAttention, layer: int, head: int) -> None:
-    weights = found.weights[layer, head]
     labels = [f"{place + 1} {one.text}" for place, one in enumerate(found.pieces)]
     st.markdown(f"**{word('inside.map', layer=layer + 1, head=head + 1)}**")
-    if len(labels) <= _SHOWN_PIECES:
-        table = grid_cells(weights, labels, labels)
-        draw_chart(grid, table, labels, labels, title=word("inside.attention"), share=True)
-    st.caption(word("inside.map_help"))
-    with st.expander(word("inside.as_table"), expanded=len(labels) > _SHOWN_PIECES):
-        st.dataframe(pd.DataFrame(weights, index=labels, columns=labels).style.format("{:.3f}"))
+    table = grid_cells(found.weights[layer, head], labels, labels)
+    _draw_grid(table, labels, _SHOWN_PIECES, word("inside.attention"), word("inside.map_help"), share=True)
 
 
 def _draw_heads(heads: Heads, target: Target) -> None:
@@ -302,13 +289,11 @@ def _draw_heads(heads: Heads, target: Target) -> None:
     if np.isnan(shares).any():
         return
     st.markdown(f"**{word('inside.heads_map', target=target_name(target))}**")
-    names = [[str(place + 1) for place in range(size)] for size in shares.shape]
-    told_of = [
-        [word(f"inside.{of}_number", **{of: name}) for name in every]
-        for of, every in zip(("layer", "head"), names, strict=True)
-    ]
-    table = grid_cells(shares, *names, *told_of)
-    draw_chart(grid, table, *names, title=target_name(target), share=True)
+    layers, count = ([str(place + 1) for place in range(size)] for size in shares.shape)
+    of_layers = [word("inside.layer_number", layer=name) for name in layers]
+    of_heads = [word("inside.head_number", head=name) for name in count]
+    table = grid_cells(shares, layers, count, of_layers, of_heads)
+    draw_chart(grid, table, layers, count, title=target_name(target), share=True)
     st.caption(word("inside.heads_map_help"))
 
 

@@ -8,7 +8,9 @@ from itertools import product
 from pkgutil import resolve_name
 from typing import Any
 
+import pandas as pd
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import Failure
@@ -40,6 +42,7 @@ from mrc_workbench.workbench.views.texts import (
     pick_text,
     reference_of,
 )
+from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
 from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
@@ -273,6 +276,11 @@ def let_in(model: str) -> None:
     """Allow the download of a model, and draw the page anew."""
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
+
+
+def draw_as_table(table: pd.DataFrame, columns: Mapping[str, ColumnConfig], **look: Any) -> None:
+    with st.expander(word("inside.as_table")):
+        tables.draw(table, columns, **look)
 
 
 def asked(name: str, what: Hashable, label: str) -> bool:

@@ -14,7 +14,7 @@ from mrc_workbench.data.pairs.records import PairKind, part_to_measure
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
-from mrc_workbench.labs.language.pages.page import asked, is_open, let_in, reason, told, watched
+from mrc_workbench.labs.language.pages.page import asked, draw_as_table, is_open, let_in, reason, told, watched
 from mrc_workbench.labs.language.pages.resources import (
     MOST_PAIRS,
     LayerFindings,
@@ -55,10 +55,12 @@ Told = Mapping[str, Sequence[Sequence[Guess]]]
 def draw_beside(model: str, names: Mapping[str, str]) -> None:
     answer = st.container()
     text = _typed_text()
-    if base := _base_of(model):
-        called = names.get(base) or base_name(base)
-        _tell_of_base(base, called)
-        names = {**names, base: word("inside.before", model=called)}
+    runs = _language_runs()
+    base = runs[model].plan().options.base if model in runs else STARTER
+    if base != STARTER:
+        name = names.get(base) or base_name(base)
+        _draw_base(base, name)
+        names = {**names, base: word("inside.before", model=name)}
     found: dict[str, list[list[Guess]]] = {}
     for one in [model, *_others(model, base, names)]:
         try:
@@ -69,12 +71,11 @@ def draw_beside(model: str, names: Mapping[str, str]) -> None:
             if error.code in ("no_mask", "many_masks"):
                 return
     if not found:
-        if not _language_runs():
-            _draw_way_to_training()
+        _draw_link_to_training(runs)
         return
     first, places = next(iter(found.items()))
     said = [word("inside.masked_answer", model=plain(names[first]), words=_likeliest(places))]
-    if base and base in found and base != first:
+    if base in found and base != first:
         said.append(word("inside.masked_answer_before", words=_likeliest(found[base])))
     answer.markdown(" ".join(said))
     for place in range(len(places)):
@@ -91,31 +92,23 @@ def _language_runs() -> Mapping[str, Run]:
     return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
 
 
-def _base_of(model: str) -> str | None:
-    """Return the model that a language model was trained from; None if it is no such run's or from scratch."""
-    run = _language_runs().get(model)
-    base = run.plan().options.base if run else STARTER
-    return None if base == STARTER else base
-
-
-def _draw_way_to_training() -> None:
-    if st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
+def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
+    if not runs and st.button(word("inside.to_train"), icon=":material/model_training:", key="to_train"):
         open_page("train", train=LANGUAGE_MODEL)
 
 
-def _others(model: str, base: str | None, names: Mapping[str, str]) -> list[str]:
+def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
     """Draw the choice of models to compare with, the base first and selected; returns them."""
     others = [one for one in names if one != model and is_open(one) and may_fill(one)]
     others.sort(key=lambda one: one != base)
     if not others:
         return []
     look: dict[str, Any] = {"format_func": lambda one: plain(names[one]), "help": word("inside.beside_help")}
-    usual, key = [one for one in others if one == base], f"beside_{model}_{len(others)}"
-    picked = choose_several(st.pills, "beside", word("inside.beside"), others, usual, key=key, **look)
-    return picked[: _MOST_MODELS - 1]
+    look["key"] = f"beside_{model}_{len(others)}"
+    return choose_several(st.pills, "beside", word("inside.beside"), others, [base], **look)[: _MOST_MODELS - 1]
 
 
-def _tell_of_base(base: str, name: str) -> None:
+def _draw_base(base: str, name: str) -> None:
     """Draw why a base cannot be compared, or the button that downloads it."""
     try:
         find_model(base)
@@ -142,22 +135,20 @@ def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
         with column:
             st.caption(plain(names[model]))
             draw_chart(bars, table, [*table["piece"]], reach)
-            with st.expander(word("inside.as_table")):
-                share = tables.number("inside.probability", "%.4f", "")
-                columns = {"piece": tables.text("inside.piece", ""), "probability": share}
-                st.dataframe(table, hide_index=True, column_config=columns)
+            columns = {"piece": tables.text("inside.piece", "")}
+            draw_as_table(table, columns | {"probability": tables.number("inside.probability", "%.4f", "")})
 
 
 def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
     """One bar a "piece" of its "probability" (0 to 1), on a scale up to `reach`."""
+    title = word("inside.probability")
     scale, axis = alt.Scale(domain=[0, reach], nice=False), alt.Axis(format=".2~%", tickCount=4)
     base = alt.Chart(table).encode(
         y=alt.Y("piece:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=120)),
-        x=alt.X("probability:Q", title=word("inside.probability"), scale=scale, axis=axis),
-        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", word("inside.probability"), ".2%")),
+        x=alt.X("probability:Q", title=title, scale=scale, axis=axis),
+        tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", title, ".2%")),
     )
-    rows = findings.values([*table["piece"]], [*table["probability"]], ".2%")
-    described = findings.describe(word("inside.probability"), rows)
+    described = findings.describe(title, findings.values([*table["piece"]], [*table["probability"]], ".2%"))
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
 
 
@@ -194,8 +185,7 @@ def words_of(text: str) -> list[str]:
 
 def _draw_none(model: str, names: Mapping[str, str], runs: Mapping[str, Run]) -> None:
     st.info(word("inside.steps_none", model=plain(names.get(model, model))), icon=":material/info:")
-    if not runs:
-        _draw_way_to_training()
+    _draw_link_to_training(runs)
     others = [one for one, run in runs.items() if one in names and _models_on_the_way(run)][:_OFFERED]
     with st.container(horizontal=True):
         for one in others:
@@ -233,16 +223,13 @@ def share(value: float) -> str:
 
 def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.LayerChart:
     """One line a "word" of "probability" (0 to 1) over "step"; a dashed line marks the step `kept`, if any."""
+    x, y = word("inside.step"), word("inside.probability")
     tint, mark = apart("word", order, order, legend(symbolOpacity=1))
     base = alt.Chart(table).encode(
-        x=alt.X("step:Q", title=word("inside.step"), axis=alt.Axis(format=",d", tickCount=6, grid=False)),
-        y=alt.Y("probability:Q", title=word("inside.probability"), axis=alt.Axis(format=".2~%", tickCount=5)),
+        x=alt.X("step:Q", title=x, axis=alt.Axis(format=",d", tickCount=6, grid=False)),
+        y=alt.Y("probability:Q", title=y, axis=alt.Axis(format=".2~%", tickCount=5)),
         color=tint,
-        tooltip=tips(
-            ("word:N", word("inside.word")),
-            ("step:Q", word("inside.step"), ","),
-            ("probability:Q", word("inside.probability"), ".3%"),
-        ),
+        tooltip=tips(("word:N", word("inside.word")), ("step:Q", x, ","), ("probability:Q", y, ".3%")),
     )
     layers = marked_lines(base, mark, strokeWidth=2.5)
     if kept:
@@ -270,13 +257,9 @@ def pooling_name(pooling: str) -> str:
 def draw_figures(figures: np.ndarray, *, y: str) -> None:
     """Draw metrics `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, in percent, with the axis title `y`."""
     names = [pooling_name(one) for one in Pooling]
-    rows = [
-        {"layer": str(layer), "pooling": name, "value": 100 * value}
-        for layer, values in enumerate(figures.tolist())
-        for name, value in zip(names, values, strict=True)
-    ]
-    long = pd.DataFrame(rows)
-    draw_chart(poolings, long.dropna(), names, y=y)
+    wide = pd.DataFrame(100 * figures, columns=names, index=pd.Index(map(str, range(len(figures))), name="layer"))
+    long = wide.stack().dropna().rename_axis(["layer", "pooling"]).reset_index(name="value")
+    draw_chart(poolings, long, names, y=y)
 
 
 def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:
@@ -296,12 +279,10 @@ def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerC
 
 def draw_table(figures: np.ndarray) -> None:
     names = [pooling_name(one) for one in Pooling]
-    with st.expander(word("inside.as_table")):
-        table = pd.DataFrame(100 * figures, columns=names)
-        table.insert(0, "layer", range(len(table)))
-        columns = {name: st.column_config.NumberColumn(name, format="%.2f") for name in names}
-        columns["layer"] = tables.number("inside.layer", "%d", "")
-        st.dataframe(table, hide_index=True, placeholder="–", column_config=columns)
+    table = pd.DataFrame(100 * figures, columns=names)
+    columns = {"layer": tables.number("inside.layer", "%d", "")}
+    columns |= {name: tables.figure(name, "%.2f") for name in names}
+    draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
 
 
 _BY_PEOPLE = "measure_layers"

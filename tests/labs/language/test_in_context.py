@@ -75,7 +75,7 @@ def _cosine(one: np.ndarray, other: np.ndarray) -> float:
 def test_each_time_it_occurs_is_an_occurrence(network: Network) -> None:
     found = words_in_context(network, "배", ["배를 탔다 배가 고프다", "나는 담배를 탔다"])
     assert [(one.start, one.letters) for one in found.occurrences] == [(0, "배"), (6, "배"), (4, "담배")]
-    assert [one.is_glued("배") for one in found.occurrences] == [False, False, True]
+    assert [one.letters != "배" for one in found.occurrences] == [False, False, True]
     assert found.occurrences[2].pieces == ("담배",)
 
 
