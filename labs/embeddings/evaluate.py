@@ -14,25 +14,8 @@ from mrc_workbench.data.pairs import PairKind, PairSet, part_to_measure, split_p
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.corpora import OnProgress, within
+from mrc_workbench.labs.embeddings import geometry, judgement
 from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, encode
-from mrc_workbench.labs.embeddings.geometry import (
-    anisotropy_parts,
-    positive_rows,
-    project,
-    singular_values,
-    squared_distances,
-    uniformity_parts,
-)
-from mrc_workbench.labs.embeddings.judgement import (
-    Difference,
-    Figure,
-    correlate,
-    cosines,
-    features,
-    mean_figures,
-    probe,
-    training_rows,
-)
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
@@ -67,7 +50,7 @@ class _Material:
 
     @cached_property
     def positive(self) -> np.ndarray:
-        return positive_rows(self.part)
+        return geometry.positive_rows(self.part)
 
     @cached_property
     def spread(self) -> np.ndarray:
@@ -138,7 +121,9 @@ def _probe_material(pairs: PairSet, rows: dict[Part, np.ndarray], part: Part) ->
     judged = part_to_measure(rows) if part is Part.ALL else part
     if pairs.kind is not PairKind.LABELLED or judged not in (Part.VALIDATION, Part.TEST) or not len(rows[Part.TRAIN]):
         return None
-    return _Material(pairs, Part.TRAIN, training_rows(rows[Part.TRAIN])), _Material(pairs, judged, rows[judged])
+    return _Material(pairs, Part.TRAIN, judgement.training_rows(rows[Part.TRAIN])), _Material(
+        pairs, judged, rows[judged]
+    )
 
 
 def _measured(
@@ -153,21 +138,23 @@ def _measured(
     )
     vectors, parts = encoded.vectors, {}
     if len(measured.positive):
-        parts["alignment"] = measured.by_block(squared_distances, vectors)[measured.positive]
+        parts["alignment"] = measured.by_block(geometry.squared_distances, vectors)[measured.positive]
     spread = vectors[measured.spread]
-    parts |= {"uniformity": uniformity_parts(spread), "anisotropy": anisotropy_parts(spread)}
+    parts |= {"uniformity": geometry.uniformity_parts(spread), "anisotropy": geometry.anisotropy_parts(spread)}
     judged = None
     if probed:
-        of_parts = [one.by_block(features, its.vectors) for one, its in zip(probed, of_probe, strict=True)]
+        of_parts = [one.by_block(judgement.features, its.vectors) for one, its in zip(probed, of_probe, strict=True)]
         train, test = zip(of_parts, (one.part.values for one in probed), strict=True)
-        judged = probe(train, probed[0].distinct.groups, test)
+        judged = judgement.probe(train, probed[0].distinct.groups, test)
     if judged:
         parts["nli_accuracy"] = judged.correct.astype(np.float64)
     result = ModelResult(
         name,
-        cosines=measured.by_block(cosines, vectors) if measured.part.kind.width > 1 else np.zeros(0, dtype=np.float32),
-        singular_values=singular_values(vectors),
-        plane=project(vectors),
+        cosines=measured.by_block(judgement.cosines, vectors)
+        if measured.part.kind.width > 1
+        else np.zeros(0, dtype=np.float32),
+        singular_values=geometry.singular_values(vectors),
+        plane=geometry.project(vectors),
         probe=judged,
         dimensions=vectors.shape[1],
         seconds=encoded.seconds,
@@ -178,13 +165,13 @@ def _measured(
 
 def _compared(
     measured: _Material, probed: tuple[_Material, _Material] | None, found: Sequence[_Measured]
-) -> tuple[list[ModelResult], dict[str, list[Difference]]]:
+) -> tuple[list[ModelResult], dict[str, list[judgement.Difference]]]:
     """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
-    figures: dict[str, dict[str, Figure]] = {}
-    tests: dict[str, list[Difference]] = {}
+    figures: dict[str, dict[str, judgement.Figure]] = {}
+    tests: dict[str, list[judgement.Difference]] = {}
     every = {one.model: one.cosines for one, _ in found if one.error is None}
     if measured.part.kind is PairKind.SCORED and every:
-        correlations = correlate(every, measured.part.gold, measured.distinct.groups)
+        correlations = judgement.correlate(every, measured.part.gold, measured.distinct.groups)
         figures |= {"spearman": correlations.spearman, "pearson": correlations.pearson}
         tests |= correlations.differences
     groups = {
@@ -196,7 +183,7 @@ def _compared(
     for measure, of_parts in groups.items():
         if parts := {one.model: its[measure] for one, its in found if measure in its}:
             numbered = np.unique(of_parts, return_inverse=True)[1]
-            figures[measure], tests[measure] = mean_figures(parts, numbered, _ENDS[measure])
+            figures[measure], tests[measure] = judgement.mean_figures(parts, numbered, _ENDS[measure])
     results = [
         replace(
             one,

@@ -21,17 +21,8 @@ from mrc_workbench.data.jobs.work import Progress
 from mrc_workbench.data.studies.results import Array
 from mrc_workbench.data.studies.study import Study
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.text import corpora
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
-from mrc_workbench.data.text.corpora import (
-    Corpus,
-    OnProgress,
-    StoredText,
-    find_corpus,
-    keep,
-    require_file,
-    stored,
-    within,
-)
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.labs.language.comparison import Fertility, Measured, Request, compare, prepared_tokenizer
@@ -115,12 +106,12 @@ def folder_name(measured: Measured, row: int) -> str:
 
 def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
     """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
-    corpus = find_corpus(request.data)
+    corpus = corpora.find_corpus(request.data)
     measured = compare(
         corpus, request.compared, on_progress=lambda name, fraction: progress(name, _COMPARING * fraction)
     )
     able = {row: prepared_tokenizer(one, corpus, request.compared) for row, one in enumerate(measured) if one.figures}
-    counting = within(lambda fraction: progress("", fraction), _COMPARING, 1)
+    counting = corpora.within(lambda fraction: progress("", fraction), _COMPARING, 1)
     counted, occurrences = occurrences_of([*able.values()], corpus, counting)
     return TokenizerComparison(corpus.name, counted, measured, dict(zip(able, occurrences, strict=True)), able)
 
@@ -138,7 +129,7 @@ def save(result: TokenizerComparison, folder: Path) -> None:
 
 
 def occurrences_of(
-    tokenizers: Sequence[PreparedTokenizer], corpus: Corpus, on_progress: OnProgress | None = None
+    tokenizers: Sequence[PreparedTokenizer], corpus: corpora.Corpus, on_progress: corpora.OnProgress | None = None
 ) -> tuple[int, list[np.ndarray]]:
     """Count each tokenizer's tokens, `(n_tokens,)`, in the first documents of a corpus; also return their number."""
     # some vocabularies leave numbers out
@@ -207,7 +198,7 @@ def compare_tokenizers(
     asked = {"kinds": kind, "splits": split, "vocabularies": vocabulary, "against": against}
     given: dict[str, Any] = {name: tuple(dict.fromkeys(values)) for name, values in asked.items() if values}
     request = Request(sample=sample, **given)
-    corpus = find_corpus(data)
+    corpus = corpora.find_corpus(data)
     found = compare(corpus, request, out=out, on_progress=report_progress)
     end_progress_line()
     told = {
@@ -245,18 +236,20 @@ def import_files(
 ) -> int:
     """Import texts to train on, and print their references."""
     for path in (file, *files):
-        require_file(path, path.name)
+        corpora.require_file(path, path.name)
         name = set_name(path.name, "text")
         with path.open("rb") as content:
-            tell(_line(keep(content, name, source=str(path), on_progress=partial(report_progress, name))))
+            tell(_line(corpora.keep(content, name, source=str(path), on_progress=partial(report_progress, name))))
     return 0
 
 
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported texts, the newest first."""
-    return tell_kept(stored(), _line, as_json=as_json, empty="No texts yet: `mrc language import FILE` imports one.")
+    return tell_kept(
+        corpora.stored(), _line, as_json=as_json, empty="No texts yet: `mrc language import FILE` imports one."
+    )
 
 
-def _line(kept: StoredText) -> str:
+def _line(kept: corpora.StoredText) -> str:
     return f"{kept.reference}  {kept.characters:>15,} characters  {kept.documents:>12,} documents  {kept.name}"

@@ -15,16 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
-from mrc_workbench.labs.reading.extractive import (
-    ByDepth,
-    Candidates,
-    CorpusReader,
-    best_weight,
-    by_depth,
-    candidates,
-    own_passages,
-    spread,
-)
+from mrc_workbench.labs.reading import extractive
 from mrc_workbench.labs.reading.generate import GeneratorResult, generated
 from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
 from mrc_workbench.labs.reading.scores import Rules
@@ -83,8 +74,8 @@ class Answered:
     `weight_by_validation` is False, and the weight 0, if no validation questions could choose it.
     """
 
-    depth: ByDepth
-    read: Candidates
+    depth: extractive.ByDepth
+    read: extractive.Candidates
     weight: float
     weight_by_validation: bool
     unit: float = 1.0
@@ -185,7 +176,7 @@ def _result(
         reader = SpanReader(find_model(spec.model, base))
         work = len(test.rankings) + 1
         # exact match and overlap where each question is read with its own passage
-        own = own_passages(test.question_set)[:, None].astype(np.int32)
+        own = extractive.own_passages(test.question_set)[:, None].astype(np.int32)
         rankings = Rankings(own, np.where(own >= 0, 0, -np.inf).astype(np.float32))
         given = _read(reader, test.question_set, rankings, experiment.rules)
         tell(1 / work)
@@ -216,9 +207,9 @@ def _answered(
         told = _part_of(tell, first / ends[-1], last / ends[-1])
         read.append(_read(reader, part.question_set, rankings, experiment.rules, told))
     judged, asked = read[0], read[-1]
-    unit = spread(judged.found)
-    weight = best_weight(judged, experiment.deepest, unit) if judging else 0.0
-    depth = by_depth(asked, experiment.depths_read, weight, unit)
+    unit = extractive.spread(judged.found)
+    weight = extractive.best_weight(judged, experiment.deepest, unit) if judging else 0.0
+    depth = extractive.by_depth(asked, experiment.depths_read, weight, unit)
     return Answered(depth, asked, weight, judging is not None, unit)
 
 
@@ -228,10 +219,10 @@ def _read(
     rankings: Rankings,
     rules: Rules,
     tell: Callable[[float], None] | None = None,
-) -> Candidates:
-    corpus = CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
+) -> extractive.Candidates:
+    corpus = extractive.CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
     readings = corpus.of([question.text for question in question_set.questions], rankings)
-    return candidates(question_set, rankings, readings, rules)
+    return extractive.candidates(question_set, rankings, readings, rules)
 
 
 def _part_of(tell: Callable[[float], None], first: float, last: float) -> Callable[[float], None]:

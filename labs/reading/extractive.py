@@ -119,7 +119,7 @@ def own_passages(question_set: QuestionSet) -> np.ndarray:
 
 
 def best_threshold(read: ReadPassages, question_set: QuestionSet, rules: Rules) -> float | None:
-    """The threshold of the highest mean overlap on these questions (Rajpurkar et al. 2018); None if all have answers."""
+    """The threshold of the highest mean overlap on these questions (Rajpurkar et al. 2018); None if all have one."""
     questions = question_set.questions
     if all(question.answers for question in questions):
         return None
@@ -242,7 +242,7 @@ def best_weight(read: Candidates, k: int, unit: float) -> float:
 
 
 def summed(scores: np.ndarray, found: np.ndarray, weight: float, unit: float) -> np.ndarray:
-    """The score by which passages compete, `(n_questions, depth)`, higher is better: see `by_depth`; -inf without one."""
+    """The score by which passages compete, `(n_questions, depth)`, higher is better; -inf without one."""
     return np.where(np.isfinite(found), scores - weight * _below(found) / unit, -np.inf)
 
 

@@ -8,8 +8,8 @@ import math
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -101,18 +101,15 @@ class GeneratedAnswers(KeptAnswers[Answer]):
     """
 
     def __init__(self, generator: Generator) -> None:
-        self._told = {
-            "model": generator.model,
-            "temperature": float(generator.temperature),
-            "prompt": asdict(generator.prompt),
-        }
-        self._folder = workspace() / "generated" / key_of(self._told)[:16]
+        self._settings = {"model": generator.model, "temperature": float(generator.temperature)}
+        self._settings["prompt"] = asdict(generator.prompt)
+        self._folder = workspace() / "generated" / key_of(self._settings)[:16]
         super().__init__(self._folder / "answers.jsonl", "asked", _answer)
 
     def keep(self, messages: Messages, answer: Answer) -> None:
         """Store an answer. Raises `OSError`."""
         if not (self._folder / "generator.json").exists():
-            write_json(self._folder / "generator.json", self._told)
+            write_json(self._folder / "generator.json", self._settings)
         self.add(messages.key, answer, {"said": answer.text, **asdict(answer.usage)})
 
 
@@ -128,11 +125,11 @@ def _answer(entry: dict[str, Any]) -> Answer:
 Progress = Callable[[int, int, float], None]  # different requests done, those in all, and what was spent
 
 
-def says_something(answer: Answer) -> bool:
+def _says_something(answer: Answer) -> bool:
     return bool(without_thoughts(answer.text).strip())
 
 
-def nothing_said() -> ReadingError:
+def _nothing_said() -> ReadingError:
     return ReadingError("nothing_said", "the model said nothing")
 
 
@@ -152,15 +149,15 @@ def _ask(
 
     def ask(messages: Messages) -> Answer:
         answer = returned(chat.stream(messages.system, messages.text))
-        if says_something(answer):  # kept by this thread: perhaps nobody waits for it any more
+        if _says_something(answer):  # kept by this thread: perhaps nobody waits for it any more
             kept.keep(messages, answer)
         return answer
 
     def settle(messages: Messages, answer: Answer | EndpointError) -> None:
         if not isinstance(answer, EndpointError):
             budget.settle(messages.key, answer.usage)
-            if not says_something(answer):
-                failures[messages.key] = nothing_said()
+            if not _says_something(answer):
+                failures[messages.key] = _nothing_said()
             return
         if answer.code in ("broken_off", "timeout", "too_long", "too_much"):
             budget.settle(messages.key, None)  # it may have cost
@@ -221,8 +218,8 @@ def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[
     messages = generator.messages(request)
     require_room()
     said = yield from chat.stream(messages.system, messages.text)
-    if not says_something(said):
-        raise nothing_said()
+    if not _says_something(said):
+        raise _nothing_said()
     GeneratedAnswers(generator).keep(messages, said)
     return generator.answer(said, messages.sent)
 
@@ -293,9 +290,7 @@ def generated(
     reports the fraction of the questions done.
     """
     try:
-        generator, prices = generator_of(spec), None
-        if spec.most_cost is not None or spec.price_prompt or spec.price_completion:
-            prices = Prices(spec.price_prompt, spec.price_completion, spec.most_cost)
+        generator = generator_of(spec)
         rows = list(range(len(comparison.question_set.questions)))
         if 0 < spec.questions < len(rows):
             rows = sorted(np.random.default_rng(seed).permutation(len(rows))[: spec.questions].tolist())
@@ -304,14 +299,15 @@ def generated(
         endpoint, found, spent = Endpoint.of(), {}, 0.0
         for number, (name, rankings) in enumerate(comparison.rankings.items()):
 
-            def told(done: int, total: int, cost: float, number: int = number) -> None:
+            def report(done: int, total: int, cost: float, number: int = number) -> None:
                 del cost
                 tell((number + done / max(1, total)) / len(comparison.rankings))
 
             requests = generator.requests(comparison.question_set, rankings)
             requests = [one for one in requests if one.id in ids and one.passages]
-            left = replace(prices, most=max(0.0, prices.most - spent)) if prices and prices.most is not None else prices
-            batch = generate(generator, requests, endpoint, prices=left, on_progress=told)
+            left = None if spec.most_cost is None else max(0.0, spec.most_cost - spent)
+            prices = Prices(spec.price_prompt, spec.price_completion, left)
+            batch = generate(generator, requests, endpoint, prices=prices, on_progress=report)
             spent += batch.spent
             found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
         return GeneratorResult(spec.name, found, len(ids))
@@ -324,11 +320,5 @@ def generator_of(spec: GeneratorSpec) -> Generator:
     if spec.prompt not in prompts():
         known = ", ".join(prompts())
         raise ReadingError("no_prompt", f"there is no prompt {spec.prompt!r}; there are {known}", known=known)
-    return Generator(
-        name=spec.name,
-        model=spec.model,
-        prompt=prompts()[spec.prompt],
-        temperature=spec.temperature,
-        most_passages=spec.most_passages,
-        most_characters=spec.most_characters,
-    )
+    settings = spec.model_dump(include={"name", "model", "temperature", "most_passages", "most_characters"})
+    return Generator(prompt=prompts()[spec.prompt], **settings)

@@ -26,6 +26,7 @@ from mrc_workbench.data.terminal import aligned, end_progress_line, report_progr
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.labs.reading import scores
 from mrc_workbench.labs.reading.evaluate import (
     Answered,
     ReaderResult,
@@ -37,16 +38,6 @@ from mrc_workbench.labs.reading.evaluate import (
 from mrc_workbench.labs.reading.extractive import ByDepth, Candidates, Fate
 from mrc_workbench.labs.reading.generate import Generated
 from mrc_workbench.labs.reading.labels import Property
-from mrc_workbench.labs.reading.scores import (
-    EXACT,
-    FEWEST,
-    Rules,
-    compared,
-    read_predictions,
-    scored,
-    slice_figures,
-    write_predictions,
-)
 from mrc_workbench.models.sources import contents
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -63,7 +54,7 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     intervals, and fates. `oracles`: both with the right passage given.
     """
     experiment, groups = result.experiment, question_groups(result.question_set)
-    names = (EXACT, experiment.rules.overlap_name)
+    names = (scores.EXACT, experiment.rules.overlap_name)
     told: dict[str, Any] = {
         "data": result.question_set.name,
         "fingerprint": result.question_set.fingerprint,
@@ -106,7 +97,7 @@ def tested_depth(ks: tuple[int, ...]) -> int:
 def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
     """Test every pair of retrievers by one reader's answers; one family of tests."""
     pairs = []
-    for measure, name in (("exact", EXACT), ("overlap", result.experiment.rules.overlap_name)):
+    for measure, name in (("exact", scores.EXACT), ("overlap", result.experiment.rules.overlap_name)):
         for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
             place = tested_depth(first.depth.ks)
             pairs.append(Pair(a, b, name, *(getattr(one.depth, measure)[:, place] for one in (first, second))))
@@ -130,7 +121,7 @@ def save(result: ReadingResult, folder: Path) -> None:
     for number, (of, predictions) in enumerate(said, start=1):
         name = "-".join([f"{number:03}", *(file_name(str(one)) for one in of.values())]) + ".json"
         (folder / "predictions").mkdir(parents=True, exist_ok=True)
-        write_predictions(predictions, folder / "predictions" / name)
+        scores.write_predictions(predictions, folder / "predictions" / name)
         files[name] = of
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "scores.json", as_dict(result) | {"predictions": files})
@@ -285,7 +276,9 @@ def score(
         tuple[Path, ...],
         Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'),
     ],
-    rules: Annotated[Rules, one_of(Rules, help="rules that decide what is correct")] = Rules.KORQUAD,
+    rules: Annotated[
+        scores.Rules, one_of(scores.Rules, help="rules that decide what is correct")
+    ] = scores.Rules.KORQUAD,
     by_slice: Annotated[
         bool,
         Parameter(
@@ -300,19 +293,19 @@ def score(
     JSON has fractions from 0 to 1.
     """
     question_set = find(data)
-    scores = {str(path): scored(question_set, read_predictions(path), rules) for path in predictions}
-    tests = compared(question_set, scores)
-    figures = {by: slice_figures(question_set, scores, by) for by in Property} if by_slice else {}
+    by_reader = {str(path): scores.scored(question_set, scores.read_predictions(path), rules) for path in predictions}
+    tests = scores.compared(question_set, by_reader)
+    figures = {by: scores.slice_figures(question_set, by_reader, by) for by in Property} if by_slice else {}
     if as_json:
         told: dict[str, Any] = {"rules": rules.value, "readers": {}, "differences": [asdict(test) for test in tests]}
-        for name, one in scores.items():
+        for name, one in by_reader.items():
             told["readers"][name] = {**one.means(), "interval": one.intervals, "unsaid": one.unsaid}
         if figures:
             told["slices"] = {by: _records(table) for by, table in figures.items()}
         tell(json.dumps(told, ensure_ascii=False, indent=2))
         return 0
     tell(f"{question_set.name}: {len(question_set.questions):,} questions, by the rules of {rules}")
-    for name, one in scores.items():
+    for name, one in by_reader.items():
         tell(name)
         for measure, mean in one.means().items():
             low, high = one.intervals.get(measure, (None, None))
@@ -325,7 +318,8 @@ def score(
         sure = "sure" if test.sure else "not sure"
         tell(f"{test.measure}: {test.a} less {test.b} {100 * test.difference:+.2f} ({ends}, {sure})")
     for by, table in figures.items():
-        tell(f"by {by}: slices of {FEWEST} questions and more, each interval alone, p of a measure's slices together")
+        about = "each interval alone, p of a measure's slices together"
+        tell(f"by {by}: slices of {scores.FEWEST} questions and more, {about}")
         tell("\n".join(map(_slice_line, _records(table))))
     return 0
 

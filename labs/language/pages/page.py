@@ -16,32 +16,16 @@ from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.studies.study import StudyJob
 from mrc_workbench.labs.language.comparison import Request
-from mrc_workbench.labs.language.pages.pieces import (
-    MOST_UNKNOWN,
-    TokenizersView,
-    called_by,
-    draw_failed,
-    draw_figures,
-    draw_merges,
-    draw_pieces,
-    known_enough,
-)
+from mrc_workbench.labs.language.pages import pieces
 from mrc_workbench.labs.language.pages.resources import open_tokenizers
 from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerRequest, stored_tokenizers
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
 from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
+from mrc_workbench.workbench.views import texts
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, set_name, told_with_download
 from mrc_workbench.workbench.views.resources.sets import chosen_set
-from mrc_workbench.workbench.views.texts import (
-    Learned,
-    characters_in,
-    documents_in,
-    learned_name,
-    pick_text,
-    reference_of,
-)
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose, choose_several, choose_tab, choose_view
@@ -56,7 +40,7 @@ def draw() -> None:
         tabs[name]()
 
 
-TOKENIZER_VIEWS = {"figures": draw_figures, "pieces": draw_pieces, "merging": draw_merges}
+TOKENIZER_VIEWS = {"figures": pieces.draw_figures, "pieces": pieces.draw_pieces, "merging": pieces.draw_merges}
 _USUAL = (2_000, 8_000, 32_000)
 _CHARACTERS_A_PIECE = 20  # of text, in Korean articles, for a vocabulary to be found in it
 SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)
@@ -66,7 +50,7 @@ _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 def draw_tokenizers() -> None:
     answer = st.container()
-    learned = pick_text(chosen_set())
+    learned = texts.pick_text(chosen_set())
     request, models = _pick_request(learned)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
@@ -77,11 +61,11 @@ def draw_tokenizers() -> None:
         with answer:
             _draw_job(job, request, learned)
         return
-    view = TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
+    view = pieces.TokenizersView(request, comparison, stored_tokenizers(comparison, job.folder), models)
     with answer:
         _draw_answer(view)
         for model, error in comparison.errors.items():
-            draw_failed(models.get(model, model), error)
+            pieces.draw_failed(models.get(model, model), error)
         if comparison.errors and st.button(word("tokenizers.again"), icon=":material/replay:", key=f"again_{job.id}"):
             begin(partial(job.start, request))
     if view.tokenizers:
@@ -90,35 +74,37 @@ def draw_tokenizers() -> None:
             TOKENIZER_VIEWS[name](view)
 
 
-def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: Learned) -> None:
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: texts.Learned) -> None:
     asked = request.compared
     ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
 
     def at_work(status: Status) -> str:
         if not status.share:
             return word("tokenizers.starting")
-        name = called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
+        name = pieces.called_by(*ways[status.phase], asked) if status.phase in ways else status.phase
         return word("tokenizers.at_work", name=plain(name)) if name else word("tokenizers.counting")
 
     def reason(status: Status) -> str:
         # in the person's language where the text's name is all that the words ask for, else as the process told it
-        key, name = f"language.{status.code}", learned_name(learned)
+        key, name = f"language.{status.code}", texts.learned_name(learned)
         try:
             return word(key, corpus=name, name=name) if known(key) else status.message
         except KeyError:
             return status.message
 
-    about = word("tokenizers.about", documents=f"{documents_in(learned):,}", count=asked.count - len(asked.against))
+    about = word(
+        "tokenizers.about", documents=f"{texts.documents_in(learned):,}", count=asked.count - len(asked.against)
+    )
     start = partial(job.start, request)
     draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
 
 
-def _draw_answer(view: TokenizersView) -> None:
+def _draw_answer(view: pieces.TokenizersView) -> None:
     """Draw which tokenizer cuts words into the fewest pieces, which is closest to morphemes, and the text size."""
     every = view.tokenizers
     if not every:
         return
-    able = [one for one in every if known_enough(one)]
+    able = [one for one in every if pieces.known_enough(one)]
     said = [_fewest(view, able or every)]
     judged = [(one.figures.f1, one) for one in able if one.figures.f1 is not None]
     if len({f"{f1:.2f}" for f1, _ in judged}) > 1:
@@ -126,14 +112,14 @@ def _draw_answer(view: TokenizersView) -> None:
         said.append(word("tokenizers.answer_morphemes", best=plain(view.name(best)), f1=f"{f1:.2f}"))
     if left_out := [plain(view.name(one)) for one in every if one not in able]:
         key = "tokenizers.answer_unknown" if able else "tokenizers.answer_all_unknown"
-        said.append(word(key, names=", ".join(left_out), share=f"{MOST_UNKNOWN:.0%}"))
+        said.append(word(key, names=", ".join(left_out), share=f"{pieces.MOST_UNKNOWN:.0%}"))
     st.markdown(" ".join(said))
     figures, corpus = every[0].figures, plain(set_name(view.comparison.corpus))
     limits = word("tokenizers.limits", documents=f"{figures.documents:,}", words=f"{figures.words:,}", data=corpus)
     st.caption(f"{limits} {word('tokenizers.few_documents')}" if figures.documents < _FEW else limits)
 
 
-def _fewest(view: TokenizersView, of: Sequence[StoredTokenizer]) -> str:
+def _fewest(view: pieces.TokenizersView, of: Sequence[StoredTokenizer]) -> str:
     ranked = sorted(of, key=lambda one: one.figures.tokens_per_word)
     best, worst = ranked[0], ranked[-1]
     told = {"best": plain(view.name(best)), "tokens": f"{best.figures.tokens_per_word:.2f}"}
@@ -151,13 +137,13 @@ def usual_sizes(characters: int) -> list[int]:
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+def _pick_request(learned: texts.Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
     """Draw the controls; returns the request, None if incomplete, and the models' names."""
     place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
     with place, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
         splits = [*map(Split, _pick("splits", [*Split], [Split.WORDS], "split"))]
-        usual = [str(size) for size in usual_sizes(characters_in(learned))]
+        usual = [str(size) for size in usual_sizes(texts.characters_in(learned))]
         look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
         label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
         every = [*map(str, SIZES)]
@@ -166,7 +152,7 @@ def _pick_request(learned: Learned) -> tuple[TokenizerRequest | None, Mapping[st
     if not (kinds and splits and sizes):
         return None, names
     compared = Request(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
-    return TokenizerRequest(reference_of(learned), compared), names
+    return TokenizerRequest(texts.reference_of(learned), compared), names
 
 
 def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:
@@ -191,7 +177,7 @@ def _pick_models() -> tuple[dict[str, str], list[str]]:
             find_model(one)
             there.append(one)
         except ModelError as error:
-            draw_failed(names[one], error)
+            pieces.draw_failed(names[one], error)
     return names, there
 
 

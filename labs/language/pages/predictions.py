@@ -14,17 +14,8 @@ from mrc_workbench.data.pairs.records import PairKind, part_to_measure
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
+from mrc_workbench.labs.language.pages import resources
 from mrc_workbench.labs.language.pages.page import asked, draw_as_table, is_open, let_in, reason, told, watched
-from mrc_workbench.labs.language.pages.resources import (
-    MOST_PAIRS,
-    LayerFindings,
-    course_of,
-    guesses,
-    may_fill,
-    part_to_search,
-    scores_by_layer,
-    search_by_layer,
-)
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
@@ -65,7 +56,7 @@ def draw_beside(model: str, names: Mapping[str, str]) -> None:
     for one in [model, *_others(model, base, names)]:
         try:
             with st.spinner(word("inside.at_work"), show_time=True):
-                found[one] = guesses(one, text, _K)
+                found[one] = resources.guesses(one, text, _K)
         except Failure as error:
             st.warning(plain(reason(error)), icon=":material/info:")
             if error.code in ("no_mask", "many_masks"):
@@ -99,7 +90,7 @@ def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
 
 def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
     """Draw the choice of models to compare with, the base first and selected; returns them."""
-    others = [one for one in names if one != model and is_open(one) and may_fill(one)]
+    others = [one for one in names if one != model and is_open(one) and resources.may_fill(one)]
     others.sort(key=lambda one: one != base)
     if not others:
         return []
@@ -115,7 +106,7 @@ def _draw_base(base: str, name: str) -> None:
     except ModelError:
         st.caption(word("inside.base_gone", model=plain(name)))
         return
-    if not may_fill(base):
+    if not resources.may_fill(base):
         st.caption(word("inside.base_without_head", model=plain(name)))
     elif not is_open(base) and st.button(word("inside.fetch_base", model=plain(name)), icon=":material/download:"):
         let_in(base)
@@ -170,7 +161,7 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
         return
     with told(), watched(_NAME, model) as tell:
-        found = course_of(names[model], tuple(folders.values()), text, tell)
+        found = resources.course_of(names[model], tuple(folders.values()), text, tell)
         _draw_found(found, words_of(words) or found.likeliest(_USUAL), [*folders], run, answer)
 
 
@@ -298,11 +289,11 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
         data = sets[choose_named("layer_pairs", word("embeddings.pairs"), names, next(iter(sets)), width=240)]
         wanted = asked(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
     if not wanted:
-        answer.info(word("inside.layers_about", most=MOST_PAIRS), icon=":material/info:")
+        answer.info(word("inside.layers_about", most=resources.MOST_PAIRS), icon=":material/info:")
         return
     part = part_to_measure(parts_of(data.key))
     with told(), watched(_BY_PEOPLE, (model, data.key)) as tell:
-        found = scores_by_layer(model, data.key, part, tell)
+        found = resources.scores_by_layer(model, data.key, part, tell)
         answer.markdown(_answer_of_people(found))
         draw_figures(found.spearman, y=word("embeddings.spearman"))
         st.caption(word("inside.layers_help"))
@@ -335,9 +326,9 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
         limits = {"questions": MOST_QUESTIONS, "passages": MOST_PASSAGES}
         answer.info(word("inside.search_about", data=plain(set_name(data.name)), **limits), icon=":material/info:")
         return
-    part = part_to_search(data)
+    part = resources.part_to_search(data)
     with told(), watched(_BY_QUESTIONS, (model, data.key)) as tell:
-        findings = search_by_layer(model, data, part, tell)
+        findings = resources.search_by_layer(model, data, part, tell)
         answer.markdown(_answer_of_questions(findings))
         means = findings.found.means
         draw_figures(means, y=_MEASURE)
@@ -348,7 +339,7 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
         tables.draw_csv("inside.layers_download", lambda: table_of(findings), "layers.csv", "download_layers")
 
 
-def _answer_of_questions(findings: LayerFindings) -> str:
+def _answer_of_questions(findings: resources.LayerFindings) -> str:
     found = findings.found
     layer, pooling = found.best
     low, high = findings.intervals[layer, pooling]
@@ -364,7 +355,7 @@ def _answer_of_questions(findings: LayerFindings) -> str:
     return word(key, **values, last=len(found.ndcg) - 1, usual=usual, **ends)
 
 
-def table_of(findings: LayerFindings) -> pd.DataFrame:
+def table_of(findings: resources.LayerFindings) -> pd.DataFrame:
     """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
     means, rows = findings.found.means, []
     for (layer, pooling), (low, high) in findings.intervals.items():

@@ -12,39 +12,10 @@ import numpy as np
 
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.labs.language.layers import (
-    LayerScores,
-    LayerSearch,
-    Pooling,
-    SentenceAttention,
-    WordVectors,
-    attention_of,
-    drawn,
-    layer_scores,
-    layer_search,
-    words_in_context,
-)
-from mrc_workbench.labs.language.network import (
-    Course,
-    Guess,
-    Network,
-    course,
-    fill,
-    load_encoder,
-    load_masked,
-    may_have_head,
-    prompts_of,
-)
+from mrc_workbench.labs.language import layers, network
 from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerComparison
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.language.tokenizers import (
-    PreparedTokenizer,
-    Step,
-    is_of_bytes,
-    load_tokenizer,
-    readable,
-    steps,
-)
+from mrc_workbench.models.language import tokenizers
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 from mrc_workbench.workbench.views.resources.sets import (
@@ -64,7 +35,7 @@ R = TypeVar("R")
 ReportProgress = Callable[[float], None]  # is called with the fraction of the work that is done
 _LEAST_OF_TEST = 50  # questions: where the test part has fewer, all are asked
 _MEASURE = "ndcg@10"
-Way = tuple[int, Pooling]  # to make vectors: a layer, and how it is pooled
+Way = tuple[int, layers.Pooling]  # to make vectors: a layer, and how it is pooled
 
 
 @dataclass(frozen=True)
@@ -85,12 +56,12 @@ def open_tokenizers(folder: Path) -> TokenizerComparison | None:
 def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
     """Cut a text by a stored tokenizer. Raises `LanguageError` `no_tokenizer`."""
     tokenizer = _tokenizer(one)
-    in_bytes = is_of_bytes(tokenizer)
+    in_bytes = tokenizers.is_of_bytes(tokenizer)
     pieces = []
     for piece in tokenizer.pieces(text):
         number = tokenizer.tokenizer.token_to_id(piece.name)
         if number is not None:
-            name, count = readable(piece.name, in_bytes=in_bytes), int(one.occurrences[number])
+            name, count = tokenizers.readable(piece.name, in_bytes=in_bytes), int(one.occurrences[number])
             pieces.append(CutPiece(name, piece.letters, number, piece.known, count))
     return pieces
 
@@ -101,58 +72,58 @@ def _file(one: StoredTokenizer) -> tuple[str, str, float]:
 
 
 @cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
-def steps_of(one: StoredTokenizer, text: str) -> list[Step]:
+def steps_of(one: StoredTokenizer, text: str) -> list[tokenizers.Step]:
     """Return how a stored BPE builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
-    return steps(text, _tokenizer(one))
+    return tokenizers.steps(text, _tokenizer(one))
 
 
 @cached(max_entries=32, hash_funcs={StoredTokenizer: _file})
-def _tokenizer(one: StoredTokenizer) -> PreparedTokenizer:
-    return load_tokenizer(one.folder, one.measured.name)
+def _tokenizer(one: StoredTokenizer) -> tokenizers.PreparedTokenizer:
+    return tokenizers.load_tokenizer(one.folder, one.measured.name)
 
 
 @cached(content_of, max_entries=32)
-def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> WordVectors:
+def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> layers.WordVectors:
     """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
-        return words_in_context(_encoder(reference), wanted, sentences)
+        return layers.words_in_context(_encoder(reference), wanted, sentences)
 
 
 @cached(content_of, max_entries=16)
-def attention(reference: str, sentence: str) -> SentenceAttention:
+def attention(reference: str, sentence: str) -> layers.SentenceAttention:
     """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
-        return attention_of(_encoder(reference), sentence)
+        return layers.attention_of(_encoder(reference), sentence)
 
 
 @cached(content_of, max_entries=128)
-def guesses(reference: str, text: str, k: int) -> list[list[Guess]]:
+def guesses(reference: str, text: str, k: int) -> list[list[network.Guess]]:
     """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
-        return fill(_masked(reference), text, k)
+        return network.fill(_masked(reference), text, k)
 
 
-def scores_by_layer(reference: str, key: str, part: Part, on_progress: ReportProgress) -> LayerScores:
+def scores_by_layer(reference: str, key: str, part: Part, on_progress: ReportProgress) -> layers.LayerScores:
     """Evaluate every layer on the first pairs of a part. Raises `ModelError` and `LanguageError`."""
 
-    def score() -> LayerScores:
+    def score() -> layers.LayerScores:
         pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
-        return layer_scores(_encoder(reference), pairs, on_progress)
+        return layers.layer_scores(_encoder(reference), pairs, on_progress)
 
     return _compute_once(("scores", reference, content_of(reference), key, part), score, on_progress)
 
 
-def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress) -> Course:
+def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress) -> network.Course:
     """Query the models in these folders, stored by the training of this name. Raises `LanguageError`."""
     sources = [ModelSource(name, folder=folder) for folder in folders]
     content = (f"{source.folder} {source.fingerprint('')}" for source in sources)
-    return _compute_once(("course", text, *content), lambda: course(sources, text, on_progress), on_progress)
+    return _compute_once(("course", text, *content), lambda: network.course(sources, text, on_progress), on_progress)
 
 
 def may_fill(reference: str) -> bool:
     """Whether a model may predict masked pieces, as far as is known without loading it."""
     try:
-        return may_have_head(find_model(reference))
+        return network.may_have_head(find_model(reference))
     except ModelError:
         return False
 
@@ -169,13 +140,13 @@ def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: R
 
 
 @cached(content_of, max_entries=2)
-def _encoder(reference: str) -> Network:
-    return load_encoder(find_model(reference))
+def _encoder(reference: str) -> network.Network:
+    return network.load_encoder(find_model(reference))
 
 
 @cached(content_of, max_entries=2)
-def _masked(reference: str) -> Network:
-    return load_masked(find_model(reference))
+def _masked(reference: str) -> network.Network:
+    return network.load_masked(find_model(reference))
 
 
 @dataclass(frozen=True)
@@ -185,21 +156,21 @@ class LayerFindings:
     `tests` compare each with the default, the mean of the last layer, as one family.
     """
 
-    found: LayerSearch
+    found: layers.LayerSearch
     intervals: Mapping[Way, tuple[float, float]]
     tests: Mapping[Way, PairTest]
 
     @classmethod
-    def of(cls, found: LayerSearch) -> "LayerFindings":
+    def of(cls, found: layers.LayerSearch) -> "LayerFindings":
         """Test a search; questions about the same passages form one group."""
         groups = question_groups(found.searched)
         every = {
             (layer, pooling): values
             for layer, of_layer in enumerate(found.ndcg)
-            for pooling, values in zip(Pooling, of_layer, strict=True)
+            for pooling, values in zip(layers.Pooling, of_layer, strict=True)
             if np.isfinite(values).all()
         }
-        usual = (len(found.ndcg) - 1, Pooling.MEAN)
+        usual = (len(found.ndcg) - 1, layers.Pooling.MEAN)
         others = {way: values for way, values in every.items() if way != usual}
         pairs = [Pair(str(way), str(usual), _MEASURE, values, every[usual]) for way, values in others.items()]
         intervals = share_intervals(np.stack([*every.values()], axis=1), groups).tolist()
@@ -214,10 +185,10 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
 
     def search() -> LayerFindings:
-        questions = drawn(question_set(data.key), _rows(data)[part])
-        network = _encoder(reference)
-        prompts = prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
-        return LayerFindings.of(layer_search(network, questions, prompts, on_progress))
+        questions = layers.drawn(question_set(data.key), _rows(data)[part])
+        model = _encoder(reference)
+        prompts = network.prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
+        return LayerFindings.of(layers.layer_search(model, questions, prompts, on_progress))
 
     key = ("search", reference, content_of(reference), data.key, data.fingerprint, part)
     return _compute_once(key, search, on_progress)

@@ -16,15 +16,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.questions.judgements import (
-    Verdict,
-    judge,
-    judge_answer,
-    judged_answer,
-    judged_answers,
-    judged_passages,
-    judgements_of,
-)
+from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, for_this_user
@@ -40,28 +32,8 @@ from mrc_workbench.labs.reading.generator import (
     cited,
     prompts,
 )
+from mrc_workbench.labs.reading.pages import page, passages
 from mrc_workbench.labs.reading.pages.evaluation import Weight, kept_weights, probability
-from mrc_workbench.labs.reading.pages.page import (
-    Readers,
-    draw_box,
-    draw_truth,
-    is_wanted,
-    pick_k,
-    pick_reader,
-    pick_retrievers,
-)
-from mrc_workbench.labs.reading.pages.passages import (
-    ReadColumn,
-    Reading,
-    ReadPassage,
-    answer_of,
-    draw_head,
-    draw_passages,
-    legend,
-    read,
-    read_column,
-    reason,
-)
 from mrc_workbench.labs.reading.scores import ReadingError, Rules
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.llm import EndpointError, without_thoughts
@@ -103,15 +75,15 @@ class _Asked:
         return frozenset((*self.by_set, *self.by_person))
 
 
-def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
+def draw(data: StoredSet, choices: Choices, readers: page.Readers) -> None:
     draw_style()
-    question = draw_box(data)
-    picked = pick_retrievers(data, choices)
+    question = page.draw_box(data)
+    picked = page.pick_retrievers(data, choices)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        reader = pick_reader(readers)
-        k = pick_k()
+        reader = page.pick_reader(readers)
+        k = page.pick_k()
         model = pick_language_model()
-    loaded = not reader or is_wanted(readers, reader)
+    loaded = not reader or page.is_wanted(readers, reader)
     if st.session_state.pop("search_stopped", False):
         st.info(word("search.stopped"), icon=":material/info:")
     elif not question and loaded:
@@ -121,8 +93,8 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     elif question:
         questions = question_set(data.key)
         truth = truth_in(data.key, question)
-        draw_truth(truth)
-        ids = judged_passages(judgements_of(questions.corpus_fingerprint), question)
+        page.draw_truth(truth)
+        ids = judgements.judged_passages(judgements.judgements_of(questions.corpus_fingerprint), question)
         judged = tuple(questions.row_of_passage[id_] for id_ in ids if id_ in questions.row_of_passage)
         of = _Asked(data, question, truth.rows if truth else (), judged)
         _draw_results(of, choices, picked, k, reader=reader if loaded else "", model=model)
@@ -140,44 +112,44 @@ def _draw_results(
         name: _column(of, name, one, k, readings=readings, chosen=weights.get(name)) for name, one in found.items()
     }
     if reader and any(column.read for column in columns.values()):
-        legend(others=True)
-    waiting: list[tuple[DeltaGenerator, ReadColumn, str]] = []
+        passages.legend(others=True)
+    waiting: list[tuple[DeltaGenerator, passages.ReadColumn, str]] = []
     for number, (place, name) in enumerate(zip(st.columns(len(picked)), picked, strict=True)):
         with place.container(gap="small"):
             if name not in columns:
                 st.error(plain(search_failure_text(outcomes[name])), icon=":material/error:")  # type: ignore[arg-type]
                 continue
             column, anchor = columns[name], f"answers-{number}"
-            draw_head(column, list(choices.specs))
+            passages.draw_head(column, list(choices.specs))
             _draw_answer(of, column, anchor)
             waiting.append((st.container(gap="small"), column, anchor))
             mark = partial(_draw_mark, of, anchor)
-            draw_passages(column, choices.specs[name], of.questions, anchor=anchor, below=mark)
+            passages.draw_passages(column, choices.specs[name], of.questions, anchor=anchor, below=mark)
     if model:  # last, when all else is there to be read
         for place, column, anchor in waiting:
             _draw_generated(of, place, column, anchor, model)
 
 
-def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, Reading]:
+def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, passages.Reading]:
     """Return the reader's spans of each passage, by its row; each is read once for all retrievers."""
     rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
     if not reader or not rows:
         return {}
     try:
         with st.spinner(word("answers.reading_passages"), show_time=True):
-            return dict(zip(rows, read(reader, of.data.key, of.question, rows), strict=True))
+            return dict(zip(rows, passages.read(reader, of.data.key, of.question, rows), strict=True))
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return {}
 
 
 def _column(
-    of: _Asked, name: str, found: Findings, k: int, *, readings: dict[int, Reading], chosen: Weight | None
-) -> ReadColumn:
+    of: _Asked, name: str, found: Findings, k: int, *, readings: dict[int, passages.Reading], chosen: Weight | None
+) -> passages.ReadColumn:
     rows, scores = found.rows[:k], found.scores[:k]
     weight = chosen or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
-    seen = [readings.get(row, Reading()) for row in rows]
-    return read_column(
+    seen = [readings.get(row, passages.Reading()) for row in rows]
+    return passages.read_column(
         name,
         rows,
         scores,
@@ -189,27 +161,29 @@ def _column(
     )
 
 
-def _draw_answer(of: _Asked, column: ReadColumn, key: str) -> None:
+def _draw_answer(of: _Asked, column: passages.ReadColumn, key: str) -> None:
     if not column.passages:
         st.info(word("search.found_nothing"), icon=":material/info:")
         return
     if column.won < 0:
         return
-    won, said = column.passages[column.won], answer_of(column, of.questions)
+    won, said = column.passages[column.won], passages.answer_of(column, of.questions)
     if column.silent:
         st.caption(f":material/do_not_disturb_on: {word('answers.says_nothing')}")
     st.markdown(f"### {plain(said)}")
     st.caption(word("answers.from_passage", p=probability(won.best), rank=column.won + 1))
     _draw_judging(of.questions, of.question, said, of.questions.passages.ids[won.row], key)
-    if of.relevant and (why := reason(column, of.questions)):
+    if of.relevant and (why := passages.reason(column, of.questions)):
         st.caption(why)
 
 
-def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, anchor: str, model: LanguageModel) -> None:
-    passages = [of.questions.passages[one.row] for one in column.passages]
-    if not passages:
+def _draw_generated(
+    of: _Asked, place: DeltaGenerator, column: passages.ReadColumn, anchor: str, model: LanguageModel
+) -> None:
+    sent = [of.questions.passages[one.row] for one in column.passages]
+    if not sent:
         return
-    found = _generated(place, model, of.question, passages, anchor)
+    found = _generated(place, model, of.question, sent, anchor)
     if found and not found.refused and found.cited.text:
         citations = checked(found.cited, found.sent, Rules.KORQUAD)
         holding = (found.sent[one.number - 1].id for one in citations if one.support is Support.HOLDS)
@@ -220,7 +194,7 @@ def _draw_generated(of: _Asked, place: DeltaGenerator, column: ReadColumn, ancho
 def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: str, key: str) -> None:
     """Draw the buttons that judge an answer from a passage (an id; empty if unknown)."""
     corpus = questions.corpus_fingerprint
-    judged = judged_answer(judged_answers(corpus), question, answer)
+    judged = judgements.judged_answer(judgements.judged_answers(corpus), question, answer)
     with st.container(horizontal=True):
         for right, name, icon in ((True, "right", "thumb_up"), (False, "wrong", "thumb_down")):
             chosen = judged is right
@@ -237,19 +211,19 @@ def _draw_judging(questions: QuestionSet, question: str, answer: str, passage: s
 
 def _judge(corpus: str, question: str, answer: str, passage: str, right: bool | None) -> None:
     with errors_told():
-        judge_answer(corpus, question, answer, right)
+        judgements.judge_answer(corpus, question, answer, right)
         if right and passage:  # where the answer stands is what a question set is made of
-            judge(corpus, question, passage, Verdict.RIGHT)
+            judgements.judge(corpus, question, passage, judgements.Verdict.RIGHT)
 
 
-def _draw_mark(of: _Asked, anchor: str, one: ReadPassage) -> None:
+def _draw_mark(of: _Asked, anchor: str, one: passages.ReadPassage) -> None:
     if one.row not in of.by_set:
         key = f"{anchor} {one.row}"
         draw_mark(of.questions, of.question, one.row, key, is_right=one.row in of.by_person)
 
 
 def _generated(
-    place: DeltaGenerator, model: LanguageModel, question: str, passages: Sequence[Passage], anchor: str
+    place: DeltaGenerator, model: LanguageModel, question: str, sent: Sequence[Passage], anchor: str
 ) -> GeneratedAnswer | None:
     """Draw a model's answer word by word; returns it, None if it failed or was stopped.
 
@@ -260,8 +234,8 @@ def _generated(
         st.markdown(f"**{plain(model.name)}**")
         said, button = st.empty(), st.empty()
         try:
-            request, prompt = Request("asked", question, passages), prompts()[language()]
-            generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(passages))
+            request, prompt = Request("asked", question, sent), prompts()[language()]
+            generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
             found = kept_answer(generator, request)
             if not found and this in stopped:
                 said.caption(word("answers.was_stopped"))

@@ -24,17 +24,9 @@ from mrc_workbench.labs.reading.pages.evaluation import (
     figure_table,
 )
 from mrc_workbench.labs.reading.pages.page import BOX
-from mrc_workbench.labs.reading.pages.passages import (
-    ReadColumn,
-    answer_of,
-    draw_head,
-    draw_passages,
-    read_column,
-    reason,
-)
 from mrc_workbench.labs.reading.scores import FEWEST
 from mrc_workbench.retrieval.rankings import NOT_FOUND
-from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
+from mrc_workbench.retrieval.report.charts import READABLE, colour, shape
 from mrc_workbench.workbench.views.compare import charts
 from mrc_workbench.workbench.views.names import with_display_names
 from mrc_workbench.workbench.views.ui import findings, tables
@@ -122,13 +114,13 @@ def curves(
     said = tips(("retriever:N", word("compare.retriever")), ("k:O", "K"))
     base = alt.Chart(table).encode(
         x=alt.X("k:O", title=word("answers.first_passages"), axis=alt.Axis(labelAngle=0)),
-        color=colour("retriever", drawn, names, legend(columns=2, symbolOpacity=1)),
+        color=colour("retriever", drawn, names, passages.legend(columns=2, symbolOpacity=1)),
     )
     value = alt.Y("value:Q", title=y, scale=scale, axis=axis)
     bands = base.mark_area(fillOpacity=0.12).encode(y=alt.Y("low:Q", title=y, scale=scale, axis=axis), y2="high:Q")
     told = [*said, *with_interval("value", y), *tips(("ceiling:Q", word("answers.ceiling"), ".2%"))]
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        y=value, shape=shape("retriever", drawn, names, legend(columns=2)), tooltip=told
+        y=value, shape=shape("retriever", drawn, names, passages.legend(columns=2)), tooltip=told
     )
     ceilings = base.mark_line(strokeDash=[5, 4], strokeWidth=1.5, opacity=0.8).encode(
         y=alt.Y("ceiling:Q", title=y, scale=scale, axis=axis)
@@ -152,7 +144,7 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
     base = alt.Chart(table.assign(place=table["label"].map(places))).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=160, labelOverlap=False)),
         x=alt.X("share:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-        color=alt.Color("label:N", scale=scale, legend=legend(columns=2)),
+        color=alt.Color("label:N", scale=scale, legend=passages.legend(columns=2)),
         order=alt.Order("place:Q"),
         tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
@@ -221,16 +213,16 @@ def _draw_question(view: ReadingView, row: int) -> None:
     for place, name in zip(st.columns(len(view.answered)), view.answered, strict=True):
         with place.container(gap="small"):
             column = column_of(view, name, row)
-            draw_head(column, view.names)
+            passages.draw_head(column, view.names)
             fate = Fate(int(view.answered[name].depth.fate[row, view.place]))
-            said = plain(answer_of(column, view.asked).strip() or "–")
+            said = plain(passages.answer_of(column, view.asked).strip() or "–")
             st.markdown(f"**{said}** · {word(f'answers.fate_{FATES[fate]}')}")
-            if fate is not Fate.RIGHT and (why := reason(column, view.asked)):
+            if fate is not Fate.RIGHT and (why := passages.reason(column, view.asked)):
                 st.caption(why)
-            draw_passages(column, view.spec(name), view.asked)
+            passages.draw_passages(column, view.spec(name), view.asked)
 
 
-def column_of(view: ReadingView, name: str, row: int) -> ReadColumn:
+def column_of(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
     """Return the first K passages of a retriever, as they were read for the question at `row`."""
     answered, rankings = view.answered[name], view.kept.result.comparison.rankings[name]
     there = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
@@ -241,7 +233,7 @@ def column_of(view: ReadingView, name: str, row: int) -> ReadColumn:
     ]
     relevant = set(view.asked.relevance[[row]].indices.tolist())
     rows, found = rankings.indices[row, there].tolist(), read.found[row, there].tolist()
-    return read_column(name, rows, found, spans, relevant=relevant, weight=answered.weight, unit=answered.unit)
+    return passages.read_column(name, rows, found, spans, relevant=relevant, weight=answered.weight, unit=answered.unit)
 
 
 def _ask(question: str) -> None:
