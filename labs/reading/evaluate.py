@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 from mrc_workbench.data.problems import with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part
+from mrc_workbench.data.text.corpora import OnProgress, within
 from mrc_workbench.labs.reading import extractive
 from mrc_workbench.labs.reading.generate import GeneratorResult, generated
 from mrc_workbench.labs.reading.generator import GeneratorSpec, Name
@@ -154,13 +155,12 @@ def _searched(
     test = compare(deep, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 * share))
     if experiment.split not in (Part.TEST, Part.TRAIN) or not experiment.validation_share > 0:
         return test, None
-    of_validation = deep.model_copy(update={"split": Part.VALIDATION})
+    deep = deep.model_copy(update={"split": Part.VALIDATION})
     try:
-        return test, compare(
-            of_validation, question_set, base=base, on_progress=lambda name, share: tell(name, 0.7 + 0.3 * share)
-        )
+        validation = compare(deep, question_set, base=base, on_progress=lambda name, one: tell(name, 0.7 + 0.3 * one))
     except ValueError:  # no such question
         return test, None
+    return test, validation
 
 
 def _result(
@@ -170,7 +170,7 @@ def _result(
     validation: Comparison | None,
     *,
     base: Path | None,
-    tell: Callable[[float], None],
+    tell: OnProgress,
 ) -> ReaderResult:
     try:
         reader = SpanReader(find_model(spec.model, base))
@@ -183,8 +183,8 @@ def _result(
         answered = {}
         for number, name in enumerate(test.rankings, start=1):
             judging = validation if validation and name in validation.rankings else None
-            told = _part_of(tell, number / work, (number + 1) / work)
-            answered[name] = _answered(reader, experiment, name, test, judging, tell=told)
+            report = within(tell, number / work, (number + 1) / work)
+            answered[name] = _answered(reader, experiment, name, test, judging, tell=report)
         return ReaderResult(spec.name, answered, np.concatenate([given.exact, given.overlap], axis=1))
     except Exception as error:  # the others go on
         return ReaderResult(spec.name, error=with_extra(error))
@@ -197,15 +197,15 @@ def _answered(
     test: Comparison,
     judging: Comparison | None,
     *,
-    tell: Callable[[float], None],
+    tell: OnProgress | None,
 ) -> Answered:
     parts = [one for one in (judging, test) if one]
     ends = [*accumulate((len(one.question_set.questions) for one in parts), initial=0)]
     read = []
     for part, (first, last) in zip(parts, pairwise(ends), strict=True):
         rankings = part.rankings[name].first(experiment.deepest)
-        told = _part_of(tell, first / ends[-1], last / ends[-1])
-        read.append(_read(reader, part.question_set, rankings, experiment.rules, told))
+        report = within(tell, first / ends[-1], last / ends[-1])
+        read.append(_read(reader, part.question_set, rankings, experiment.rules, report))
     judged, asked = read[0], read[-1]
     unit = extractive.spread(judged.found)
     weight = extractive.best_weight(judged, experiment.deepest, unit) if judging else 0.0
@@ -218,13 +218,8 @@ def _read(
     question_set: QuestionSet,
     rankings: Rankings,
     rules: Rules,
-    tell: Callable[[float], None] | None = None,
+    tell: OnProgress | None = None,
 ) -> extractive.Candidates:
     corpus = extractive.CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
     readings = corpus.of([question.text for question in question_set.questions], rankings)
     return extractive.candidates(question_set, rankings, readings, rules)
-
-
-def _part_of(tell: Callable[[float], None], first: float, last: float) -> Callable[[float], None]:
-    """Tell how much of all work is done by how much of a part of it, from `first` to `last`."""
-    return lambda share: tell(first + (last - first) * share)

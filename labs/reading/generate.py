@@ -273,11 +273,10 @@ class Generated:
 
 @dataclass(frozen=True)
 class GeneratorResult:
-    """A language model's answers by retriever, of `asked` questions each; one that failed has an `error` alone."""
+    """A language model's answers by retriever, or its `error`."""
 
     name: str
     by_retriever: Mapping[str, Generated] = field(default_factory=dict)
-    asked: int = 0
     error: Exception | None = None
 
 
@@ -310,7 +309,7 @@ def generated(
             batch = generate(generator, requests, endpoint, prices=prices, on_progress=report)
             spent += batch.spent
             found[name] = Generated(batch, generated_scores(asked, batch.answers, rules) if batch.answers else None)
-        return GeneratorResult(spec.name, found, len(ids))
+        return GeneratorResult(spec.name, found)
     except Exception as error:  # the others go on
         return GeneratorResult(spec.name, error=with_extra(error))
 

@@ -13,6 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
+import regex
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -108,9 +109,15 @@ def _draw_results(
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
     readings = _read(of, found, k, reader)
     weights = kept_weights(of.data, reader) if reader else {}
-    columns = {
-        name: _column(of, name, one, k, readings=readings, chosen=weights.get(name)) for name, one in found.items()
-    }
+    columns = {}
+    for name, one in found.items():
+        rows, scores = one.rows[:k], one.scores[:k]
+        weight, unit = weights.get(name) or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
+        seen = [readings.get(row, passages.Reading()) for row in rows]
+        spans, silent, known = [one.spans for one in seen], all(one.silent for one in seen), of.relevant
+        columns[name] = passages.read_column(
+            name, rows, scores, spans, relevant=known, weight=weight, unit=unit, silent=silent
+        )
     if reader and any(column.read for column in columns.values()):
         passages.legend(others=True)
     waiting: list[tuple[DeltaGenerator, passages.ReadColumn, str]] = []
@@ -141,24 +148,6 @@ def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[i
     except ModelError as error:
         st.error(plain(failure_text(error)), icon=":material/error:")
         return {}
-
-
-def _column(
-    of: _Asked, name: str, found: Findings, k: int, *, readings: dict[int, passages.Reading], chosen: Weight | None
-) -> passages.ReadColumn:
-    rows, scores = found.rows[:k], found.scores[:k]
-    weight = chosen or Weight(0.0, spread(np.array([scores])) if scores else 1.0)
-    seen = [readings.get(row, passages.Reading()) for row in rows]
-    return passages.read_column(
-        name,
-        rows,
-        scores,
-        [one.spans for one in seen],
-        relevant=of.relevant,
-        weight=weight.weight,
-        unit=weight.unit,
-        silent=all(one.silent for one in seen),
-    )
 
 
 def _draw_answer(of: _Asked, column: passages.ReadColumn, key: str) -> None:
@@ -260,13 +249,13 @@ def _generated(
 
 def answer_html(said: str, anchor: str, count: int) -> str:
     """Return an answer with its citations as links to the passages; unknown numbers are no links."""
-    text, parts, end = without_thoughts(said).strip(), list[str](), 0
+
+    def links(citation: regex.Match[str]) -> str:
+        return "".join(_link_html(number, anchor, count) for number in cited(citation.group()).numbers)
+
+    text = without_thoughts(said).strip()
     text = text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} …"
-    for found in CITATION.finditer(text):
-        parts.append(escape(text[end : found.start()]))
-        parts += [_link_html(number, anchor, count) for number in cited(found.group()).numbers]
-        end = found.end()
-    return f'<p class="generated">{"".join(parts)}{escape(text[end:])}</p>'
+    return f'<p class="generated">{CITATION.sub(links, escape(text))}</p>'
 
 
 def _link_html(number: int, anchor: str, count: int) -> str:

@@ -42,7 +42,9 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         reader = pick_reader(readers)
         k = pick_k()
-        rules = _pick_rules()
+        names = {one.value: word(f"answers.rules_{one}") for one in Rules}
+        look: dict[str, Any] = {"help": word("answers.rules_help"), "width": 130, "format_func": names.get}
+        rules = Rules(choose(st.selectbox, "rules", word("answers.rules"), [*names], Rules.KORQUAD.value, **look))
         measure = _pick_measure(rules)
         shares = _shares(data, choices, picked, readers, reader)
         part = _pick_part(data, shares)
@@ -183,12 +185,6 @@ def _pick_measure(rules: Rules) -> str:
     look: dict[str, Any] = {"format_func": lambda one: word(f"answers.measure_{measures[one]}")}
     label, explained = word("compare.measure"), word("answers.measure_help")
     return measures[choose(st.segmented_control, "right_by", label, [*measures], EXACT, help=explained, **look)]
-
-
-def _pick_rules() -> Rules:
-    names = {one.value: word(f"answers.rules_{one}") for one in Rules}
-    look: dict[str, Any] = {"format_func": lambda one: names[one], "help": word("answers.rules_help"), "width": 130}
-    return Rules(choose(st.selectbox, "rules", word("answers.rules"), [*names], Rules.KORQUAD.value, **look))
 
 
 def _pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
