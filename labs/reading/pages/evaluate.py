@@ -154,7 +154,7 @@ def _apart(view: ReadingView, best: str) -> list[str]:
 
 def _draw_downloads(view: ReadingView) -> None:
     tables.draw_csv("answers.csv", lambda: long_table(view), "answers.csv", "answers_csv")
-    told, archive = partial(json.dumps, view.told, ensure_ascii=False, indent=2), partial(predictions, view)
+    told, archive = partial(json.dumps, view.kept.told, ensure_ascii=False, indent=2), partial(predictions, view)
     tables.draw_file("answers.json", told, "scores.json", "application/json", "answers_json")
     tables.draw_file("answers.predictions", archive, "predictions.zip", "application/zip", "answers_predictions")
 

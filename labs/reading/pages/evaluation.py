@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,10 +98,6 @@ class ReadingView:
         return self.kept.result.readers[0]
 
     @property
-    def told(self) -> dict[str, Any]:
-        return self.kept.told
-
-    @property
     def rules(self) -> Rules:
         return self.kept.result.experiment.rules
 
@@ -129,27 +126,17 @@ class ReadingView:
         return self.kept.result.experiment.specs[name]
 
     def shares(self, name: str, k: int | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = self.told["readers"][self.reader.name][name][str(k or self.k)]
+        found: dict[str, Any] = self.kept.told["readers"][self.reader.name][name][str(k or self.k)]
         return found
 
     @property
     def oracle(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.told["oracles"][self.reader.name]
+        found: dict[str, Any] = self.kept.told["oracles"][self.reader.name]
         return found
 
     def best(self) -> str:
         """Return the retriever of the highest value at K, the first of equals."""
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
-
-    @property
-    def _kept_at(self) -> tuple[str, float, str]:
-        return str(self.folder), (self.folder / "scores.json").stat().st_mtime, self.data.key
-
-    def slice_figures(self, by: Property) -> pd.DataFrame:
-        return _slice_figures(*self._kept_at, names=tuple(self.answered), measure=self.measure, k=self.k, by=by)
-
-    def labels(self, by: Property) -> Labels:
-        return _labels(*self._kept_at, by)
 
 
 def open_reading(key: str, folder: Path) -> KeptReading | None:
@@ -166,41 +153,37 @@ def _opened(folder: str, finished: float, key: str) -> KeptReading | None:
         return None
 
 
-def _known(folder: str, finished: float, key: str) -> KeptReading:
-    if (kept := _opened(folder, finished, key)) is None:
-        raise ValueError(f"{folder} cannot be read any more")
-    return kept
+def _stored_at(view: ReadingView) -> tuple[str, float, str]:
+    return str(view.folder), (view.folder / "scores.json").stat().st_mtime, view.data.key
 
 
-@cached(max_entries=16)
-def _labels(folder: str, finished: float, key: str, by: Property) -> Labels:
-    return labels(_known(folder, finished, key).result.question_set, by)
+def _displayed(view: ReadingView) -> tuple[object, ...]:
+    return *_stored_at(view), tuple(view.answered), view.measure, view.k
 
 
-@cached(max_entries=32)
-def _slice_figures(
-    folder: str, finished: float, key: str, *, names: tuple[str, ...], measure: str, k: int, by: Property
-) -> pd.DataFrame:
-    kept = _known(folder, finished, key)
-    if not slices(kept.result.question_set, by):
+@cached(max_entries=16, hash_funcs={ReadingView: _stored_at})
+def labels_of(view: ReadingView, by: Property) -> Labels:
+    return labels(view.asked, by)
+
+
+@cached(max_entries=32, hash_funcs={ReadingView: _displayed})
+def slices_of(view: ReadingView, by: Property) -> pd.DataFrame:
+    """Return `slice_figures` of the displayed retrievers; empty if all slices are too small."""
+    if not slices(view.asked, by):
         return pd.DataFrame()
-    asked, place = kept.result.question_set, kept.result.experiment.depths_read.index(k)
     scores = {}
-    for name in names:
-        depth = kept.result.readers[0].by_retriever[name].depth
-        values = (depth.exact if measure == EXACT else depth.overlap)[:, place]
-        scores[name] = AnswerScores({measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
-    return slice_figures(asked, scores, by).rename(columns={"reader": "retriever"})
+    for name, answered in view.answered.items():
+        values = (answered.depth.exact if view.measure == EXACT else answered.depth.overlap)[:, view.place]
+        scores[name] = AnswerScores({view.measure: values}, {}, 0, np.zeros(len(values), dtype=bool))
+    return slice_figures(view.asked, scores, by).rename(columns={"reader": "retriever"})
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:
     """One row a retriever and K: the measure with its interval, and the ceiling; fractions."""
     rows = []
-    for name in view.answered:
-        for k in view.ks:
-            told = view.shares(name, k)
-            low, high = told["interval"][view.measure]
-            rows.append((name, k, told[view.measure], low, high, told["ceiling"]))
+    for name, k in product(view.answered, view.ks):
+        scores = view.shares(name, k)
+        rows.append((name, k, scores[view.measure], *scores["interval"][view.measure], scores["ceiling"]))
     return pd.DataFrame(rows, columns=["retriever", "k", "value", "low", "high", "ceiling"])
 
 
@@ -211,28 +194,22 @@ def figure_table(view: ReadingView) -> pd.DataFrame:
         told = view.shares(name)
         low, high = told["interval"][view.measure]
         row = {"retriever": name, **{str(k): 100 * view.shares(name, k)[view.measure] for k in view.ks}}
-        weight = view.told["weights"][view.reader.name][name]["weight"]
+        weight = view.answered[name].weight
         rows.append(row | {"low": 100 * low, "high": 100 * high, "ceiling": 100 * told["ceiling"], "weight": weight})
     return pd.DataFrame(rows)
 
 
 def long_table(view: ReadingView) -> pd.DataFrame:
     """One row a retriever and K with every metric, as fractions, and the settings."""
-    of = {"data": view.told["data"], "part": view.told["split"], "questions": view.told["questions"]}
-    of |= {"rules": view.rules.value, "reader": view.reader.name}
-    rows = []
-    for name in view.answered:
-        for k in view.ks:
-            told = view.shares(name, k)
-            figures = {measure: told[measure] for measure in (EXACT, view.rules.overlap_name)}
-            ends = {
-                f"{measure}_{end}": value
-                for measure, pair in told["interval"].items()
-                for end, value in zip(("low", "high"), pair, strict=True)
-            }
-            rows.append(
-                {"retriever": name, "k": k, **figures, **ends, "ceiling": told["ceiling"], **told["fates"], **of}
-            )
+    told, rows = view.kept.told, []
+    settings = {"data": told["data"], "part": told["split"], "questions": told["questions"]}
+    settings |= {"rules": view.rules.value, "reader": view.reader.name}
+    for name, k in product(view.answered, view.ks):
+        scores = view.shares(name, k)
+        row = {measure: scores[measure] for measure in (EXACT, view.rules.overlap_name)}
+        for measure, (low, high) in scores["interval"].items():
+            row |= {f"{measure}_low": low, f"{measure}_high": high}
+        rows.append({"retriever": name, "k": k, **row, "ceiling": scores["ceiling"], **scores["fates"], **settings})
     return pd.DataFrame(rows)
 
 
@@ -251,7 +228,7 @@ def fate_table(view: ReadingView) -> pd.DataFrame:
 def difference_table(view: ReadingView) -> pd.DataFrame:
     """One row a pair of retrievers, the higher one first, in points; the largest difference first."""
     rows = []
-    for told in view.told["differences"][view.reader.name]:
+    for told in view.kept.told["differences"][view.reader.name]:
         if told["measure"] != view.measure or not {told["a"], told["b"]} <= view.answered.keys():
             continue
         low, high = told["interval"]

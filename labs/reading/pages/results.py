@@ -5,6 +5,7 @@ Slices are by what is asked, what the answer is, and how long and where it stand
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -14,19 +15,12 @@ import streamlit as st
 
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.labs.reading.labels import Property
-from mrc_workbench.labs.reading.pages import passages
-from mrc_workbench.labs.reading.pages.evaluation import (
-    FATES,
-    ReadingView,
-    curve_table,
-    difference_table,
-    fate_table,
-    figure_table,
-)
+from mrc_workbench.labs.reading.pages import evaluation, passages
+from mrc_workbench.labs.reading.pages.evaluation import FATES, ReadingView
 from mrc_workbench.labs.reading.pages.page import BOX
 from mrc_workbench.labs.reading.scores import FEWEST
 from mrc_workbench.retrieval.rankings import NOT_FOUND
-from mrc_workbench.retrieval.report.charts import READABLE, colour, shape
+from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
 from mrc_workbench.workbench.views.compare import charts
 from mrc_workbench.workbench.views.names import with_display_names
 from mrc_workbench.workbench.views.ui import findings, tables
@@ -49,19 +43,19 @@ def draw_summary(view: ReadingView) -> None:
         st.markdown(f"**{word('answers.curves', measure=measure)}**", help=word("answers.curves_help"))
         label = word("answers.oracle_label", value=f"{100 * oracle:.1f}")
         every = [called[name] for name in view.names]
-        shown = with_display_names(curve_table(view), called)
+        shown = with_display_names(evaluation.curve_table(view), called)
         draw_chart(curves, shown, every, oracle, chosen=view.k, y=measure, label=label)
         st.caption(word("answers.curves_legend"))
     with right:
         st.markdown(f"**{word('answers.lost', k=view.k)}**", help=word("answers.lost_help"))
         labels = {word(f"answers.fate_{fate}"): fate for fate in FATES.values()}
         shares = word("answers.share_of_questions")
-        order = [called[name] for name in view.answered]
-        draw_chart(lost, with_display_names(fate_table(view), called), order=order, fates=labels, x=shares)
+        order, counted = [called[name] for name in view.answered], evaluation.fate_table(view)
+        draw_chart(lost, with_display_names(counted, called), order=order, fates=labels, x=shares)
     _draw_figures(view)
-    counted = fate_table(view)
-    told = counted.assign(told=[f"{one.share:.1%} ({one.count:,})" for one in counted.itertuples(name="Row")])
-    wide = told.pivot(index="retriever", columns="fate", values="told").loc[list(view.answered)].reset_index()
+    texts = [f"{one.share:.1%} ({one.count:,})" for one in counted.itertuples(name="Row")]
+    wide = counted.assign(text=texts).pivot(index="retriever", columns="fate", values="text")
+    wide = wide.loc[list(view.answered)].reset_index()
     with st.expander(word("answers.lost", k=view.k), expanded=True):
         fates = {fate: tables.text(f"answers.fate_{fate}") for fate in FATES.values()}
         tables.draw(wide, {"retriever": tables.retriever(), **fates})
@@ -69,17 +63,16 @@ def draw_summary(view: ReadingView) -> None:
 
 
 def _draw_figures(view: ReadingView) -> None:
-    table = figure_table(view)
-    weighed = bool(table["weight"].any())
-    measure = word(f"answers.measure_{view.measure}")
-    with st.expander(word("answers.figures", measure=measure), expanded=True):
+    table = evaluation.figure_table(view)
+    with st.expander(word("answers.figures", measure=word(f"answers.measure_{view.measure}")), expanded=True):
         columns = {
             "retriever": tables.retriever(),
-            **{str(k): st.column_config.NumberColumn(f"K = {k}", format="%.1f") for k in view.ks},
+            **{str(k): tables.figure(f"K = {k}", "%.1f") for k in view.ks},
             **tables.interval("%.1f"),
             "ceiling": tables.number("answers.ceiling", "%.1f"),
-            **({"weight": tables.number("answers.weight", "%.2f")} if weighed else {}),
         }
+        if table["weight"].any():
+            columns["weight"] = tables.number("answers.weight", "%.2f")
         best = table[str(view.k)] == table[str(view.k)].max()
         styled = table.style.map(lambda _: tables.BOLD, subset=(best, ["retriever", str(view.k)]))
         tables.draw(styled, columns)
@@ -87,7 +80,7 @@ def _draw_figures(view: ReadingView) -> None:
 
 
 def _draw_differences(view: ReadingView) -> None:
-    table = difference_table(view)
+    table = evaluation.difference_table(view)
     if table.empty:
         return
     with st.expander(word("answers.differences", k=view.tested), expanded=False):
@@ -114,13 +107,13 @@ def curves(
     said = tips(("retriever:N", word("compare.retriever")), ("k:O", "K"))
     base = alt.Chart(table).encode(
         x=alt.X("k:O", title=word("answers.first_passages"), axis=alt.Axis(labelAngle=0)),
-        color=colour("retriever", drawn, names, passages.legend(columns=2, symbolOpacity=1)),
+        color=colour("retriever", drawn, names, legend(columns=2, symbolOpacity=1)),
     )
     value = alt.Y("value:Q", title=y, scale=scale, axis=axis)
     bands = base.mark_area(fillOpacity=0.12).encode(y=alt.Y("low:Q", title=y, scale=scale, axis=axis), y2="high:Q")
     told = [*said, *with_interval("value", y), *tips(("ceiling:Q", word("answers.ceiling"), ".2%"))]
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(
-        y=value, shape=shape("retriever", drawn, names, passages.legend(columns=2)), tooltip=told
+        y=value, shape=shape("retriever", drawn, names, legend(columns=2)), tooltip=told
     )
     ceilings = base.mark_line(strokeDash=[5, 4], strokeWidth=1.5, opacity=0.8).encode(
         y=alt.Y("ceiling:Q", title=y, scale=scale, axis=axis)
@@ -144,14 +137,14 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
     base = alt.Chart(table.assign(place=table["label"].map(places))).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=160, labelOverlap=False)),
         x=alt.X("share:Q", stack="zero", title=x, axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
-        color=alt.Color("label:N", scale=scale, legend=passages.legend(columns=2)),
+        color=alt.Color("label:N", scale=scale, legend=legend(columns=2)),
         order=alt.Order("place:Q"),
         tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
-    rows = []
-    for name, parts in table.groupby("retriever", sort=False):
-        shares = ", ".join(findings.values([*parts["label"]], [*parts["share"]], ".1%"))
-        rows.append(f"{name}: {shares}")
+    rows = [
+        f"{name}: {', '.join(findings.values([*parts['label']], [*parts['share']], '.1%'))}"
+        for name, parts in table.groupby("retriever", sort=False)
+    ]
     return base.mark_bar().properties(height=130 + 36 * len(order), description=findings.describe(x, rows))
 
 
@@ -160,7 +153,7 @@ def draw_slices(view: ReadingView) -> None:
     look: dict[str, Any] = {"format_func": lambda one: word(f"answers.by_{one}")}
     by = Property(choose(st.segmented_control, "read_slice", word("where.by"), every, usual, **look))
     with st.spinner(word("where.measuring")):
-        figures = view.slice_figures(by)
+        figures = evaluation.slices_of(view, by)
     if figures.empty:
         st.info(word("answers.no_slice", count=FEWEST), icon=":material/info:")
         return
@@ -202,10 +195,9 @@ def _draw_question(view: ReadingView, row: int) -> None:
     show_top(question.id)
     draw_style()
     with st.container(horizontal=True):
-        back: dict[str, Any] = {"on_click": st.query_params.pop, "args": ("read_question", None)}
-        st.button(word("why.back"), icon=":material/list:", key="read_back", **back)
-        again: dict[str, Any] = {"on_click": _ask, "args": (question.text,)}
-        st.button(word("answers.ask_this"), icon=":material/send:", key="read_ask", **again)
+        leave, ask_again = partial(st.query_params.pop, "read_question", None), partial(_ask, question.text)
+        st.button(word("why.back"), icon=":material/list:", key="read_back", on_click=leave)
+        st.button(word("answers.ask_this"), icon=":material/send:", key="read_ask", on_click=ask_again)
     st.subheader(plain(question.text), anchor=False)
     answers = plain(", ".join(question.answers) or word("answers.label_no_answer"))
     st.markdown(word("why.answers", answers=answers))
@@ -225,8 +217,7 @@ def _draw_question(view: ReadingView, row: int) -> None:
 def column_of(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
     """Return the first K passages of a retriever, as they were read for the question at `row`."""
     answered, rankings = view.answered[name], view.kept.result.comparison.rankings[name]
-    there = np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
-    read = answered.read
+    read, there = answered.read, np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
     spans = [
         [(*read.letters[row, place].tolist(), float(read.scores[row, place]))] if read.answers[row][place] else []
         for place in there
@@ -247,10 +238,10 @@ def _fates(view: ReadingView) -> np.ndarray:
     words = {_ANY: word("answers.any"), **{one: word(f"answers.fate_{one}") for one in FATES.values()}}
     look: dict[str, Any] = {"format_func": lambda one: words[one], "width": 170}
     fate = choose(st.selectbox, "read_fate", word("where.fate"), [*words], _ANY, **look)
-    found = view.answered[of].depth.fate[:, view.place]
-    wanted = next((one for one, key in FATES.items() if key == fate), None)
-    mask: np.ndarray = np.ones(len(found), dtype=bool) if wanted is None else found == wanted
-    return mask
+    fates = view.answered[of].depth.fate[:, view.place]
+    if fate == _ANY:
+        return np.ones(len(fates), dtype=bool)
+    return np.asarray(fates == Fate[fate.upper()])
 
 
 def _labels(view: ReadingView) -> np.ndarray:
@@ -259,11 +250,10 @@ def _labels(view: ReadingView) -> np.ndarray:
     by = choose(st.selectbox, "read_by", word("why.slice"), [*words], _ANY, **look)
     if by == _ANY:
         return np.ones(len(view.asked.questions), dtype=bool)
-    found = view.labels(Property(by))
+    found = evaluation.labels_of(view, Property(by))
     known = {name: label_words(name) for code, name in enumerate(found.names) if (found.codes == code).any()}
     label = choose_named("read_label", word("why.within"), known, next(iter(known)), width=170)
-    mask: np.ndarray = found.codes == found.names.index(label)
-    return mask
+    return np.asarray(found.codes == found.names.index(label))
 
 
 def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
@@ -271,23 +261,19 @@ def _draw_list(view: ReadingView, rows: np.ndarray) -> None:
         st.info(word("why.none_listed"), icon=":material/search_off:")
         return
     questions = [view.asked.questions[row] for row in rows.tolist()]
-    table = pd.DataFrame(
-        {
-            "question": [question.text for question in questions],
-            "right": [", ".join(question.answers) or word("answers.label_no_answer") for question in questions],
-        }
-    )
-    for place, answered in enumerate(view.answered.values()):
-        told, fates = answered.answers(view.place), answered.depth.fate[:, view.place].tolist()
-        table[f"said_{place}"] = [f"{MARKS[Fate(fates[row])]} {told[row]}" for row in rows.tolist()]
-    ids = [question.id for question in questions]
-    said = {f"said_{place}": name for place, name in enumerate(view.answered)}
+    right = [", ".join(question.answers) or word("answers.label_no_answer") for question in questions]
+    table = pd.DataFrame({"question": [question.text for question in questions], "right": right})
     columns = {
         "question": tables.text("answers.question", "", pinned=True, width=300),
         "right": tables.text("answers.right_answer", "", width=130),
-        **{key: st.column_config.TextColumn(view.display_names[name], width=130) for key, name in said.items()},
     }
+    said = {f"said_{place}": name for place, name in enumerate(view.answered)}
+    for key, name in said.items():
+        answers, fates = view.answered[name].answers(view.place), view.answered[name].depth.fate[:, view.place].tolist()
+        table[key] = [f"{MARKS[Fate(fates[row])]} {answers[row]}" for row in rows.tolist()]
+        columns[key] = st.column_config.TextColumn(view.display_names[name], width=130)
     st.caption(word("answers.marks", **{key: MARKS[fate] for fate, key in FATES.items()}))
+    ids = [question.id for question in questions]
     key = f"read_list_{abs(hash(tuple(ids)))}"
     picked = tables.draw_choice(table, columns, key, height=420 if len(rows) > _SHOWN else "auto")
     if picked:
