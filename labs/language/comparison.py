@@ -4,12 +4,13 @@ A tokenizer is trained and measured once: the workspace's cache holds a folder f
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby, product
 from pathlib import Path
 from time import perf_counter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import regex
@@ -70,23 +71,17 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Fertility:
-    """How a tokenizer cuts documents. Shares are from 0 to 1; what nothing tells of is None.
+    """How a tokenizer cuts documents: fractions from 0 to 1, None if there is nothing to measure.
 
-    A word is what stands between blanks, signs at its ends included; characters are all but blanks.
+    Words stand between spaces, with the signs at their ends; characters are all but spaces.
 
-    - `tokens_per_word`, `tokens_per_character`: fewer are cheaper to read (fertility, Rust et al. 2021).
-    - `unknown_rate`: the share of tokens that are the unknown piece. Kinds differ in how much one of these stands for
-      (WordPiece: a word; BPE: a letter; Unigram: letters in a row), so that they are compared by `unknown_words`, the
-      share of words in which one stands.
-    - `whole_words`: the share of words that are one known piece.
-    - `precision`, `recall`, `f1`: of the places inside words, between two letters or digits, where the tokenizer cuts,
-      how many begin a morpheme by Kiwi; of those that do, how many it cuts; and their harmonic mean. Letters are
-      composed syllables: where Kiwi takes one apart (갔 is 가 + 았) or restores what is not written, there is no place
-      to cut, and nothing is counted. Nor is a cut between the bytes of a letter. Over all documents together.
-    - `document_tokens`: quantiles of the tokens of a document, those around it ([CLS], [SEP]) included, and
-      `longer_than_512`, the share of documents with more.
-    - `tokens_per_second` of cutting, with Kiwi's seconds where morphemes are marked first; `seconds_to_train` without
-      those, since all kinds and vocabularies share what Kiwi marked.
+    - `tokens_per_word` (fertility, Rust et al. 2021), `tokens_per_character`: fewer are cheaper to read.
+    - `unknown_rate`: unknown tokens. One is a word in WordPiece, a letter in BPE and a run of letters in Unigram,
+      so kinds are compared by `unknown_words`: words with an unknown token. `whole_words`: words that are one token.
+    - `precision`, `recall`, `f1` of cuts between two letters or digits of a word, against Kiwi's morphemes, over
+      all documents together. Boundaries inside a syllable (갔 is 가 + 았) and cuts between bytes do not count.
+    - `document_tokens`: quantiles of a document's tokens, [CLS] and [SEP] included; `longer_than_512`: documents.
+    - `tokens_per_second`: with Kiwi's seconds if morphemes are marked first; `seconds_to_train`: without them.
     """
 
     pieces: int
@@ -113,44 +108,33 @@ def fertility(tokenizer: PreparedTokenizer, held: HeldOut) -> Fertility:
     began = perf_counter()
     found = tokenizer.cut(held.texts, held.morphemes)
     seconds = perf_counter() - began + (held.seconds if tokenizer.marks_morphemes else 0.0)
-    of_documents = (_counted(*one, tokenizer.unknown) for one in zip(held.texts, held.morphemes, found, strict=True))
-    counts = _Counts(*map(sum, zip(*of_documents, strict=True)))
+    counts: Counter[str] = Counter()
+    for document in zip(held.texts, held.morphemes, found, strict=True):
+        counts.update(_counted(*document, tokenizer.unknown))
     around = tokenizer.tokenizer.num_special_tokens_to_add(False)
     lengths = np.array([len(cut.numbers) + around for cut in found])
     return Fertility(
         pieces=tokenizer.tokenizer.get_vocab_size(),
         documents=len(held.texts),
-        words=counts.words,
-        characters=counts.characters,
-        tokens=counts.tokens,
-        tokens_per_word=counts.tokens / counts.words,
-        tokens_per_character=counts.tokens / counts.characters,
-        unknown_rate=counts.unknown / max(1, counts.tokens),
-        unknown_words=counts.unknown_words / counts.words,
-        whole_words=counts.whole / counts.words,
-        precision=_share(counts.hits, counts.made),
-        recall=_share(counts.hits, counts.morphemes),
-        f1=_share(2 * counts.hits, counts.made + counts.morphemes),
+        words=counts["words"],
+        characters=counts["characters"],
+        tokens=counts["tokens"],
+        tokens_per_word=counts["tokens"] / counts["words"],
+        tokens_per_character=counts["tokens"] / counts["characters"],
+        unknown_rate=counts["unknown"] / max(1, counts["tokens"]),
+        unknown_words=counts["unknown_words"] / counts["words"],
+        whole_words=counts["whole"] / counts["words"],
+        precision=_share(counts["hits"], counts["made"]),
+        recall=_share(counts["hits"], counts["morphemes"]),
+        f1=_share(2 * counts["hits"], counts["made"] + counts["morphemes"]),
         document_tokens={f"{share:g}": float(np.quantile(lengths, share)) for share in _QUANTILES},
         longer_than_512=float((lengths > 512).mean()),
-        tokens_per_second=counts.tokens / max(seconds, 1e-9),
+        tokens_per_second=counts["tokens"] / max(seconds, 1e-9),
         seconds_to_train=tokenizer.trained.get("seconds"),
     )
 
 
-class _Counts(NamedTuple):
-    characters: int
-    words: int
-    tokens: int
-    unknown: int
-    unknown_words: int
-    whole: int
-    made: int  # cuts inside words
-    morphemes: int
-    hits: int
-
-
-def _counted(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) -> _Counts:
+def _counted(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) -> dict[str, int]:
     words = np.array([match.span() for match in _WORD.finditer(text)])
     # a blank that is a piece of its own belongs to the word that follows
     of_word = np.minimum(np.searchsorted(words[:, 1], cut.spans[:, 0], side="right"), len(words) - 1)
@@ -158,17 +142,17 @@ def _counted(text: str, morphemes: np.ndarray, cut: Cut, unknown: int | None) ->
     tokens = np.bincount(of_word, minlength=len(words))
     unknowns = np.bincount(of_word[is_unknown], minlength=len(words))
     made = cuts(cut.spans, text)
-    return _Counts(
-        characters=int((words[:, 1] - words[:, 0]).sum()),
-        words=len(words),
-        tokens=len(cut.numbers),
-        unknown=int(is_unknown.sum()),
-        unknown_words=int((unknowns > 0).sum()),
-        whole=int(((tokens == 1) & (unknowns == 0)).sum()),
-        made=len(made),
-        morphemes=len(morphemes),
-        hits=len(np.intersect1d(made, morphemes)),
-    )
+    return {
+        "characters": int((words[:, 1] - words[:, 0]).sum()),
+        "words": len(words),
+        "tokens": len(cut.numbers),
+        "unknown": int(is_unknown.sum()),
+        "unknown_words": int((unknowns > 0).sum()),
+        "whole": int(((tokens == 1) & (unknowns == 0)).sum()),
+        "made": len(made),
+        "morphemes": len(morphemes),
+        "hits": len(np.intersect1d(made, morphemes)),
+    }
 
 
 def _share(part: int, of: int) -> float | None:

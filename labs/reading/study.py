@@ -38,6 +38,7 @@ from mrc_workbench.labs.reading.evaluate import (
 from mrc_workbench.labs.reading.extractive import ByDepth, Candidates, Fate
 from mrc_workbench.labs.reading.generate import Generated
 from mrc_workbench.labs.reading.labels import Property
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.sources import contents
 from mrc_workbench.retrieval.comparison import store as comparison_store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
@@ -65,7 +66,7 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
     told |= {part: {} for part in ("readers", "oracles", "weights", "differences", "generators")}
     for one in result.readers:
         answered, name = one.by_retriever, one.name
-        figures = {by: _by_k(said, names, groups) for by, said in answered.items()}
+        figures = {by: _by_k(said.depth, names, groups) for by, said in answered.items()}
         told["readers"][name] = failure_dict(one.error) if one.error else figures
         if not one.error:
             told["oracles"][name] = _shares(one.oracle, names, groups)
@@ -74,12 +75,8 @@ def as_dict(result: ReadingResult) -> dict[str, Any]:
             for by, said in answered.items()
         }
         told["differences"][name] = [
-            {
-                **{part: getattr(test, part) for part in ("measure", "a", "b", "difference")},
-                "interval": [test.low, test.high],
-                "p": test.p_family,
-                "sure": bool(test.sure),
-            }
+            {part: getattr(test, part) for part in ("measure", "a", "b", "difference")}
+            | {"interval": [test.low, test.high], "p": test.p_family, "sure": bool(test.sure)}
             for test in differences(result, one)
         ]
     for by_model in result.generators:
@@ -101,7 +98,7 @@ def differences(result: ReadingResult, reader: ReaderResult) -> list[PairTest]:
         for (a, first), (b, second) in combinations(reader.by_retriever.items(), 2):
             place = tested_depth(first.depth.ks)
             pairs.append(Pair(a, b, name, *(getattr(one.depth, measure)[:, place] for one in (first, second))))
-    return paired_tests(pairs, question_groups(result.question_set)) if pairs else []
+    return paired_tests(pairs, question_groups(result.question_set))
 
 
 def save(result: ReadingResult, folder: Path) -> None:
@@ -154,8 +151,7 @@ def _generated(one: Generated) -> dict[str, Any]:
     }
 
 
-def _by_k(answered: Answered, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
-    depth = answered.depth
+def _by_k(depth: ByDepth, names: tuple[str, str], groups: np.ndarray) -> dict[str, Any]:
     return {
         str(k): _shares(np.stack([depth.exact[:, place], depth.overlap[:, place]], axis=1), names, groups)
         | {"ceiling": float(depth.ceiling[:, place].mean())}
@@ -266,26 +262,17 @@ STUDY = Study[ReadingExperiment, ReadingResult](
 
 
 commands = commands_of("reading", "Evaluate readers and score answers.")
+_PREDICTIONS = 'JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'
+_BY_SLICE = "also score kinds of questions, answers and passages, with differences from the first file"
 
 
 @commands.command
 def score(
     *,
     data: Annotated[str, Parameter(help="the questions: a path, or a name or key of the catalog or the workspace")],
-    predictions: Annotated[
-        tuple[Path, ...],
-        Parameter(help='JSON of question ids and answers, as {"q1": "서울"}; one file for each reader'),
-    ],
-    rules: Annotated[
-        scores.Rules, one_of(scores.Rules, help="rules that decide what is correct")
-    ] = scores.Rules.KORQUAD,
-    by_slice: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="also score kinds of questions, answers and passages, with differences from the first file",
-        ),
-    ] = False,
+    predictions: Annotated[tuple[Path, ...], Parameter(help=_PREDICTIONS)],
+    rules: Annotated[Rules, one_of(Rules, help="rules that decide what is correct")] = Rules.KORQUAD,
+    by_slice: Annotated[bool, Parameter(negative="", help=_BY_SLICE)] = False,
     as_json: AsJson = False,
 ) -> int:
     """Score files of answers, one or several side by side.
@@ -326,8 +313,7 @@ def score(
 
 def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of `slice_figures` for JSON: NaN is null."""
-    known = figures.astype(object).where(figures.notna(), None)
-    return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
+    return figures.astype(object).where(figures.notna(), None).to_dict("records")
 
 
 def _slice_line(row: dict[str, Any]) -> str:
