@@ -214,11 +214,7 @@ def _answered(
 
 
 def _read(
-    reader: SpanReader,
-    question_set: QuestionSet,
-    rankings: Rankings,
-    rules: Rules,
-    tell: OnProgress | None = None,
+    reader: SpanReader, question_set: QuestionSet, rankings: Rankings, rules: Rules, tell: OnProgress | None = None
 ) -> extractive.Candidates:
     corpus = extractive.CorpusReader(reader, question_set.passages.texts, question_set.passages.fingerprint, tell)
     readings = corpus.of([question.text for question in question_set.questions], rankings)

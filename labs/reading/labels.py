@@ -2,14 +2,15 @@
 
 Question word: Korean asks last, right before the predicate, so the last question word decides ("누가 만든 곡이 언제
 나왔나?" asks when), unless the question ends with a noun as its topic, which then asks ("… 사망한 해는?"). English asks
-first, so the first one decides. 어느, 어떤, 무슨, 몇, "what" and "which" ask through the noun after them ("어느 해", "what
-year"), if it is as general as a question word; any other noun is `OTHER` or `WHAT`. The word counts, not its meaning:
-"어디" asks for companies, too, and "기간은 몇 년인가" is mistaken for a date. "몇 년" asks when before a particle of time,
-the copula or the end; "몇 일" and "며칠" after a month or before a particle of time. Other languages are `OTHER`.
+first, so the first one decides. 어느, 어떤, 무슨, 몇, "what" and "which" ask through the noun after them ("어느 해",
+"what year"), if it is as general as a question word; any other noun is `OTHER` or `WHAT`. The word counts, not its
+meaning: "어디" asks for companies, too, and "기간은 몇 년인가" is mistaken for a date. "몇 년" asks when before a
+particle of time, the copula or the end; "몇 일" and "며칠" after a month or before a particle of time. Other languages
+are `OTHER`.
 
 Answer kind: the form of the first right answer, by patterns, and in Korean by Kiwi's morphemes for numbers and clauses.
-- "3년" and "500년" are durations, and so numbers; a year has three digits or more, a date a year, a month or a century, a
-  time an hour. "1500" alone is a year. A year of a reign, "세종 3년", is a phrase.
+- "3년" and "500년" are durations, and so numbers; a year has three digits or more, a date a year, a month or a century,
+  a time an hour. "1500" alone is a year. A year of a reign, "세종 3년", is a phrase.
 - A number has one unit, any noun of one or two letters: "731부대" is a number, "12개 도시" is not.
 - A clause has an ending and a particle, in more than one word: titles that are sentences are clauses, relative clauses
   are none. English clauses are recognized by their length alone.

@@ -44,10 +44,7 @@ from mrc_workbench.workbench.views.ui.state import (
 )
 from mrc_workbench.workbench.views.ui.words import plain, word
 
-TABS = {
-    "ask": "mrc_workbench.labs.reading.pages.ask",
-    "evaluate": "mrc_workbench.labs.reading.pages.evaluate",
-}
+TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
 BOX = "answers_box"  # of the session
 _EXAMPLES = 3
 _TYPED, _WANTED, _HUB_MODEL = "typed_readers", "wanted_readers", "answers_hub_model_name"  # of the session
