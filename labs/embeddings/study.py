@@ -19,22 +19,12 @@ from mrc_workbench.data.problems import failure_dict, with_extra
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies.study import Study
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
+from mrc_workbench.data.text.corpora import within
 from mrc_workbench.data.workspace import read_json, write_json
+from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import COST, Distinct, EmbeddingError, cost, encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import neighbours, project, similarity
-from mrc_workbench.labs.embeddings.results import (
-    REQUEST_TYPE,
-    CostRequest,
-    Evaluation,
-    EvaluationRequest,
-    MapRequest,
-    NeighboursRequest,
-    Request,
-    SimilarityRequest,
-    keep,
-    models_of,
-)
 from mrc_workbench.models.sources import contents
 
 logger = logging.getLogger(__name__)
@@ -55,23 +45,22 @@ class TaskResult:
     arrays: Arrays = field(default_factory=dict)
 
 
-def run(request: Request, pairs: PairSet, progress: Progress) -> Evaluation | TaskResult:
+def run(request: results.Request, pairs: PairSet, progress: Progress) -> results.Evaluation | TaskResult:
     """Run a request on these pairs. Raises `Failure` if the only model fails; of several each has its own error."""
     match request:
-        case EvaluationRequest():
+        case results.EvaluationRequest():
             return evaluate(pairs, request.models, request.part, on_progress=progress)
-        case SimilarityRequest():
+        case results.SimilarityRequest():
             return _similarities(request, pairs, progress)
-        case NeighboursRequest():
-            vectors = _part_vectors(request, pairs, progress)
+        case results.NeighboursRequest():
+            vectors = _part_vectors(request.model, request.part, pairs, progress)
             queries = encode(request.model, request.sentences, pairs.sentences)
             cosines, rows = neighbours(vectors, queries.vectors, request.k)
             return TaskResult({"model": request.model}, {"cosines": cosines, "rows": rows})
-        case MapRequest():
-            projected = project(_part_vectors(request, pairs, progress), request.projection)
-            arrays = {"points": projected.points, "explained": projected.explained}
-            return TaskResult({"model": request.model}, arrays)
-        case CostRequest():
+        case results.MapRequest():
+            vectors = _part_vectors(request.model, request.part, pairs, progress)
+            return TaskResult({"model": request.model}, vars(project(vectors, request.projection)))
+        case results.CostRequest():
             order = np.random.default_rng(0).permutation(len(pairs.sentences)).tolist()
             sample = [pairs.sentences[row] for row in order]
             encoders = request.bi_encoder, request.cross_encoder
@@ -87,14 +76,12 @@ def sentences_of(pairs: PairSet, part: Part) -> list[str]:
     return Distinct.of(pairs.at(rows)).sentences
 
 
-def _part_vectors(request: NeighboursRequest | MapRequest, pairs: PairSet, progress: Progress) -> np.ndarray:
-    def encoding(fraction: float) -> None:
-        progress(request.model, fraction * _ENCODING)
-
-    return encode(request.model, sentences_of(pairs, request.part), pairs.sentences, on_progress=encoding).vectors
+def _part_vectors(model: str, part: Part, pairs: PairSet, progress: Progress) -> np.ndarray:
+    encoding = within(partial(progress, model), 0, _ENCODING)
+    return encode(model, sentences_of(pairs, part), pairs.sentences, on_progress=encoding).vectors
 
 
-def _similarities(request: SimilarityRequest, pairs: PairSet, progress: Progress) -> TaskResult:
+def _similarities(request: results.SimilarityRequest, pairs: PairSet, progress: Progress) -> TaskResult:
     arrays: Arrays = {}
     models: dict[str, Any] = {}
     for row, model in enumerate(request.models):
@@ -108,10 +95,10 @@ def _similarities(request: SimilarityRequest, pairs: PairSet, progress: Progress
     return TaskResult({"models": models}, arrays)
 
 
-def save(result: Evaluation | TaskResult, folder: Path) -> None:
+def save(result: results.Evaluation | TaskResult, folder: Path) -> None:
     """Write the arrays and, last, `scores.json`. Raises `OSError`."""
-    if isinstance(result, Evaluation):
-        keep(result, folder)
+    if isinstance(result, results.Evaluation):
+        results.keep(result, folder)
         return
     save_arrays(folder / "arrays.npz", result.arrays)
     write_json(folder / SCORES, result.content)
@@ -125,13 +112,13 @@ def load_task(folder: Path) -> TaskResult:
     return TaskResult(read_json(folder / SCORES), arrays)
 
 
-STUDY = Study[Request, Evaluation | TaskResult](
+STUDY = Study[results.Request, results.Evaluation | TaskResult](
     name="embeddings",
     summary="Evaluate sentence encoders.",
     versions=(4,),
-    spec=REQUEST_TYPE,
+    spec=results.REQUEST_TYPE,
     run=lambda request, progress: run(request, find(request.data), progress),
-    inputs=lambda request: (contents(models_of(request)),),
+    inputs=lambda request: (contents(results.models_of(request)),),
     save=save,
 )
 
@@ -166,11 +153,11 @@ def evaluate_command(
         tell(f"{one.model} failed: {one.error}", error=True)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        keep(evaluation, out)
+        results.keep(evaluation, out)
     return int(bool(failed))
 
 
-def table(evaluation: Evaluation) -> str:
+def table(evaluation: results.Evaluation) -> str:
     """Return the metrics with their intervals as lines of text."""
     measures = [*dict.fromkeys(name for one in evaluation.measured.values() for name in one.figures)]
     counts = f"{len(evaluation.rows):,} {evaluation.kind.value} rows, {evaluation.sentences:,} different sentences"

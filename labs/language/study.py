@@ -26,13 +26,8 @@ from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.texts import in_blocks
 from mrc_workbench.data.workspace import replacing
 from mrc_workbench.labs.language.comparison import Fertility, Measured, Request, compare, prepared_tokenizer
-from mrc_workbench.models.language.tokenizer_training import (
-    Sample,
-    Split,
-    TokenizerKind,
-    composed_letters,
-    morpheme_cuts,
-)
+from mrc_workbench.models.language import tokenizer_training
+from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
 from mrc_workbench.models.sources import contents
 
@@ -107,9 +102,7 @@ def folder_name(measured: Measured, row: int) -> str:
 def run(request: TokenizerRequest, progress: Progress) -> TokenizerComparison:
     """Train and compare tokenizers, and count their tokens. Raises `LanguageError`."""
     corpus = corpora.find_corpus(request.data)
-    measured = compare(
-        corpus, request.compared, on_progress=lambda name, fraction: progress(name, _COMPARING * fraction)
-    )
+    measured = compare(corpus, request.compared, on_progress=lambda name, share: progress(name, _COMPARING * share))
     able = {row: prepared_tokenizer(one, corpus, request.compared) for row, one in enumerate(measured) if one.figures}
     counting = corpora.within(lambda fraction: progress("", fraction), _COMPARING, 1)
     counted, occurrences = occurrences_of([*able.values()], corpus, counting)
@@ -144,8 +137,8 @@ def occurrences_of(
     for number, block in enumerate(in_blocks(documents, _BLOCK)):
         if on_progress:
             on_progress(number * _BLOCK / len(documents))
-        texts = [composed_letters(text) for text in block]
-        morphemes: Sequence[np.ndarray] = morpheme_cuts(texts) if marks else ()
+        texts = [tokenizer_training.composed_letters(text) for text in block]
+        morphemes: Sequence[np.ndarray] = tokenizer_training.morpheme_cuts(texts) if marks else ()
         for place, one in enumerate(tokenizers):
             numbers = np.concatenate([cut.numbers for cut in one.cut(texts, morphemes)])
             counts[place] += np.bincount(numbers, minlength=len(counts[place]))
@@ -201,15 +194,12 @@ def compare_tokenizers(
     corpus = corpora.find_corpus(data)
     found = compare(corpus, request, out=out, on_progress=report_progress)
     end_progress_line()
-    told = {
-        "data": corpus.name,
-        "fingerprint": corpus.fingerprint,
-        "tokenizers": {one.name: one.as_dict() for one in found},
-    }
+    told: dict[str, Any] = {"data": corpus.name, "fingerprint": corpus.fingerprint}
+    told["tokenizers"] = {one.name: one.as_dict() for one in found}
     tell(json.dumps(told, ensure_ascii=False, indent=2) if as_json else _table(found))
-    failed = {one.name: one.error for one in found if one.error}
-    for name, error in failed.items():
-        tell(f"{name} failed: {error}", error=True)
+    failed = [one for one in found if one.error]
+    for one in failed:
+        tell(f"{one.name} failed: {one.error}", error=True)
     return int(bool(failed))
 
 
@@ -246,9 +236,8 @@ def import_files(
 @commands.command(name="list")
 def list_command(*, as_json: AsJson = False) -> int:
     """List the imported texts, the newest first."""
-    return tell_kept(
-        corpora.stored(), _line, as_json=as_json, empty="No texts yet: `mrc language import FILE` imports one."
-    )
+    empty = "No texts yet: `mrc language import FILE` imports one."
+    return tell_kept(corpora.stored(), _line, as_json=as_json, empty=empty)
 
 
 def _line(kept: corpora.StoredText) -> str:

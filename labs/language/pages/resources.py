@@ -18,16 +18,7 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language import tokenizers
 from mrc_workbench.models.sources import ModelSource, find_model
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
-from mrc_workbench.workbench.views.resources.sets import (
-    cached,
-    content_of,
-    opened,
-    pair_set,
-    parts_of,
-    place_of,
-    question_set,
-    split_of,
-)
+from mrc_workbench.workbench.views.resources import sets
 
 MOST_PAIRS = 300  # of which layers are judged
 _one_at_a_time = threading.Lock()  # a page that is drawn anew asks the same model from a second thread
@@ -50,7 +41,7 @@ class CutPiece:
 
 
 def open_tokenizers(folder: Path) -> TokenizerComparison | None:
-    return opened(STUDY.results.load, folder)
+    return sets.opened(STUDY.results.load, folder)
 
 
 def cut_text(one: StoredTokenizer, text: str) -> Sequence[CutPiece]:
@@ -71,32 +62,32 @@ def _file(one: StoredTokenizer) -> tuple[str, str, float]:
     return str(one.folder), one.measured.name, file.stat().st_mtime if file.is_file() else 0.0
 
 
-@cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
+@sets.cached(max_entries=64, hash_funcs={StoredTokenizer: _file})
 def steps_of(one: StoredTokenizer, text: str) -> list[tokenizers.Step]:
     """Return how a stored BPE builds a word. Raises `LanguageError` `no_tokenizer` and `no_merges`."""
     return tokenizers.steps(text, _tokenizer(one))
 
 
-@cached(max_entries=32, hash_funcs={StoredTokenizer: _file})
+@sets.cached(max_entries=32, hash_funcs={StoredTokenizer: _file})
 def _tokenizer(one: StoredTokenizer) -> tokenizers.PreparedTokenizer:
     return tokenizers.load_tokenizer(one.folder, one.measured.name)
 
 
-@cached(content_of, max_entries=32)
+@sets.cached(sets.content_of, max_entries=32)
 def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> layers.WordVectors:
     """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
         return layers.words_in_context(_encoder(reference), wanted, sentences)
 
 
-@cached(content_of, max_entries=16)
+@sets.cached(sets.content_of, max_entries=16)
 def attention(reference: str, sentence: str) -> layers.SentenceAttention:
     """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
         return layers.attention_of(_encoder(reference), sentence)
 
 
-@cached(content_of, max_entries=128)
+@sets.cached(sets.content_of, max_entries=128)
 def guesses(reference: str, text: str, k: int) -> list[list[network.Guess]]:
     """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
@@ -107,10 +98,10 @@ def scores_by_layer(reference: str, key: str, part: Part, on_progress: ReportPro
     """Evaluate every layer on the first pairs of a part. Raises `ModelError` and `LanguageError`."""
 
     def score() -> layers.LayerScores:
-        pairs = pair_set(key).at(parts_of(key)[part][:MOST_PAIRS])
+        pairs = sets.pair_set(key).at(sets.parts_of(key)[part][:MOST_PAIRS])
         return layers.layer_scores(_encoder(reference), pairs, on_progress)
 
-    return _compute_once(("scores", reference, content_of(reference), key, part), score, on_progress)
+    return _compute_once(("scores", reference, sets.content_of(reference), key, part), score, on_progress)
 
 
 def course_of(name: str, folders: tuple[Path, ...], text: str, on_progress: ReportProgress) -> network.Course:
@@ -130,7 +121,7 @@ def may_fill(reference: str) -> bool:
 
 def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: ReportProgress) -> R:
     """Return the result for a key, computed while no other model runs if it is not cached."""
-    place = place_of(key)
+    place = sets.place_of(key)
     with _one_at_a_time:
         if not place:
             on_progress(0.0)
@@ -139,12 +130,12 @@ def _compute_once(key: tuple[Any, ...], compute: Callable[[], R], on_progress: R
     return result
 
 
-@cached(content_of, max_entries=2)
+@sets.cached(sets.content_of, max_entries=2)
 def _encoder(reference: str) -> network.Network:
     return network.load_encoder(find_model(reference))
 
 
-@cached(content_of, max_entries=2)
+@sets.cached(sets.content_of, max_entries=2)
 def _masked(reference: str) -> network.Network:
     return network.load_masked(find_model(reference))
 
@@ -185,12 +176,12 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
 
     def search() -> LayerFindings:
-        questions = layers.drawn(question_set(data.key), _rows(data)[part])
+        questions = layers.drawn(sets.question_set(data.key), _rows(data)[part])
         model = _encoder(reference)
         prompts = network.prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
         return LayerFindings.of(layers.layer_search(model, questions, prompts, on_progress))
 
-    key = ("search", reference, content_of(reference), data.key, data.fingerprint, part)
+    key = ("search", reference, sets.content_of(reference), data.key, data.fingerprint, part)
     return _compute_once(key, search, on_progress)
 
 
@@ -200,4 +191,4 @@ def part_to_search(data: StoredSet) -> Part:
 
 
 def _rows(data: StoredSet) -> dict[Part, np.ndarray]:
-    return split_of(data.key, SplitOptions()).rows
+    return sets.split_of(data.key, SplitOptions()).rows

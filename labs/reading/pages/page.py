@@ -31,17 +31,9 @@ from mrc_workbench.workbench.views.choices import Choices, choices_for, finished
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
+from mrc_workbench.workbench.views.ui import state
 from mrc_workbench.workbench.views.ui.job import draw_language_model, language_model
 from mrc_workbench.workbench.views.ui.passages import Hit, draw_style, hits_html
-from mrc_workbench.workbench.views.ui.state import (
-    ask,
-    choose,
-    choose_named,
-    choose_several,
-    choose_tab,
-    draw_examples,
-    draw_question,
-)
 from mrc_workbench.workbench.views.ui.words import plain, word
 
 TABS = {"ask": "mrc_workbench.labs.reading.pages.ask", "evaluate": "mrc_workbench.labs.reading.pages.evaluate"}
@@ -72,7 +64,7 @@ def draw() -> None:
     if not readers.names and not language_model():
         _draw_start(data)
         return
-    name, place = choose_tab("answers", {name: word(f"answers.tab_{name}") for name in TABS})
+    name, place = state.choose_tab("answers", {name: word(f"answers.tab_{name}") for name in TABS})
     with place:
         if name == "evaluate" and not readers.names:
             _draw_start(data)
@@ -139,16 +131,16 @@ def _offer(data: StoredSet) -> str:
 
 def draw_box(data: StoredSet) -> str:
     examples, disputed = _examples(data)
-    question = draw_question(
+    question = state.draw_question(
         BOX,
         next(iter(examples), ""),
         word("answers.question_help"),
         submit=word("answers.ask"),
         icon=":material/send:",
-        on_asked=lambda: ask(BOX, st.session_state[BOX].strip()),
+        on_asked=lambda: state.ask(BOX, st.session_state[BOX].strip()),
     )
     if examples:
-        draw_examples(BOX, examples, word("answers.examples_help") if disputed else None)
+        state.draw_examples(BOX, examples, word("answers.examples_help") if disputed else None)
     return question
 
 
@@ -189,7 +181,7 @@ def pick_reader(readers: Readers) -> str:
     """Draw the choice of the reader, which may be typed; returns it, empty without one."""
     names = readers.names or {"": word("answers.type_reader")}
     look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
-    return choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
+    return state.choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)
 
 
 def is_wanted(readers: Readers, reference: str) -> bool:
@@ -232,7 +224,7 @@ def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
         "format_func": lambda name: plain(called[name]),
     }
     look["help"] = word("answers.retrievers_help", most=_MOST_RETRIEVERS)
-    picked = choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, **look)
+    picked = state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, **look)
     if len(picked) > _MOST_RETRIEVERS:
         told = plain(", ".join(called[name] for name in picked[:_MOST_RETRIEVERS]))
         st.caption(word("search.only_first", most=_MOST_RETRIEVERS, names=told))
@@ -241,4 +233,4 @@ def pick_retrievers(data: StoredSet, choices: Choices) -> list[str]:
 
 def pick_k() -> int:
     options = [str(k) for k in DEFAULT_DEPTHS]
-    return int(choose(st.selectbox, "read", "K", options, "5", help=word("answers.k_help"), width=80))
+    return int(state.choose(st.selectbox, "read", "K", options, "5", help=word("answers.k_help"), width=80))
