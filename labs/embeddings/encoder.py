@@ -284,5 +284,4 @@ def _by_graph(vectors: np.ndarray) -> np.ndarray:
     index = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = index.hnsw.efSearch = _CANDIDATES
     index.add(vectors)
-    rows: np.ndarray = index.search(vectors, 2)[1]
-    return rows
+    return np.asarray(index.search(vectors, 2)[1])

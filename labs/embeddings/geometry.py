@@ -39,8 +39,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if np.allclose(lengths, 1, rtol=0, atol=1e-6):
         return vectors
-    whole: np.ndarray = vectors / np.where(lengths > 0, lengths, 1)[:, None]
-    return whole
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1)[:, None])
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
@@ -76,8 +75,7 @@ def uniformity_parts(vectors: np.ndarray, t: float = 2.0) -> np.ndarray:
     value = _log_mean(near)
     if not math.isfinite(value):
         return np.full(len(vectors), np.nan)
-    parts: np.ndarray = value + 2 * (near / np.nanmean(near) - 1)
-    return parts
+    return np.asarray(value + 2 * (near / np.nanmean(near) - 1))
 
 
 def singular_values(vectors: np.ndarray) -> np.ndarray:
@@ -105,8 +103,7 @@ def anisotropy_parts(vectors: np.ndarray) -> np.ndarray:
     if n < 2:
         return np.full(len(vectors), np.nan)
     near = (points @ points.sum(axis=0, dtype=np.float64) - 1) / (n - 1)
-    parts: np.ndarray = np.where(known, 2 * near - near[known].mean(), np.nan)
-    return parts
+    return np.asarray(np.where(known, 2 * near - near[known].mean(), np.nan))
 
 
 def _nearness(vectors: np.ndarray, t: float) -> np.ndarray:
@@ -223,8 +220,7 @@ def similarity(vectors: np.ndarray) -> np.ndarray:
     if len(vectors) > MOST:
         raise ValueError(f"a matrix shows {MOST} sentences at most, these are {len(vectors):,}")
     points = unit(vectors)
-    cosines: np.ndarray = np.clip(points @ points.T, -1, 1).astype(np.float32, copy=False)
-    return cosines
+    return np.asarray(np.clip(points @ points.T, -1, 1).astype(np.float32, copy=False))
 
 
 def neighbours(vectors: np.ndarray, of: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ figures was measured here; they are of other models, trained elsewhere with othe
 """
 
 import math
+import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -184,8 +185,6 @@ def _ends(low: float | None, high: float | None) -> dict[str, float]:
     return {"low": -math.inf if low is None else low, "high": math.inf if high is None else high}
 
 
-HAM = "Ham et al. 2020, KorNLI and KorSTS, arXiv:2004.03289"
-KR_BERT_SIMCSE = "github.com/jeongukjae/KR-BERT-SimCSE"
 REIMERS = "Reimers & Gurevych 2019, Sentence-BERT, arXiv:1908.10084"
 
 
@@ -196,32 +195,18 @@ class Published:
     model: str
     learned_from: str  # empty: no sentence pairs
     data: Literal["KorSTS", "KLUE-STS"]
-    part: Literal["validation", "test"]
     measure: Literal["spearman", "pearson"]
+    part: Literal["validation", "test"]
     value: float
     source: str
     encoder: Literal["bi-encoder", "cross-encoder"] = "bi-encoder"
-    ours: bool = False
 
 
-def _korsts(model: str, learned_from: str, validation: float, test: float, source: str) -> tuple[Published, Published]:
-    return (
-        Published(model, learned_from, "KorSTS", "validation", "spearman", validation, source),
-        Published(model, learned_from, "KorSTS", "test", "spearman", test, source),
-    )
-
-
-PUBLISHED = (
-    *_korsts("SRoBERTa base", "", 0.6334, 0.4896, HAM),
-    *_korsts("SRoBERTa base", "KorNLI", 0.7648, 0.7419, HAM),
-    *_korsts("SRoBERTa base", "KorSTS", 0.8368, 0.7894, HAM),
-    *_korsts("SRoBERTa base", "KorNLI, then KorSTS", 0.8354, 0.8029, HAM),
-    Published("RoBERTa base", "KorSTS", "KorSTS", "test", "spearman", 0.8300, HAM, "cross-encoder"),
-    *_korsts("KR-BERT SimCSE", "", 0.7999, 0.7325, KR_BERT_SIMCSE),
-    *_korsts("KR-BERT SimCSE", "KorNLI", 0.8488, 0.8072, KR_BERT_SIMCSE),
-    # its authors give Pearson's correlation for KLUE-STS, and Spearman's for KorSTS
-    Published("KR-BERT SimCSE", "", "KLUE-STS", "validation", "pearson", 0.7445, KR_BERT_SIMCSE),
-    Published("KR-BERT SimCSE", "KorNLI", "KLUE-STS", "validation", "pearson", 0.7942, KR_BERT_SIMCSE),
+_FILE = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
+PUBLISHED = tuple(
+    Published(part=part, value=value, **entry | {"source": _FILE["sources"][entry["source"]]})
+    for entry in _FILE["published"]
+    for part, value in entry.pop("parts").items()
 )
 
 

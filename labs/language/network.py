@@ -15,6 +15,7 @@ from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.models.files import ModelError, loading
 from mrc_workbench.models.language import tokenizer_training
+from mrc_workbench.models.language.tokenizer_training import BLANKS, TRAINED, Split
 from mrc_workbench.models.loading import WEIGHTS, most_tokens, require_readable, require_trained, where_of
 from mrc_workbench.models.sources import ModelSource, is_starter
 
@@ -51,8 +52,8 @@ class Network:
     @property
     def marks_morphemes(self) -> bool:
         """Whether its tokenizer was trained here on texts with these marks."""
-        trained = self.tokenizer.init_kwargs.get(tokenizer_training.TRAINED)
-        return isinstance(trained, dict) and trained.get("split") == tokenizer_training.Split.MORPHEMES
+        trained = self.tokenizer.init_kwargs.get(TRAINED)
+        return isinstance(trained, dict) and trained.get("split") == Split.MORPHEMES
 
     def features(self, sentences: Sequence[str]) -> Any:
         """Return the tokens of sentences as tensors on the model's device, padded at the end and cut at `longest`."""
@@ -62,12 +63,12 @@ class Network:
 
     def pieces(self, sentence: str) -> list[Piece]:
         """Return the tokens of a sentence (`composed`) in order, special ones included."""
-        places = (
-            tokenizer_training.morpheme_cuts([sentence])[0] if self.marks_morphemes else np.zeros(0, dtype=np.int64)
-        )
+        places = np.zeros(0, dtype=np.int64)
+        if self.marks_morphemes:
+            (places,) = tokenizer_training.morpheme_cuts([sentence])
         text = tokenizer_training.mark(sentence, places)
-        told = self.tokenizer(text, truncation=True, max_length=self.longest, return_special_tokens_mask=True)
-        encoding = told.encodings[0]
+        shape = {"truncation": True, "max_length": self.longest, "return_special_tokens_mask": True}
+        (encoding,) = self.tokenizer(text, **shape).encodings
         offsets = tokenizer_training.unmarked(places, np.array(encoding.offsets, dtype=np.int64)).tolist()
         begins = [match.start() for match in _WORD.finditer(sentence)]
         called = {self.tokenizer.unk_token_id: str(self.tokenizer.unk_token)}
@@ -104,9 +105,7 @@ def _piece(sentence: str, begins: Sequence[int], name: str, span: tuple[int, int
     start, end = span
     while start < end and sentence[start].isspace():  # some pieces stand for the space before their word, too
         start += 1
-    if (
-        name in tokenizer_training.BLANKS
-    ):  # or for nothing else, though some tokenizers say that they hold the word's first letter
+    if name in BLANKS:  # or for nothing else, though some tokenizers say that they hold the word's first letter
         end = start
     word = max(bisect_right(begins, start) - 1, 0)
     return Piece(unknown or sentence[start:end] or name, start, end, word)
@@ -213,7 +212,7 @@ MOST_MASKS = 8
 _BEGINNINGS = (
     "",
     "##",
-    *tokenizer_training.BLANKS,
+    *BLANKS,
 )  # how pieces are written that stand inside a word, or after a space
 
 

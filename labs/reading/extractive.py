@@ -114,8 +114,7 @@ def own_passages(question_set: QuestionSet) -> np.ndarray:
     """Rows of the passage that each question was asked of, `(n_questions,)` int64; -1 if unknown."""
     row_of = question_set.row_of_passage
     asked = [next(iter((*question.relevant, *question.rejected)), "") for question in question_set.questions]
-    rows: np.ndarray = row_of.rows(asked)
-    return rows
+    return np.asarray(row_of.rows(asked))
 
 
 def best_threshold(read: ReadPassages, question_set: QuestionSet, rules: Rules) -> float | None:
@@ -249,5 +248,4 @@ def summed(scores: np.ndarray, found: np.ndarray, weight: float, unit: float) ->
 def _below(found: np.ndarray) -> np.ndarray:
     """The distance of each score from its question's best; 0 without a passage."""
     best = found.max(axis=1, keepdims=True, initial=-np.inf)
-    below: np.ndarray = np.subtract(best, found, out=np.zeros_like(found), where=np.isfinite(found))
-    return below
+    return np.asarray(np.subtract(best, found, out=np.zeros_like(found), where=np.isfinite(found)))
