@@ -1,7 +1,5 @@
 """The commands of labs without commands of their own, and the jobs of all: imported by name when they are used."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mrc_workbench.data.commands import study_commands
@@ -18,9 +16,4 @@ def __getattr__(name: str) -> Any:
     lab = by_name.get(name.removeprefix(_JOB))
     if not lab or not name.startswith(_JOB):
         raise AttributeError(name)
-
-    def run_job(folder: Path, /) -> int:
-        return lab.load_study().run_folder(folder)
-
-    run: Callable[[Path], int] = run_job
-    return run
+    return lab.load_study().run_folder

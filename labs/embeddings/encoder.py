@@ -261,11 +261,11 @@ def _search(encoder: BiEncoder, sentences: Sequence[str], clock: _Clock) -> tupl
         return seconds
 
     points = []
-    ways: list[tuple[Method, Callable[[np.ndarray], np.ndarray], Callable[[int], float]]] = [
-        (Method.EXACT, lambda some: neighbours(some, some, 2)[1], lambda size: float(size) ** 2),
-        (Method.HNSW, _by_graph, lambda size: size * math.log(size)),
-    ]
-    for method, search, grows in ways:
+    searches: dict[Method, tuple[Callable[[np.ndarray], np.ndarray], Callable[[int], float]]] = {
+        Method.EXACT: (lambda some: neighbours(some, some, 2)[1], lambda size: float(size) ** 2),
+        Method.HNSW: (_by_graph, lambda size: size * math.log(size)),
+    }
+    for method, (search, grows) in searches.items():
         search(vectors[:_WARM_UP])
         alone = _Clock(clock.seconds, lambda _: None)
         looking = _line(partial(look, method, search, alone), grows, len(vectors), alone)

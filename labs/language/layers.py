@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -34,16 +33,14 @@ def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
 
     features = network.features(sentences)
     mask = features["attention_mask"][..., None].bool()
+    layers = []
     with torch.inference_mode():
-        states = network.model(**features, output_hidden_states=True).hidden_states
-        vectors = np.stack([[one.double().cpu().numpy() for one in _pool(state, mask)] for state in states])
+        for state in network.model(**features, output_hidden_states=True).hidden_states:
+            mean = state.masked_fill(~mask, 0).sum(dim=1) / mask.sum(dim=1)
+            largest = state.masked_fill(~mask, float("-inf")).amax(dim=1)
+            layers.append([one.double().cpu().numpy() for one in (mean, state[:, 0], largest)])
+    vectors = np.stack(layers)
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
-
-
-def _pool(state: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """In the order of `Pooling`; `state` `(n, width, dimensions)`, `mask` `(n, width, 1)`."""
-    mean = state.masked_fill(~mask, 0).sum(dim=1) / mask.sum(dim=1)
-    return mean, state[:, 0], state.masked_fill(~mask, float("-inf")).amax(dim=1)
 
 
 def best_way(figures: np.ndarray) -> tuple[int, Pooling]:
@@ -80,9 +77,8 @@ def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float]
     if pairs.kind is not PairKind.SCORED:
         raise LanguageError("no_scores", f"{pairs.name!r} has no scores: take pairs that people scored")
     if len(pairs) < _LEAST_PAIRS:
-        raise LanguageError(
-            "few_pairs", f"{len(pairs)} pairs are too few, {_LEAST_PAIRS} are needed", least=_LEAST_PAIRS
-        )
+        message = f"{len(pairs)} pairs are too few, {_LEAST_PAIRS} are needed"
+        raise LanguageError("few_pairs", message, least=_LEAST_PAIRS)
     first, second = ([str(text) for text in column] for column in pairs.texts)
     order = sorted(range(len(pairs)), key=lambda row: -len(first[row]) - len(second[row]))
     parts = []
@@ -133,12 +129,11 @@ def drawn(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> Questio
     rng = np.random.default_rng(seed)
     asked: list[int] = []
     passages: set[int] = set()
-    relevance = question_set.relevance
     for row in rng.permutation(np.intersect1d(rows, question_set.answerable)).tolist():
-        own = relevance.indices[relevance.indptr[row] : relevance.indptr[row + 1]].tolist()
-        if len(passages | {*own}) <= MOST_PASSAGES:
+        own = set(question_set.relevance[[row]].indices.tolist())
+        if len(passages | own) <= MOST_PASSAGES:
             asked.append(row)
-            passages |= {*own}
+            passages |= own
         if len(asked) == MOST_QUESTIONS:
             break
     if len(asked) < _LEAST_QUESTIONS:
@@ -168,14 +163,11 @@ def layer_search(
     vectors = _encoded(network, texts, on_progress)
     relevant = searched.relevance.toarray()
 
-    def figures(vectors: np.ndarray) -> np.ndarray:
-        asked, found = np.split(vectors, [len(relevant)])
-        cosines = asked @ found.T
-        if np.ptp(cosines) < 1e-6:  # rounding is no order
-            return np.full(len(asked), np.nan)
-        return ndcg(cosines, relevant)
+    def scored(vectors: np.ndarray) -> np.ndarray:
+        cosines = vectors[: len(relevant)] @ vectors[len(relevant) :].T
+        return np.full(len(cosines), np.nan) if np.ptp(cosines) < 1e-6 else ndcg(cosines, relevant)  # only rounding
 
-    return LayerSearch(np.array([[figures(pooled) for pooled in layer] for layer in vectors]), searched)
+    return LayerSearch(np.array([[scored(pooled) for pooled in layer] for layer in vectors]), searched)
 
 
 def ndcg(scores: np.ndarray, relevant: np.ndarray, k: int = 10) -> np.ndarray:

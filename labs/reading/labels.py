@@ -210,18 +210,15 @@ def _found(question_set: QuestionSet, questions: Sequence[Question], by: Propert
             return _in_bands([len(question.answers[0]) for question in questions], _ANSWER_BANDS)
     passages, row_of = question_set.passages, question_set.row_of_passage
     texts = [passages[row_of[one.relevant[0]]].text if one.relevant else None for one in questions]
-    if by is Property.ANSWER_PLACE:
-        return [_third(question, text or "") for question, text in zip(questions, texts, strict=True)]
-    bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
-    return [UNKNOWN if text is None else band for text, band in zip(texts, bands, strict=True)]
-
-
-def _third(question: Question, text: str) -> str:
-    """The third of the text in which the answer begins, by the stored offset or its first match."""
-    answer = question.answers[0]
-    told = question.starts[0] if question.starts else -1
-    start = told if told >= 0 and text.startswith(answer, told) else text.find(answer)
-    return _THIRDS[3 * start // len(text)] if 0 <= start < len(text) else UNKNOWN
+    if by is Property.PASSAGE_LENGTH:
+        bands = _in_bands([len(text or "") for text in texts], _PASSAGE_BANDS)
+        return [UNKNOWN if text is None else band for text, band in zip(texts, bands, strict=True)]
+    thirds = []
+    for question, text in zip(questions, (text or "" for text in texts), strict=True):
+        answer, stored = question.answers[0], question.starts[0] if question.starts else -1
+        start = stored if stored >= 0 and text.startswith(answer, stored) else text.find(answer)
+        thirds.append(_THIRDS[3 * start // len(text)] if 0 <= start < len(text) else UNKNOWN)
+    return thirds
 
 
 _NAMES: dict[Property, tuple[str, ...]] = {

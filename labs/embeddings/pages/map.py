@@ -51,9 +51,10 @@ def draw_map(view: EvaluationView) -> None:
     table, groups = _table(view, placed.points)
     matching = table["sentence"].str.contains(searched, case=False, regex=False).to_numpy() if searched else None
     mark = '<span style="white-space:nowrap"><span style="color:{}">●</span> {}</span>'
-    coloured = zip(BAND_COLOURS, map(html.escape, groups), strict=False)
-    if marks := " &nbsp; ".join(mark.format(*one) for one in coloured):
-        st.html(f'<div style="font-size:0.875rem">{html.escape(word("embeddings.coloured_by"))}: {marks}</div>')
+    marks = [mark.format(colour, html.escape(group)) for colour, group in zip(BAND_COLOURS, groups, strict=False)]
+    if marks:
+        label = html.escape(word("embeddings.coloured_by"))
+        st.html(f'<div style="font-size:0.875rem">{label}: {" &nbsp; ".join(marks)}</div>')
     key = f"map_{view.data.key}_{view.part}_{model}_{projection}"
     chosen = _draw_points(table, len(groups) or 1, _shown(len(table), matching), matching, key=key)
     if len(placed.explained):
@@ -79,9 +80,7 @@ def _placed(view: EvaluationView, model: str, projection: Projection) -> Map | N
         return view.evaluation.measured[model].plane
     request = MapRequest(data=view.data.key, model=model, part=view.part, projection=projection)
     result = finished(request, view.data, view.names, start=word("embeddings.start_umap"))
-    if result is None:
-        return None
-    return Map(result.arrays["points"], result.arrays["explained"])
+    return Map(**result.arrays) if result else None
 
 
 def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
@@ -122,31 +121,26 @@ def _draw_chosen(view: EvaluationView, model: str, table: pd.DataFrame, chosen: 
     st.text(table["sentence"].iloc[chosen])
     distinct = distinct_of(view.data.key, view.part)
     rows = np.flatnonzero((distinct.places == chosen).any(axis=1))[:_PAIRS]
-    others = [
-        " / ".join(distinct.sentences[one] for one in distinct.places[row] if one != chosen) or "–" for row in rows
-    ]
-    found = pd.DataFrame({"sentence": others})
+    others = [[distinct.sentences[one] for one in distinct.places[row] if one != chosen] for row in rows]
+    pairs = pd.DataFrame({"sentence": [" / ".join(one) or "–" for one in others]})
     columns = {"sentence": tables.text("embeddings.paired_with", "", width="large")}
     if view.evaluation.kind is PairKind.SCORED:
         low, high = view.data.scale
-        found["gold"] = low + view.evaluation.values[rows] * (high - low)
+        pairs["gold"] = low + view.evaluation.values[rows] * (high - low)
         columns["gold"] = tables.number("embeddings.gold", "%.1f")
     if model in view.evaluation.cosines:
-        found["cosine"] = view.evaluation.cosines[model][rows].astype(float)
+        pairs["cosine"] = view.evaluation.cosines[model][rows].astype(float)
         columns["cosine"] = tables.number("embeddings.cosine", "%.3f")
-    st.dataframe(found, hide_index=True, column_config=columns)
+    tables.draw(pairs, columns)
 
 
 def _draw_list(table: pd.DataFrame, every: int) -> None:
     with st.expander(word("embeddings.map_table", shown=f"{min(len(table), _LISTED):,}", every=f"{every:,}")):
-        columns = {
-            "sentence": tables.text("embeddings.sentence", "", width="large"),
-            "group": tables.text("embeddings.group", ""),
-            "x": st.column_config.NumberColumn("x", format="%.4f"),
-            "y": st.column_config.NumberColumn("y", format="%.4f"),
-        }
-        shown = [one for one in columns if one in table]
-        st.dataframe(table.head(_LISTED), hide_index=True, column_order=shown, column_config=columns)
+        columns = {"sentence": tables.text("embeddings.sentence", "", width="large")}
+        if "group" in table:
+            columns["group"] = tables.text("embeddings.group", "")
+        columns |= {axis: tables.figure(axis, "%.4f") for axis in ("x", "y")}
+        tables.draw(table.head(_LISTED), columns)
 
 
 class _Deck(pydeck.Deck):
@@ -176,15 +170,10 @@ def _draw_points(
         map_style=None,
         tooltip={"text": "{t}", "style": {"maxWidth": "260px", "fontSize": "0.8rem", "color": "white"}},
     )
-    chosen: Any = st.pydeck_chart(
-        deck,
-        height=_HEIGHT,
-        on_select="rerun",
-        selection_mode="single-object",
-        key=key,
-        alt=word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}"),
-    )
-    objects = [one for layer in chosen["selection"]["objects"].values() for one in layer]
+    look: dict[str, Any] = {"height": _HEIGHT, "on_select": "rerun", "selection_mode": "single-object", "key": key}
+    look["alt"] = word("embeddings.map_alt", sentences=f"{int(shown.sum()):,}")
+    selected: Any = st.pydeck_chart(deck, **look)
+    objects = [one for layer in selected["selection"]["objects"].values() for one in layer]
     row = objects[0].get("i") if objects else None
     return int(row) if row is not None and 0 <= int(row) < len(table) else None
 
@@ -195,9 +184,8 @@ def _scaled(table: pd.DataFrame) -> pd.DataFrame:
     points = points - (points.max(axis=0) + points.min(axis=0)) / 2
     points = np.round(points * _HALF / (np.abs(points).max() or 1.0), 3)
     texts = table["sentence"].str.slice(0, _LETTERS[len(table) > _MANY])
-    return pd.DataFrame(
-        {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
-    )
+    columns = {"x": points[:, 0], "y": points[:, 1], "t": texts, "i": np.arange(len(table)), "place": table["place"]}
+    return pd.DataFrame(columns)
 
 
 def _layer(name: str, rows: pd.DataFrame, colour: str, opacity: int, radius: float) -> pydeck.Layer:

@@ -318,19 +318,16 @@ def _draw_checks(found: GeneratedAnswer, anchor: str) -> None:
     if not citations:
         st.caption(word("answers.cites_nothing"))
         return
-    told = [
-        f"{_link_html(one.number, anchor, len(found.sent))} {_SIGNS[one.support]} "
-        f"{escape(word(f'answers.support_{one.support}'))}"
-        for one in citations[:_MOST_CHECKED]
-    ]
-    st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(told)}</small></p>')
+    checks = []
+    for number, support in citations[:_MOST_CHECKED]:
+        text = escape(word(f"answers.support_{support}"))
+        checks.append(f"{_link_html(number, anchor, len(found.sent))} {_SIGNS[support]} {text}")
+    st.html(f'<p class="generated"><small>{escape(word("answers.checked"))} {" · ".join(checks)}</small></p>')
 
 
 def _draw_usage(found: GeneratedAnswer) -> None:
     usage = found.usage
-    counts = {
-        "prompt": "–" if usage.prompt_tokens is None else f"{usage.prompt_tokens:,}",
-        "completion": "–" if usage.completion_tokens is None else f"{usage.completion_tokens:,}",
-    }
+    tokens = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens}
+    counts = {name: "–" if count is None else f"{count:,}" for name, count in tokens.items()}
     seconds = {"first": f"{usage.first_seconds:.1f}", "seconds": f"{usage.seconds:.1f}"}
     st.caption(word("answers.usage", **counts, **seconds))

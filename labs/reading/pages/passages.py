@@ -35,15 +35,11 @@ class Reading(NamedTuple):
     silent: bool = False
 
 
+@cached(content_of, max_entries=128)
 def read(reference: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
     """Read the passages at these rows of a stored set. Raises `ModelError`."""
-    return _read(reference, content_of(reference), key, question, rows)
-
-
-@cached(max_entries=128)
-def _read(reference: str, content: str, key: str, question: str, rows: tuple[int, ...]) -> list[Reading]:
     texts = question_set(key).passages.texts.at(np.array(rows, dtype=np.int64))
-    reader = _reader(reference, content)
+    reader = _reader(reference)
     with _one_at_a_time:
         found = reader.read([(question, text) for text in texts], spans=SPANS)
     above = np.inf if reader.threshold is None else reader.threshold
@@ -56,9 +52,8 @@ def _read(reference: str, content: str, key: str, question: str, rows: tuple[int
     return [Reading(*of) for of in zip(spans, silent, strict=True)]
 
 
-@cached(max_entries=2)
-def _reader(reference: str, content: str) -> SpanReader:
-    del content  # only a part of the key: a model that took its place is another one
+@cached(content_of, max_entries=2)
+def _reader(reference: str) -> SpanReader:
     return SpanReader(find_model(reference))
 
 
