@@ -146,17 +146,16 @@ class Trajectory:
 
 def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
     """Read the path from a training's `Job.progress()`; of a step that was logged twice, the last line counts."""
-    found: dict[int, tuple[float, float]] = {}
+    by_step: dict[int, list[float]] = {}
     for entry in progress:
         step = entry.get("step")
         for written in _WRITTEN:
-            figures = [entry.get(written + name) for name in ("alignment", "uniformity")]
-            known = (one for one in figures if isinstance(one, int | float) and not isinstance(one, bool))
-            numbers = [one for one in known if math.isfinite(one)]
+            values = [entry.get(written + name) for name in ("alignment", "uniformity")]
+            numbers = [one for one in values if type(one) in (int, float) and math.isfinite(one)]
             if isinstance(step, int) and len(numbers) == 2:
-                found[step] = (float(numbers[0]), float(numbers[1]))
-    steps = sorted(found)
-    alignment, uniformity = np.array([found[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
+                by_step[step] = numbers
+    steps = sorted(by_step)
+    alignment, uniformity = np.array([by_step[step] for step in steps], dtype=np.float64).reshape(-1, 2).T
     return Trajectory(np.array(steps, dtype=np.int64), alignment, uniformity)
 
 

@@ -7,7 +7,6 @@ figures was measured here; they are of other models, trained elsewhere with othe
 
 import math
 import tomllib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,9 +51,10 @@ class ModelResult:
         told: dict[str, Any] = {name: _number(one.value) for name, one in self.figures.items()}
         told["interval"] = {name: [_number(one.low), _number(one.high)] for name, one in self.figures.items()}
         if self.probe:
+            labels = [label.name.lower() for label in Label]
             told["probe"] = {
-                "trained_on": _by_label(self.probe.trained_on),
-                "judged_on": _by_label(self.probe.confusion.sum(axis=1)),
+                "trained_on": dict(zip(labels, self.probe.trained_on.tolist(), strict=True)),
+                "judged_on": dict(zip(labels, self.probe.confusion.sum(axis=1).tolist(), strict=True)),
                 "confusion": self.probe.confusion.tolist(),
                 "chance": self.probe.chance,
                 "strength": self.probe.strength,
@@ -114,10 +114,6 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _by_label(counts: Iterable[int]) -> dict[str, int]:
-    return {label.name.lower(): int(count) for label, count in zip(Label, counts, strict=True)}
-
-
 _ARTIFACT: Artifact[dict[str, Any]] = Artifact("evaluation", TypeAdapter(dict[str, Any]), "arrays.npz")
 
 
@@ -164,20 +160,13 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
     if kept := told.get("probe"):
         confusion, trained_on = np.array(kept["confusion"]), np.array([*kept["trained_on"].values()])
         probe = Probe(arrays[f"correct_{place}"], confusion, trained_on, kept["chance"], kept["strength"])
-    return ModelResult(
-        name,
-        {
-            measure: UNDEFINED if told[measure] is None else Interval(told[measure], **_ends(*ends))
-            for measure, ends in told["interval"].items()
-        },
-        arrays[f"cosines_{place}"],
-        arrays[f"singular_values_{place}"],
-        Map(arrays[f"points_{place}"], arrays[f"explained_{place}"]),
-        probe,
-        told["dimensions"],
-        told["seconds"],
-        told["fingerprint"],
-    )
+    figures = {
+        measure: UNDEFINED if told[measure] is None else Figure(told[measure], **_ends(*ends))
+        for measure, ends in told["interval"].items()
+    }
+    plane = Map(arrays[f"points_{place}"], arrays[f"explained_{place}"])
+    measured = (figures, arrays[f"cosines_{place}"], arrays[f"singular_values_{place}"], plane, probe)
+    return ModelResult(name, *measured, told["dimensions"], told["seconds"], told["fingerprint"])
 
 
 def _ends(low: float | None, high: float | None) -> dict[str, float]:

@@ -336,8 +336,13 @@ def generated_scores(
     for row, values in zip(rows, told, strict=True):
         for name, value in values.items():
             per_question[name][row] = value
-    groups = question_groups(question_set)
-    intervals = {name: _interval(values, groups) for name, values in per_question.items() if not np.isnan(values).all()}
+    groups, intervals = question_groups(question_set), {}
+    for name, values in per_question.items():
+        known = ~np.isnan(values)
+        if known.any():
+            drawn = np.unique(groups[known], return_inverse=True)[1]  # without gaps
+            ((low, high),) = share_intervals(values[known, None], drawn).tolist()
+            intervals[name] = (low, high)
     return GeneratedScores(per_question, intervals, len(questions) - len(rows))
 
 
@@ -353,10 +358,3 @@ def _measured(question: Question, answer: GeneratedAnswer, rules: Rules) -> dict
         if support:
             values[CITATIONS_HOLD] = support.count(Support.HOLDS) / len(support)
     return values
-
-
-def _interval(values: np.ndarray, groups: np.ndarray) -> tuple[float, float]:
-    about = ~np.isnan(values)
-    _, drawn = np.unique(groups[about], return_inverse=True)  # without gaps
-    ((low, high),) = share_intervals(values[about, None], drawn)
-    return float(low), float(high)

@@ -92,7 +92,6 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
 
 
 def _around(values: "pd.Series[float]") -> alt.Scale:
-    """Return a scale around percentages, wide enough that tiny differences do not look large."""
     low, high = float(values.min()), float(values.max())
     margin = max(0.1 * (high - low), (_LEAST_SPAN - (high - low)) / 2)
     return alt.Scale(domain=[low - margin, high + margin])

@@ -49,7 +49,6 @@ def draw_measures(view: EvaluationView) -> None:
 
 
 def _scaled(measure: str, figure: Figure) -> Figure:
-    """Scale correlations and fractions to percent; distances stay."""
     return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
 
 

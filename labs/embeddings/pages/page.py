@@ -320,7 +320,6 @@ def _pick_set(sets: Sequence[StoredPairs]) -> StoredPairs:
 
 
 def _pick_part(data: StoredPairs) -> Part | None:
-    """Draw the choice of a part with pairs; returns None if the set is empty."""
     rows = parts_of(data.key)
     names = {
         part.value: word("embeddings.part_of", part=word(f"part.{part}"), pairs=f"{len(rows[part]):,}")

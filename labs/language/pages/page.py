@@ -250,7 +250,7 @@ def _names() -> Mapping[str, str]:
 
 
 def is_open(model: str) -> bool:
-    """Whether a model is on this machine, or the user let it be downloaded; also True if it does not exist."""
+    """Whether a model may be loaded: it is on this machine, or the user let it be downloaded."""
     try:
         on_the_hub = find_model(model).hub_id is not None
     except ModelError:
@@ -259,7 +259,6 @@ def is_open(model: str) -> bool:
 
 
 def let_in(model: str) -> None:
-    """Allow the download of a model, and draw the page anew."""
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
 

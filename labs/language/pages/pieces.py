@@ -91,7 +91,6 @@ def draw_figures(view: TokenizersView) -> None:
 
 
 def figure_table(view: TokenizersView) -> pd.DataFrame:
-    """One row a tokenizer, in the order of the comparison; `able` are those that know enough words."""
     rows = []
     for one in view.tokenizers:
         trained, figures = one.measured.trained, asdict(one.figures)

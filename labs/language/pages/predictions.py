@@ -100,7 +100,6 @@ def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
 
 
 def _draw_base(base: str, name: str) -> None:
-    """Draw why a base cannot be compared, or the button that downloads it."""
     try:
         find_model(base)
     except ModelError:

@@ -75,21 +75,18 @@ def _tokenizer(one: StoredTokenizer) -> tokenizers.PreparedTokenizer:
 
 @sets.cached(sets.content_of, max_entries=32)
 def contexts(reference: str, wanted: str, sentences: tuple[str, ...]) -> layers.WordVectors:
-    """Return a word's vectors in these sentences. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
         return layers.words_in_context(_encoder(reference), wanted, sentences)
 
 
 @sets.cached(sets.content_of, max_entries=16)
 def attention(reference: str, sentence: str) -> layers.SentenceAttention:
-    """Return the attention of all heads over a sentence. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
         return layers.attention_of(_encoder(reference), sentence)
 
 
 @sets.cached(sets.content_of, max_entries=128)
 def guesses(reference: str, text: str, k: int) -> list[list[network.Guess]]:
-    """Return the likeliest pieces at every masked place. Raises `ModelError` and `LanguageError`."""
     with _one_at_a_time:
         return network.fill(_masked(reference), text, k)
 

@@ -35,7 +35,6 @@ class Weight(NamedTuple):
 
 
 def latest_reading(data: StoredSet) -> Path | None:
-    """Return the folder of the newest evaluation on a set, if any."""
     return next((path.parent for path, _ in _of(data)), None)
 
 
@@ -69,7 +68,6 @@ def _of(data: StoredSet) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 @cached(max_entries=64)
 def _read(path: Path, written: int) -> dict[str, Any]:
-    """Read one file; `written` is when that was."""
     del written
     return read_json(path)
 
@@ -179,7 +177,7 @@ def slices_of(view: ReadingView, by: Property) -> pd.DataFrame:
 
 
 def curve_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and K: the measure with its interval, and the ceiling; fractions."""
+    """One row a retriever and K: the measure with its interval, and the ceiling."""
     rows = []
     for name, k in product(view.answered, view.ks):
         scores = view.shares(name, k)
@@ -214,7 +212,6 @@ def long_table(view: ReadingView) -> pd.DataFrame:
 
 
 def fate_table(view: ReadingView) -> pd.DataFrame:
-    """One row a retriever and fate: the number of questions, and their fraction."""
     rows = []
     for name, answered in view.answered.items():
         found = answered.depth.fate[:, view.place]
@@ -243,6 +240,5 @@ def difference_table(view: ReadingView) -> pd.DataFrame:
 
 
 def probability(score: float) -> str:
-    """Format the probability of a span from its log score."""
     share = math.exp(min(0.0, score))
     return f"{share:.2f}" if share >= 0.005 else "< 0.01"

@@ -89,7 +89,6 @@ def _draw_start(data: StoredSet) -> None:
 
 
 def _draw_example(data: StoredSet) -> None:
-    """Draw a question of the dataset and its passage with the known answer marked."""
     example = marked_example(question_set(data.key))
     if example is None:
         return
@@ -178,7 +177,6 @@ def readers_at_hand() -> Readers:
 
 
 def pick_reader(readers: Readers) -> str:
-    """Draw the choice of the reader, which may be typed; returns it, empty without one."""
     names = readers.names or {"": word("answers.type_reader")}
     look: dict[str, Any] = {"help": word("answers.reader_help"), "accept_new_options": True, "width": 200}
     return state.choose_named("reader", word("answers.reader"), names, next(iter(names)), **look)

@@ -215,7 +215,6 @@ def _draw_question(view: ReadingView, row: int) -> None:
 
 
 def column_of(view: ReadingView, name: str, row: int) -> passages.ReadColumn:
-    """Return the first K passages of a retriever, as they were read for the question at `row`."""
     answered, rankings = view.answered[name], view.kept.result.comparison.rankings[name]
     read, there = answered.read, np.flatnonzero(rankings.indices[row, : view.k] != NOT_FOUND).tolist()
     spans = [
