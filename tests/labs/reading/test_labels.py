@@ -1,6 +1,8 @@
 """Labels of questions and forms of answers: by hand, whatever they hold, and on all of KorQuAD's questions."""
 
 import os
+import tomllib
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,16 @@ from hypothesis import strategies as st
 
 from mrc_workbench.data.questions.read import read_file
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.labels import NO_ANSWER, UNKNOWN, AnswerKind, Property, answer_kinds, labels
+from mrc_workbench.labs.reading.labels import (
+    NO_ANSWER,
+    UNKNOWN,
+    AnswerKind,
+    Property,
+    QuestionWord,
+    answer_kinds,
+    labels,
+    question_words,
+)
 
 KORQUAD = Path(os.environ.get("MRC_DATA", "")) / "KorQuAD_v1.0_dev.json"
 
@@ -166,129 +177,42 @@ def test_first_occurrences_mostly_stand_where_the_file_says(korquad: QuestionSet
     assert (told_places == found).mean() > 0.92
 
 
-CASES: dict[AnswerKind, list[str]] = {
-    AnswerKind.DATE: [
-        "1989년 2월 15일",
-        "1989년",
-        "5월 23일",
-        "10월",
-        "935년",
-        "기원전 561년",
-        "19-20세기",
-        "12세기 중반",
-        "1950년대 후반",
-        "1920~40년대",
-        "1981",
-        "2012.12.19",
-        "오전 6시 12분",
-        "2017년 2월 13일 오전 9시경",
-        "1848년부터 1850년",
-        "5월 2일과 5월 3일",
-        "음력 9월 13일",
-        "토요일",
-        "정오",
-        "July 4, 1776",
-        "the 1990s",
-        "nineteenth century",
-        "3:30 pm",
-        "March to May 2003",
-        "500 BC",
-        "in 1066",
-    ],
-    AnswerKind.NUMBER: [
-        "3명",
-        "3 명",
-        "39",
-        "1,200만 화소",
-        "49억300만 원",
-        "약 7만 8,000명",
-        "9억 4000여만 원",
-        "55.4%",
-        "57 mm",
-        "2,300 유로",
-        "3층",
-        "제64대",
-        "8번째",
-        "30개월 이상",
-        "3년",
-        "100년",
-        "5000년 전",
-        "징역 3년",
-        "7년간",
-        "1시간 반",
-        "네 명",
-        "다섯 번",
-        "1.25배에서 1.3배",
-        "45~46cm",
-        "seven",
-        "65 years old",
-        "$1.2 million",
-        "two-thirds",
-        "about 300 people",
-        "seven to eight percent",
-        "40%",
-    ],
-    AnswerKind.SHORT_PHRASE: [
-        "세종대왕",
-        "한유리",  # 한 is a numeral, too
-        "서울 특별시",
-        "5·18 광주 민주화 운동",
-        "12·12 사태",
-        "2011년 시리아 혁명",
-        "제5공화국",
-        "루이 16세",
-        "갤럭시 S7",
-        "4번 타자",
-        "슬픈 연가",
-        "하늘에 그리는 생각",
-        "불타오르네",
-        "『조선왕조실록』",
-        "김대중, 김종필",
-        "CD-ROM",
-        "Denver Broncos",
-        "University of Notre Dame",
-        "2nd Battalion",
-        "세종 3년",
-    ],
-    AnswerKind.LONG_PHRASE: [
-        "은메달을 획득하였다.",
-        "나는 나를 파괴할 권리가 있다",
-        "난세를 구할 큰 뜻을 품고",
-        "행정부를 견제하기 위해",
-        "카스모사우루스아과 공룡의 눈 위에 있는 뿔",
-        "IOC와의 올림픽 중계 독점계약 절차",
-        "because it was cheaper than the other one",
-        "the third largest city of the country",
-    ],
-}
+CASES = tomllib.loads(Path(__file__).with_name("labels.toml").read_text(encoding="utf-8"))
+QUESTIONS = [(word, one) for part in ("korean", "english") for word, several in CASES[part].items() for one in several]
+ANSWERS = [(kind, one) for kind, several in CASES["answers"].items() for one in several]
 
 
-@pytest.mark.parametrize(("wanted", "answer"), [(kind, one) for kind, several in CASES.items() for one in several])
-def test_answers_by_hand(wanted: AnswerKind, answer: str) -> None:
+@pytest.mark.parametrize(("wanted", "question"), QUESTIONS)
+def test_questions_as_people_write_them(wanted: str, question: str) -> None:
+    assert question_words([question]) == [wanted]
+
+
+def test_loose_letters_of_hangul_are_composed_first() -> None:
+    assert question_words([unicodedata.normalize("NFD", "수도는 어디인가?")]) == [QuestionWord.WHERE]
+
+
+@pytest.mark.parametrize(("wanted", "answer"), ANSWERS)
+def test_answers_by_hand(wanted: str, answer: str) -> None:
     assert answer_kinds([answer]) == [wanted]
 
 
-def test_known_limits_stay_what_they_are_said_to_be() -> None:
-    assert answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"]) == [
-        AnswerKind.NUMBER,
-        AnswerKind.SHORT_PHRASE,
-        AnswerKind.LONG_PHRASE,  # a film
-    ]
+def test_known_limits_stay_as_documented() -> None:
+    words = question_words(["임기는 몇 년인가?", "오늘은 며칠인가?", "출간한 회사는 어디인가?", "그 회사는?"])
+    assert words == [QuestionWord.WHEN, QuestionWord.HOW_MANY, QuestionWord.WHERE, QuestionWord.OTHER]
+    kinds = answer_kinds(["731부대", "12개 도시", "우리에게 내일은 없다"])  # the last one is a film
+    assert kinds == [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE, AnswerKind.LONG_PHRASE]
 
 
 def test_answers_keep_their_order_and_may_repeat() -> None:
-    assert answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [
-        AnswerKind.NUMBER,
-        AnswerKind.SHORT_PHRASE,
-        AnswerKind.NUMBER,
-        AnswerKind.SHORT_PHRASE,
-    ]
+    kinds = [AnswerKind.NUMBER, AnswerKind.SHORT_PHRASE]
+    assert answer_kinds(["3명", "서울", " 3명 ", "서울"]) == [*kinds, *kinds]
     assert answer_kinds([]) == []
 
 
-@given(st.lists(st.text(max_size=40), max_size=5))
-def test_any_text_is_of_one_kind(answers: list[str]) -> None:
-    assert [type(kind) for kind in answer_kinds(answers)] == [AnswerKind] * len(answers)
+@given(st.lists(st.text(max_size=60), max_size=5))
+def test_any_text_has_one_label(texts: list[str]) -> None:
+    assert [type(word) for word in question_words(texts)] == [QuestionWord] * len(texts)
+    assert [type(kind) for kind in answer_kinds(texts)] == [AnswerKind] * len(texts)
 
 
 def test_long_texts_that_begin_as_numbers_and_dates_take_no_time() -> None:
