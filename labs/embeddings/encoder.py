@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property, partial
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -81,7 +81,7 @@ def encode(
     corpus: Sequence[str],
     *,
     base: Path | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], Any] | None = None,
 ) -> SentenceVectors:
     """Encode different sentences with the model's question prompt; vectors are cached block by block.
 

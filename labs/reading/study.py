@@ -311,7 +311,7 @@ def score(
     return 0
 
 
-def _records(figures: pd.DataFrame) -> list[dict[str, Any]]:
+def _records(figures: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the rows of `slice_figures` for JSON: NaN is null."""
     return figures.astype(object).where(figures.notna(), None).to_dict("records")
 
