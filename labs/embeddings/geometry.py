@@ -151,8 +151,8 @@ def trajectory(progress: Iterable[Mapping[str, Any]]) -> Trajectory:
         step = entry.get("step")
         for written in _WRITTEN:
             values = [entry.get(written + name) for name in ("alignment", "uniformity")]
-            numbers = [one for one in values if type(one) in (int, float) and math.isfinite(one)]
-            if isinstance(step, int) and len(numbers) == 2:
+            numbers = [float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)]
+            if isinstance(step, int) and len(numbers) == 2 and all(map(math.isfinite, numbers)):
                 by_step[step] = numbers
     steps = sorted(by_step)
     alignment, uniformity = np.array([by_step[step] for step in steps], dtype=np.float64).reshape(-1, 2).T

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class CorpusReader:
     """
 
     def __init__(
-        self, reader: SpanReader, texts: Texts, corpus: str, on_progress: Callable[[float], None] | None = None
+        self, reader: SpanReader, texts: Texts, corpus: str, on_progress: Callable[[float], Any] | None = None
     ) -> None:
         self._reader, self._texts, self._corpus, self._on_progress = reader, texts, corpus, on_progress
 

@@ -337,11 +337,11 @@ def generated_scores(
         for name, value in values.items():
             per_question[name][row] = value
     groups, intervals = question_groups(question_set), {}
-    for name, values in per_question.items():
-        known = ~np.isnan(values)
+    for name, column in per_question.items():
+        known = ~np.isnan(column)
         if known.any():
             drawn = np.unique(groups[known], return_inverse=True)[1]  # without gaps
-            ((low, high),) = share_intervals(values[known, None], drawn).tolist()
+            ((low, high),) = share_intervals(column[known, None], drawn).tolist()
             intervals[name] = (low, high)
     return GeneratedScores(per_question, intervals, len(questions) - len(rows))
 

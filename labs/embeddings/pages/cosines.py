@@ -3,7 +3,6 @@ the Sentences view: sentences that a person types against each other, and what l
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import altair as alt
@@ -203,8 +202,8 @@ def _draw_matrix(view: EvaluationView, result: TaskResult, request: SimilarityRe
         st.dataframe(table.style.format("{:.3f}"))
         st.caption(word("embeddings.matrix_copy"))
         st.code(table.to_csv(sep="\t", float_format="%.3f"), language=None, height=150)
-    rows = partial(table.reset_index, names="sentence")
-    tables.draw_csv("embeddings.matrix_csv", rows, "similarity.csv", "matrix_csv")
+    named = table.reset_index(names="sentence")
+    tables.draw_csv("embeddings.matrix_csv", lambda: named, "similarity.csv", "matrix_csv")
 
 
 def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:

@@ -140,7 +140,7 @@ def _draw_grid(
     st.caption(explanation)
     with st.expander(word("inside.as_table"), expanded=len(labels) > most):
         values = table["value"].to_numpy().reshape(len(labels), -1)
-        st.dataframe(pd.DataFrame(values, index=labels, columns=labels).style.format("{:.3f}"))
+        st.dataframe(pd.DataFrame(values, index=[*labels], columns=[*labels]).style.format("{:.3f}"))
 
 
 def grid_cells(

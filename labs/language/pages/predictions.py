@@ -248,8 +248,8 @@ def draw_figures(figures: np.ndarray, *, y: str) -> None:
     """Draw metrics `(n_layers + 1, 3)` by layer and `Pooling`, 0 to 1, in percent, with the axis title `y`."""
     names = [pooling_name(one) for one in Pooling]
     wide = pd.DataFrame(100 * figures, columns=names, index=pd.Index(map(str, range(len(figures))), name="layer"))
-    long = wide.stack().dropna().rename_axis(["layer", "pooling"]).reset_index(name="value")
-    draw_chart(poolings, long, names, y=y)
+    long = wide.reset_index().melt("layer", var_name="pooling", value_name="value")
+    draw_chart(poolings, long.dropna(), names, y=y)
 
 
 def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerChart:

@@ -195,8 +195,9 @@ def _draw_question(view: ReadingView, row: int) -> None:
     show_top(question.id)
     draw_style()
     with st.container(horizontal=True):
-        leave, ask_again = partial(st.query_params.pop, "read_question", None), partial(_ask, question.text)
-        st.button(word("why.back"), icon=":material/list:", key="read_back", on_click=leave)
+        back: dict[str, Any] = {"on_click": st.query_params.pop, "args": ("read_question", None)}
+        st.button(word("why.back"), icon=":material/list:", key="read_back", **back)
+        ask_again = partial(_ask, question.text)
         st.button(word("answers.ask_this"), icon=":material/send:", key="read_ask", on_click=ask_again)
     st.subheader(plain(question.text), anchor=False)
     answers = plain(", ".join(question.answers) or word("answers.label_no_answer"))
