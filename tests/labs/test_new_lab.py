@@ -1,77 +1,23 @@
 """A lab is one folder: adding it adds a page, a command, stored results, tables, a chart and a report."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from mrc_workbench.data.workspace import PROJECT
 from tests.labs.copies import copy_program, run_command, run_python
 
-LAB = {
+ARCHITECTURE = (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")
+LAB = {  # the documented lab, with a fraction
     "__init__.py": '"""How long the passages of a dataset are."""\n',
     "lab.toml": 'summary = "Measure how long passages are."\nicon = "straighten"\n',
     "words.en.toml": '[page]\nlengths = "Passage lengths"\n[lengths]\npurpose = "How long are the passages?"\n',
     "words.ko.toml": '[page]\nlengths = "지문 길이"\n[lengths]\npurpose = "지문은 얼마나 길까요?"\n',
-    "study.py": '''"""How long the passages of a dataset are: a histogram in equal steps."""
-
-import numpy as np
-import pandas as pd
-from pydantic import BaseModel, Field
-
-from mrc_workbench.data.jobs.folder import Progress
-from mrc_workbench.data.store import find
-from mrc_workbench.data.studies import Array
-from mrc_workbench.data.studies import Study
-from mrc_workbench.data.studies import Chart, Column, Table, Unit
-
-
-class LengthSpec(BaseModel):
-    """A dataset and the number of bars."""
-
-    data: str = Field(description="dataset: a path, or a name or key of the catalog or the workspace")
-    bars: int = Field(4, ge=1, le=50, description="number of bars")
-
-
-class Lengths(BaseModel):
-    """Counts `(n_bars,)` and the upper ends `(n_bars,)` in characters."""
-
-    model_config = {"arbitrary_types_allowed": True}
-    name: str
-    counts: Array
-    ends: Array
-
-
-def measure(spec: LengthSpec, progress: Progress) -> Lengths:
-    """Count passages by length."""
-    data = find(spec.data)
-    progress("counting", 0.5)
-    lengths = [len(text) for text in data.passages.texts]
-    counts, edges = np.histogram(lengths, bins=spec.bars)
-    return Lengths(name=data.name, counts=counts, ends=edges[1:])
-
-
-def frame(result: Lengths) -> pd.DataFrame:
-    share = result.counts / result.counts.sum()
-    return pd.DataFrame({"upto": result.ends, "passages": result.counts, "share": share})
-
-
-STUDY = Study(
-    name="lengths",
-    summary="Measure how long passages are.",
-    versions=(1,),
-    spec=LengthSpec,
-    result=Lengths,
-    run=measure,
-    tables=(
-        Table(
-            "histogram",
-            frame,
-            (Column("upto", Unit.COUNT), Column("passages", Unit.COUNT), Column("share", Unit.FRACTION, 1)),
-            Chart("bars", "upto", "passages"),
-        ),
-    ),
-)
-''',
+    "study.py": re.search("^# labs/lengths/study.py\n.*?(?=^```)", ARCHITECTURE, re.M | re.S)[0]  # type: ignore[index]
+    .replace('"passages": result.counts}', '"passages": result.counts, "share": result.counts / result.counts.sum()}')
+    .replace('Column("passages", Unit.COUNT))', 'Column("passages", Unit.COUNT), Column("share", Unit.FRACTION, 1))'),
 }
 PAGE = """
 import json, time
@@ -130,7 +76,7 @@ def test_command_runs_stores_reports_renames_and_deletes(program: Path, tmp_path
     assert (out / "histogram.csv").read_text(encoding="utf-8-sig").startswith("upto,passages,share")
     (stored,) = json.loads(run_command(program, "lengths", "list", "--json", workspace=workspace))
     again = json.loads(run_command(program, *words, "--json", workspace=workspace))
-    assert again["name"] == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))["name"]
+    assert again == json.loads((Path(stored["folder"]) / "scores.json").read_text(encoding="utf-8"))
     run_command(program, "lengths", "rename", stored["key"], "two bars", workspace=workspace)
     assert "share (%)" in run_command(program, "lengths", "show", "two bars", workspace=workspace)
     run_command(program, "lengths", "delete", "two bars", workspace=workspace)
@@ -154,7 +100,7 @@ def test_page_starts_the_job_and_shows_table_chart_and_downloads(program: Path, 
     shown = json.loads(done.stdout.splitlines()[-1])
     assert shown["title"] == "지문은 얼마나 길까요?"
     assert shown["page"] == "지문 길이"
-    assert len(shown["passages"]) == 4
+    assert len(shown["passages"]) == 10
     assert sum(shown["passages"]) == 200
     assert shown["charts"] == 1
     assert shown["downloads"] == ["표 내려받기 (CSV)", "보고서 내려받기"]
