@@ -33,16 +33,13 @@ from tests.labs.embeddings.worlds import labelled_pairs, scored_pairs
 SENTENCES = scored_pairs().sentences
 
 
-def test_sentences_stand_once_and_pairs_that_share_one_are_a_group() -> None:
+def test_sentences_stand_once_and_rows_that_share_one_are_a_group() -> None:
     first, second = ["가", "나", "라", "마"], ["나", "다", "라", "바"]
     found = Distinct.of(PairSet.of("small", PairKind.PARALLEL, [first, second]))
     assert found.sentences == ["가", "나", "라", "마", "다", "바"]
     assert found.places.tolist() == [[0, 1], [1, 4], [2, 2], [3, 5]]
     assert found.groups.tolist() == [0, 0, 1, 2]
     assert found.sentence_groups.tolist() == [0, 0, 1, 2, 0, 2]
-
-
-def test_triplets_and_sentences_alone() -> None:
     triplets = Distinct.of(PairSet.of("t", PairKind.TRIPLETS, [["가", "나"], ["다", "라"], ["마", "마"]]))
     assert triplets.groups.tolist() == [0, 0]
     alone = Distinct.of(PairSet.of("s", PairKind.SENTENCES, [["가", "나", "가"]]))
@@ -87,18 +84,15 @@ def test_a_model_that_is_not_there_is_told_by_its_name(tmp_path: Path) -> None:
         encode("no/such/model", SENTENCES, SENTENCES, base=tmp_path)
 
 
-def test_a_model_is_added_once_and_removed_again() -> None:
+def test_a_model_is_added_once_removed_and_checked_by_its_name() -> None:
     for reference in ("klue/roberta-base", "snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"):
         add(reference)
     assert added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS", "klue/roberta-base"]
     remove("klue/roberta-base")
     assert added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
-
-
-def test_what_no_model_can_be_called_is_not_added_and_a_damaged_list_is_an_empty_one() -> None:
     with pytest.raises(ModelError):
         add("no such/model of/this name")
-    assert added() == []
+    assert added() == ["snunlp/KR-SBERT-V40K-klueNLI-augSTS"]
     write_text(workspace() / "embeddings" / "models.json", '{"models": "x"}')
     assert added() == []
 

@@ -60,14 +60,11 @@ def test_lengths_do_not_count_and_a_vector_of_zeros_is_left_out() -> None:
     assert alignment(with_zeros[10:], with_zeros[:12]) == pytest.approx(alignment(vectors[10:], vectors[:10]), rel=1e-5)
 
 
-def test_points_in_one_place_and_opposite_ones_by_hand() -> None:
+def test_extreme_and_undefined_geometries_by_hand() -> None:
     same, opposite = np.ones((2, 1), dtype=np.float32), np.array([[1.0], [-1.0]], dtype=np.float32)
     assert (alignment(same, same), uniformity(same)) == (0, 0)
     assert alignment(opposite, -opposite) == 4
     assert uniformity(opposite) == pytest.approx(-8)
-
-
-def test_what_is_not_defined_is_no_number() -> None:
     assert math.isnan(uniformity(points(1)))
     assert math.isnan(alignment(points(0), points(0)))
     assert np.isnan(anisotropy_parts(points(1))).all()
@@ -185,29 +182,23 @@ def test_neighbours_are_those_of_a_search_by_hand() -> None:
     assert cosines == pytest.approx(np.take_along_axis(every, rows, axis=1), abs=1e-6)
 
 
-def test_a_sentence_is_its_own_nearest_and_of_equal_ones_the_first_row_stands_first() -> None:
+def test_a_sentence_is_its_own_nearest_and_ties_keep_the_order_of_rows() -> None:
     vectors = scattered(6)
     vectors[4] = vectors[2]
     cosines, rows = neighbours(vectors, vectors[[2, 0]], 3)
     assert rows[0, :2].tolist() == [2, 4]
     assert rows[1, 0] == 0
     assert cosines[:, 0] == pytest.approx([1, 1])
-
-
-def test_there_are_no_more_neighbours_than_sentences() -> None:
     assert neighbours(scattered(3), scattered(2), 10)[1].shape == (2, 3)
     assert neighbours(scattered(0), scattered(2), 10)[1].shape == (2, 0)
     assert neighbours(scattered(3), scattered(0), 2)[1].shape == (0, 2)
 
 
-def test_a_matrix_holds_every_cosine() -> None:
+def test_a_matrix_holds_every_cosine_of_a_limited_number_of_rows() -> None:
     vectors = scattered(9)
     assert similarity(vectors) == pytest.approx(every_cosine(vectors, vectors), abs=1e-6)
     vectors[3] = 0
     assert not similarity(vectors)[3].any()
-
-
-def test_a_matrix_of_too_many_is_refused() -> None:
     with pytest.raises(ValueError, match=f"{MOST} sentences at most, these are {MOST + 1}"):
         similarity(scattered(MOST + 1))
 

@@ -47,13 +47,10 @@ def test_a_cosine_is_that_of_the_written_formula_and_a_vector_of_zeros_has_0() -
     assert found == pytest.approx([24 / 25, 0, 0, -1])
 
 
-def test_correlations_are_those_of_scipy() -> None:
+def test_correlations_are_those_of_scipy_or_not_defined() -> None:
     gold, found = judged(200, 0.3, seed=1)
     assert spearman(found, gold) == pytest.approx(spearmanr(found, gold).statistic)
     assert pearson(found, gold) == pytest.approx(pearsonr(found, gold).statistic)
-
-
-def test_a_constant_and_a_single_pair_have_no_correlation() -> None:
     assert math.isnan(spearman(np.ones(8), GOLD))
     assert math.isnan(pearson(GOLD, np.ones(8)))
     assert math.isnan(spearman(np.ones(1), np.ones(1)))
@@ -114,9 +111,12 @@ def test_the_same_pairs_have_the_same_figures_each_time() -> None:
     assert correlate({"a": found}, gold, np.arange(100)) == correlate({"a": found}, gold, np.arange(100))
 
 
-def test_a_score_on_a_border_belongs_to_the_higher_band() -> None:
+def test_bands_begin_at_their_border_and_need_two_different_cosines_for_a_density() -> None:
     scores = np.array([0, 0.99, 1, 1.8, 2, 3, 3.2, 4, 4.99, 5], dtype=np.float32)
     assert bands(scores / np.float32(5)).tolist() == [0, 0, 1, 1, 2, 3, 3, 4, 4, 4]
+    found = densities({"a": np.array([0.5, 0.5, 0.1, 0.9], dtype=np.float32)}, np.array([0.1, 0.1, 0.5, 0.9]))
+    assert found.counts.tolist() == [2, 0, 1, 0, 1]
+    assert not found.values["a"].any()
 
 
 def test_densities_are_those_of_scipy_on_one_grid_for_all_models() -> None:
@@ -133,12 +133,6 @@ def test_densities_are_those_of_scipy_on_one_grid_for_all_models() -> None:
         for name, column in measured.items():
             wanted = gaussian_kde(column[inside].astype(np.float32).astype(float))(found.grid)
             assert found.values[name][band] == pytest.approx(wanted)
-
-
-def test_a_band_without_two_different_cosines_has_no_density() -> None:
-    found = densities({"a": np.array([0.5, 0.5, 0.1, 0.9], dtype=np.float32)}, np.array([0.1, 0.1, 0.5, 0.9]))
-    assert found.counts.tolist() == [2, 0, 1, 0, 1]
-    assert not found.values["a"].any()
 
 
 def test_the_worst_pairs_are_those_whose_ranks_differ_most() -> None:
@@ -279,9 +273,12 @@ def test_a_copy_changes_no_verdict_and_is_told_apart_from_nothing() -> None:
     assert (same.difference, same.low, same.high, same.p_family, same.sure) == (0, 0, 0, 1, False)
 
 
-def test_a_single_group_tells_nothing_apart() -> None:
+def test_single_groups_and_undefined_metrics_have_no_interval_and_no_verdict() -> None:
     (told,) = differences([0.6, 0.4], np.tile([0.6, 0.4], (20, 1)), ["a", "b"])
     assert (told.low, told.high, told.p_family, told.sure) == (-math.inf, math.inf, 1, False)
+    assert np.isnan(figure(float("nan"), np.zeros(3), (0, 1))).all()
+    assert figure(0.5, np.full(3, 0.5), (0, 1)) == Figure(0.5, 0, 1)
+    assert differences([0.5, float("nan")], np.zeros((3, 2)), ["a", "b"]) == []
 
 
 def test_means_leave_out_what_is_not_known_and_tell_models_apart() -> None:
@@ -290,9 +287,3 @@ def test_means_leave_out_what_is_not_known_and_tell_models_apart() -> None:
     assert (figures["a"].value, figures["b"].value) == (2, 0.5)
     assert told.difference == 1.5
     assert figures["a"].low < 2 < figures["a"].high
-
-
-def test_what_is_not_defined_has_no_interval_and_is_in_no_test() -> None:
-    assert np.isnan(figure(float("nan"), np.zeros(3), (0, 1))).all()
-    assert figure(0.5, np.full(3, 0.5), (0, 1)) == Figure(0.5, 0, 1)
-    assert differences([0.5, float("nan")], np.zeros((3, 2)), ["a", "b"]) == []

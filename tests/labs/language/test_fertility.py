@@ -32,7 +32,7 @@ def by_hand() -> PreparedTokenizer:
     return PreparedTokenizer("by hand", tokenizer)
 
 
-def test_five_sentences_by_hand() -> None:
+def test_sentences_by_hand() -> None:
     told = fertility(by_hand(), HeldOut.of(FIVE))
     assert (told.documents, told.words, told.characters, told.tokens) == (5, 11, 26, 18)
     assert told.pieces == 10
@@ -47,9 +47,6 @@ def test_five_sentences_by_hand() -> None:
     assert told.longer_than_512 == 0
     assert told.tokens_per_second > 0
     assert told.seconds_to_train is None
-
-
-def test_nothing_to_be_right_about_is_no_figure() -> None:
     told = fertility(by_hand(), HeldOut.of(["배 배"]))
     assert (told.precision, told.recall, told.f1) == (None, None, None)
     assert told.whole_words == 1

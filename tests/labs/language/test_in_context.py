@@ -129,9 +129,6 @@ def test_a_plane_holds_the_two_main_directions() -> None:
     assert np.abs(found.points) == pytest.approx(np.abs(model.transform(unit)))
     assert found.explained == pytest.approx(model.explained_variance_ratio_)
     assert all(column[np.abs(column).argmax()] > 0 for column in found.points.T)
-
-
-def test_vectors_that_are_alike_are_one_point() -> None:
     found = plane(np.ones((3, 4), dtype=np.float32))
     assert found.points.tolist() == [[0, 0]] * 3
     assert found.explained.tolist() == [0, 0]
@@ -184,15 +181,12 @@ def test_every_piece_of_several_sentences_counts_the_same() -> None:
     assert found[Target.SAME_WORD] == 0
 
 
-def test_a_head_that_looks_at_all_alike_has_the_even_shares() -> None:
+def test_uniform_attention_has_the_even_shares_and_none_of_words_without_several_pieces() -> None:
     heads = heads_of(
         [SentenceAttention(MADE, np.full((1, 1, 5, 5), 0.2)), SentenceAttention(SHORT, np.full((1, 1, 3, 3), 1 / 3))]
     )
     assert heads.shares[0, 0] == pytest.approx(heads.even)
     assert heads.even[[*Target].index(Target.SPECIAL)] == pytest.approx((3 * 2 / 5 + 2 / 3) / 4)
-
-
-def test_where_no_word_has_two_pieces_nothing_is_told_of_words() -> None:
     heads = heads_of([SentenceAttention(SHORT, np.full((1, 1, 3, 3), 1 / 3))])
     assert np.isnan(told(heads)[Target.SAME_WORD])
     assert not targets_of(SHORT)[[*Target].index(Target.SAME_WORD)].any()

@@ -74,9 +74,13 @@ def test_the_last_layer_pooled_is_what_sentence_transformers_makes(network: Netw
     assert vectors_of(network, TEXTS)[LAYERS, Pooling.MEAN] == pytest.approx(wanted, abs=1e-5)
 
 
-def test_the_best_is_named() -> None:
+def test_the_best_layer_and_pooling_has_the_highest_mean() -> None:
     scores = LayerScores(np.array([[0.1, np.nan, 0.2], [0.5, 0.3, 0.4]]), 7)
     assert scores.best == (1, Pooling.MEAN)
+    values = np.array([[[0.1, 0.2], [np.nan, np.nan], [0.5, 0.4]], [[1.0, 0.0], [0.2, 0.2], [0.0, 0.6]]])
+    found = LayerSearch(values, small())
+    assert found.best == (1, Pooling.MEAN)
+    assert found.means[0, 2] == pytest.approx(0.45)
 
 
 @pytest.mark.slow
@@ -196,10 +200,3 @@ def test_other_passages_are_added_where_few_answer() -> None:
 def test_one_question_is_too_few() -> None:
     with refused("few_questions"):
         drawn(large(), np.array([3]))
-
-
-def test_the_best_has_the_highest_mean() -> None:
-    values = np.array([[[0.1, 0.2], [np.nan, np.nan], [0.5, 0.4]], [[1.0, 0.0], [0.2, 0.2], [0.0, 0.6]]])
-    found = LayerSearch(values, small())
-    assert found.best == (1, Pooling.MEAN)
-    assert found.means[0, 2] == pytest.approx(0.45)

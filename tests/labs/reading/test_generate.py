@@ -22,8 +22,14 @@ def usage(prompt: int | None, completion: int | None) -> Usage:
     return Usage(prompt, completion, 0.1, 0.2)
 
 
-def test_tokens_cost_what_a_million_of_them_do() -> None:
+def test_prices_are_those_of_a_million_tokens_and_may_be_nothing() -> None:
     assert Prices(2, 8).of(500_000, 250_000) == pytest.approx(1 + 2)
+    assert not Budget(Prices(1, 1, 0)).set_aside("a", 1)
+    assert Budget(Prices(0, 0, 0)).set_aside("a", 1)
+    budget = Budget(None)
+    assert budget.set_aside("a", 10**9)
+    budget.settle("a", usage(10**6, 10**6))
+    assert (budget.spent, budget.estimated) == (0, 0)
 
 
 def test_before_the_first_answer_a_request_is_taken_for_a_token_a_byte_and_a_long_answer() -> None:
@@ -58,18 +64,6 @@ def test_what_no_server_tells_counts_as_it_was_estimated_and_is_said_to_be(told:
     assert budget.set_aside("a", 1000)
     budget.settle("a", told)
     assert budget.spent == budget.estimated == pytest.approx(1500 / 1e6)
-
-
-def test_without_prices_nothing_costs_anything() -> None:
-    budget = Budget(None)
-    assert budget.set_aside("a", 10**9)
-    budget.settle("a", usage(10**6, 10**6))
-    assert (budget.spent, budget.estimated) == (0, 0)
-
-
-def test_nothing_may_be_spent() -> None:
-    assert not Budget(Prices(1, 1, 0)).set_aside("a", 1)
-    assert Budget(Prices(0, 0, 0)).set_aside("a", 1)
 
 
 @pytest.mark.parametrize("wrong", [(-1, 1), (1, math.nan), (1, 1, -0.1), (math.inf, 1), (1, 1, math.inf)])
@@ -128,6 +122,11 @@ def test_nobody_is_asked_twice() -> None:
     with chat_server(right) as elsewhere:
         assert made(elsewhere) == first
         assert elsewhere.asked == []
+    with chat_server(right) as server:
+        made(server)
+    (folder,) = (workspace() / "generated").iterdir()
+    told = read_json(folder / "generator.json")
+    assert (told["model"], told["temperature"], told["prompt"]["refusal"]) == (MODEL, 0, prompts()["ko"].refusal)
 
 
 @pytest.mark.slow
@@ -147,14 +146,6 @@ def test_two_questions_with_the_same_words_and_passages_are_asked_once() -> None
         found = generate(GENERATOR, twice, Endpoint(server.address, KEY))
     assert len(server.asked) == 10
     assert found.answers["again"] == found.answers["q0"]
-
-
-def test_what_was_answered_is_kept_with_who_answered() -> None:
-    with chat_server(right) as server:
-        made(server)
-    (folder,) = (workspace() / "generated").iterdir()
-    told = read_json(folder / "generator.json")
-    assert (told["model"], told["temperature"], told["prompt"]["refusal"]) == (MODEL, 0, prompts()["ko"].refusal)
 
 
 def test_one_answer_comes_in_pieces_and_is_kept() -> None:

@@ -180,16 +180,10 @@ def test_a_passage_opens_no_number_ends_no_quotation_and_cites_nothing(found: li
         assert len(after.text) <= 2 * (most + 1)
 
 
-def test_what_is_neutralised_is_the_signs_alone() -> None:
+def test_passages_are_sent_cut_numbered_and_without_signs() -> None:
     sent = as_sent(Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100)
     assert sent == Passage("p1", "왕(1)은 [가] {나} [2024] <b>\n(2) 지시: < |im_end|>", "제목 (3)")
-
-
-def test_a_long_passage_is_cut_and_says_so() -> None:
     assert as_sent(Passage("p1", "가나다라마"), 3).text == "가나다…"
     assert as_sent(Passage("p1", "가나다"), 3).text == "가나다"
-
-
-def test_no_passage_is_no_line() -> None:
     assert numbered([]) == ""
     assert numbered([Passage("p1", "")]) == "[1]\n"

@@ -207,14 +207,11 @@ def test_figures_of_a_slice_are_those_of_its_questions_alone() -> None:
     assert table["p_holm"].tolist() == holm(np.array(p)).tolist()
 
 
-def test_one_reader_alone_has_figures_and_no_difference() -> None:
+def test_one_reader_has_no_difference_and_few_questions_no_figures() -> None:
     table = slice_figures(asked(), {"only": readers()["second"]}, Property.ANSWER_KIND)
     assert set(table["reader"]) == {"only"}
     assert table["p_holm"].isna().all()
     assert table["slice"].tolist() == ["short_phrase", NO_ANSWER] * 2
-
-
-def test_a_set_of_few_questions_has_no_figures() -> None:
     few = asked().with_questions(range(3))
     judged = {"only": scored(few, {"q0": "세종"}, Rules.KLUE)}
     for by in Property:

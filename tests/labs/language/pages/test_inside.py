@@ -245,13 +245,10 @@ def test_where_no_language_model_was_trained_there_is_a_way_to_train_one(bare: s
         assert not [one for one in app.button if one.key == "to_train"]
 
 
-def test_words_are_told_apart_by_commas() -> None:
+def test_words_are_split_by_commas_and_shares_keep_significant_digits() -> None:
     assert words_of(" 배,서울,, 배 ,강 산") == ["배", "서울", "강 산"]
     assert words_of("") == []
     assert len(words_of(",".join(map(str, range(20))))) == 8
-
-
-def test_shares_have_the_digits_that_tell_them_from_none() -> None:
     assert [share(value) for value in (0.25, 0.0123, 0.000123, 0.0)] == ["25.0%", "1.2%", "0.012%", "0%"]
 
 

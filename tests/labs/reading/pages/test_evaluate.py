@@ -189,13 +189,16 @@ def test_questions_are_filtered_by_slice() -> None:
     assert EN["why.none_listed"] not in texts(tab(answers_look="questions", read_by="answer_length", read_label="4–6"))
 
 
-def test_the_answers_can_be_taken_away_in_the_published_form(view: ReadingView) -> None:
+def test_answers_are_exported_in_the_published_form_and_stored_as_numbers(view: ReadingView) -> None:
     with zipfile.ZipFile(io.BytesIO(predictions(view))) as files:
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
         path.write_bytes(files.read("01-bm25-words-5.json"))
     said = dict(zip((one.id for one in QUESTIONS), view.answered["BM25 words"].answers(view.place), strict=True))
     assert read_predictions(path) == said
+    arrays = load_arrays(view.folder / "judged.npz")
+    assert arrays
+    assert all(values.dtype.kind in "bif" for values in arrays.values())
 
 
 def test_a_damaged_evaluation_is_offered_anew(view: ReadingView) -> None:
@@ -203,12 +206,6 @@ def test_a_damaged_evaluation_is_offered_anew(view: ReadingView) -> None:
     app = tab()
     assert not app.dataframe
     assert any((one.key or "").startswith("start_") for one in app.button)
-
-
-def test_what_is_kept_holds_no_more_than_numbers_and_texts(view: ReadingView) -> None:
-    arrays = load_arrays(view.folder / "judged.npz")
-    assert arrays
-    assert all(values.dtype.kind in "bif" for values in arrays.values())
 
 
 NAMES = ("one", "two", "three")

@@ -117,15 +117,23 @@ def test_a_model_of_the_hub_is_named_instead(data: StoredSet) -> None:
     assert "### 한강" in texts(app)
 
 
-def test_a_language_model_alone_answers_and_is_not_evaluated(data: StoredSet) -> None:
+def test_a_language_model_alone_answers_once_without_its_key_and_is_not_evaluated(data: StoredSet) -> None:
     with chat_server(lambda _: "한강 [1]") as server:
         app = with_model(asked("흐르는 강"), server)
         assert "[1]</a> ✔ contains the answer" in html(app)
         assert EN["answers.needs_reader"] not in texts(app)
         assert len(app.info) == 0
+        run(app)
+        assert len(server.asked) == 1
         app.query_params["answers"] = "evaluate"
         run(app)
         assert texts(app).count(EN["answers.needs_reader"]) == 1
+    files = [path for path in workspace().rglob("*") if path.is_file()]
+    assert files
+    assert not [
+        path for path in files if KEY.encode() in path.read_bytes() or server.address.encode() in path.read_bytes()
+    ]
+    assert KEY not in str(dict(app.query_params))
 
 
 @pytest.mark.parametrize("address", [{}, {"reader": "somebody/reader"}])
@@ -239,20 +247,6 @@ def test_a_language_model_answers_with_citations_that_are_checked(data: StoredSe
     assert "[1]</a> ✘" in found, "it holds no <b>"
     assert "[9] ?" in found
     assert "input tokens" in texts(app)
-
-
-def test_what_was_answered_is_not_asked_again_and_the_key_is_nowhere(data: StoredSet) -> None:
-    with chat_server(lambda _: "한강 [1]") as server:
-        app = with_model(asked("흐르는 강"), server)
-        assert "[1]</a> ✔ contains the answer" in html(app)
-        run(app)
-        assert len(server.asked) == 1
-    files = [path for path in workspace().rglob("*") if path.is_file()]
-    assert files
-    assert not [
-        path for path in files if KEY.encode() in path.read_bytes() or server.address.encode() in path.read_bytes()
-    ]
-    assert KEY not in str(dict(app.query_params))
 
 
 def test_a_stopped_answer_is_asked_again_by_a_button_alone(data: StoredSet) -> None:
