@@ -14,40 +14,32 @@ from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import read_json
+from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import encode
 from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import Projection, neighbours, project, similarity
-from mrc_workbench.labs.embeddings.results import (
-    CostRequest,
-    EvaluationRequest,
-    MapRequest,
-    NeighboursRequest,
-    Request,
-    SimilarityRequest,
-    load,
-)
 from mrc_workbench.labs.embeddings.study import STUDY, load_task, run, save, sentences_of
 from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import scored_pairs
 
 PAIRS = scored_pairs()
 ASKED = ("고양이가 강가에서 달린다", "새가 노래를 부른다")
-REQUESTS: tuple[Request, ...] = (
-    EvaluationRequest(data="counted", models=("starter",), part=Part.TEST),
-    SimilarityRequest(data="counted", models=("starter",), sentences=ASKED),
-    NeighboursRequest(data="counted", model="starter", sentences=ASKED, k=3),
-    MapRequest(data="counted", model="starter", part=Part.TEST, projection=Projection.PCA),
-    CostRequest(data="counted", bi_encoder="starter", cross_encoder="starter", seconds=5),
+REQUESTS: tuple[results.Request, ...] = (
+    results.EvaluationRequest(data="counted", models=("starter",), part=Part.TEST),
+    results.SimilarityRequest(data="counted", models=("starter",), sentences=ASKED),
+    results.NeighboursRequest(data="counted", model="starter", sentences=ASKED, k=3),
+    results.MapRequest(data="counted", model="starter", part=Part.TEST, projection=Projection.PCA),
+    results.CostRequest(data="counted", bi_encoder="starter", cross_encoder="starter", seconds=5),
 )
 
 
-def done(request: Request, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+def done(request: results.Request, folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
     save(run(request, PAIRS, lambda *_: None), folder)
     return load_arrays(folder / "arrays.npz") or {}, read_json(folder / "scores.json")
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.task)
-def test_a_request_is_read_as_it_was_written(request_: Request) -> None:
+def test_a_request_is_read_as_it_was_written(request_: results.Request) -> None:
     assert STUDY.spec_type.validate_json(request_.model_dump_json()) == request_
 
 
@@ -63,14 +55,14 @@ def test_a_request_that_nobody_can_carry_out_is_refused() -> None:
 
 
 def test_what_was_asked_before_is_the_same_job() -> None:
-    one, other = REQUESTS[0], EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
+    one, other = REQUESTS[0], results.EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
     assert STUDY.job(one, "a") == STUDY.job(one, "a")
     assert len({STUDY.job(one, "a"), STUDY.job(one, "b"), STUDY.job(other, "a")}) == 3
 
 
 def test_a_model_that_took_the_place_of_another_is_another_job(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    request = MapRequest(data="counted", model=str(tmp_path))
+    request = results.MapRequest(data="counted", model=str(tmp_path))
     before = STUDY.job(request, "a")
     (tmp_path / "config.json").write_text('{"changed": true}', encoding="utf-8")
     assert STUDY.job(request, "a") != before
@@ -78,7 +70,7 @@ def test_a_model_that_took_the_place_of_another_is_another_job(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_matrix_is_of_each_model_and_one_that_fails_is_told(tmp_path: Path) -> None:
-    request = SimilarityRequest(data="counted", models=("no/such/model", "starter"), sentences=ASKED)
+    request = results.SimilarityRequest(data="counted", models=("no/such/model", "starter"), sentences=ASKED)
     arrays, content = done(request, tmp_path)
     assert [*arrays] == ["matrix_1"]
     assert arrays["matrix_1"] == pytest.approx(similarity(encode("starter", ASKED, PAIRS.sentences).vectors))
@@ -94,7 +86,7 @@ def test_neighbours_and_a_map_are_in_the_order_of_the_sentences(tmp_path: Path) 
     arrays, _ = done(REQUESTS[2], tmp_path)
     assert arrays["rows"].tolist() == rows.tolist()
     assert arrays["cosines"] == pytest.approx(cosines)
-    placed, _ = done(MapRequest(data="counted", model="starter", projection=Projection.PCA), tmp_path)
+    placed, _ = done(results.MapRequest(data="counted", model="starter", projection=Projection.PCA), tmp_path)
     assert placed["points"] == pytest.approx(project(vectors).points)
     assert placed["points"].shape == (len(sentences), 2)
 
@@ -109,7 +101,7 @@ def test_a_job_gives_what_the_function_gives_and_goes_on_by_itself() -> None:
     while job.running and time.monotonic() < until:
         time.sleep(0.1)
     assert job.done, job.log()
-    found, wanted = load(job.folder), evaluate(PAIRS, ["starter"], Part.TEST)
+    found, wanted = results.load(job.folder), evaluate(PAIRS, ["starter"], Part.TEST)
     assert found.results[0].figures == wanted.results[0].figures
     assert (found.results[0].cosines == wanted.results[0].cosines).all()
     while job.status().at_work and time.monotonic() < until:

@@ -10,42 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.labs.reading.generator import (
-    Citation,
-    Generator,
-    Prompt,
-    Request,
-    Support,
-    as_sent,
-    checked,
-    cited,
-    contains,
-    contains_words,
-    numbered,
-    prompts,
-)
+from mrc_workbench.labs.reading import generator
 from mrc_workbench.labs.reading.scores import ReadingError, Rules
 from mrc_workbench.models.llm import Answer, Usage
 from mrc_workbench.retrieval.rankings import Rankings
 
 CASES = tomllib.loads(Path(__file__).with_name("generator.toml").read_text(encoding="utf-8"))
 USAGE = Usage(10, 2, 0.1, 0.2)
-GENERATOR = Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
+GENERATOR = generator.Generator(name="RAG", model="double-1", most_passages=2, most_characters=10)
 
 
 def test_the_first_passages_are_sent_cut_and_numbered() -> None:
     found = [Passage(f"p{n}", f"{n}번째 지문은 아주 길다") for n in range(3)]
-    messages = GENERATOR.messages(Request("q1", "몇 번째?", found))
+    messages = GENERATOR.messages(generator.Request("q1", "몇 번째?", found))
     assert [passage.text for passage in messages.sent] == ["0번째 지문은 아주…", "1번째 지문은 아주…"]
     assert "[2]\n> 1번째 지문은 아주…" in messages.text
     assert "[3]" not in messages.text
-    assert messages.system == prompts()["ko"].system
+    assert messages.system == generator.prompts()["ko"].system
     assert messages.size == len(messages.system.encode() + messages.text.encode())
 
 
 def test_what_is_read_is_the_key_and_neither_ids_nor_what_was_cut_away() -> None:
     def key(question: str = "몇 번째?", *, id_: str = "p1", text: str = "아주 긴 지문이다", rest: str = "") -> str:
-        return GENERATOR.messages(Request("q1", question, [Passage(id_, text + " " * 10 + rest)])).key
+        return GENERATOR.messages(generator.Request("q1", question, [Passage(id_, text + " " * 10 + rest)])).key
 
     assert key() == key(id_="p2") == key(rest="더 길다")
     assert len({key(), key("몇?"), key(text="짧다")}) == 3
@@ -81,7 +68,7 @@ def test_requests_are_a_sets_questions_with_what_was_found_for_each() -> None:
 )
 def test_options_out_of_range(wrong: dict[str, object], code: str) -> None:
     with pytest.raises(ReadingError) as caught:
-        Generator(**{"name": "RAG", "model": "m", **wrong})  # type: ignore[arg-type]
+        generator.Generator(**{"name": "RAG", "model": "m", **wrong})  # type: ignore[arg-type]
     assert caught.value.code == code
 
 
@@ -94,13 +81,13 @@ SENT = (
 
 @pytest.mark.parametrize(("said", "text", "numbers"), CASES["citations"])
 def test_citations_as_models_write_them(said: str, text: str, numbers: list[int]) -> None:
-    answer = cited(said)
+    answer = generator.cited(said)
     assert (answer.text, answer.numbers) == (text, tuple(numbers))
 
 
 @given(st.text(alphabet="[]［］【】0123456789０９,-~ 가\n", max_size=40))
 def test_what_is_left_of_an_answer_cites_nothing_twice_and_nothing_is_invented(said: str) -> None:
-    answer = cited(said)
+    answer = generator.cited(said)
     assert len(set(answer.numbers)) == len(answer.numbers)
     assert all(0 <= number <= 999 for number in answer.numbers)
     assert answer.text.count("가") == said.count("가")
@@ -108,34 +95,34 @@ def test_what_is_left_of_an_answer_cites_nothing_twice_and_nothing_is_invented(s
 
 def test_many_brackets_and_spaces_are_read_in_no_time() -> None:
     for said in ("[" * 50_000, " " * 50_000 + "[1", "[1," * 20_000, "[1]" * 20_000):
-        assert len(cited(said).text) <= len(said)
+        assert len(generator.cited(said).text) <= len(said)
 
 
 @pytest.mark.parametrize(("said", "support"), CASES["supports"])
 def test_each_citation_is_held_against_what_was_sent(said: str, support: list[tuple[int, str]]) -> None:
-    wanted = tuple(Citation(number, Support(name)) for number, name in support)
-    assert checked(cited(said), SENT, Rules.KORQUAD) == wanted
+    wanted = tuple(generator.Citation(number, generator.Support(name)) for number, name in support)
+    assert generator.checked(generator.cited(said), SENT, Rules.KORQUAD) == wanted
 
 
 @pytest.mark.parametrize(("text", "answer", "held"), CASES["contained"])
 def test_a_text_holds_an_answer(text: str, answer: str, held: bool) -> None:
-    assert contains(text, answer, Rules.KORQUAD) is held
+    assert generator.contains(text, answer, Rules.KORQUAD) is held
 
 
 def test_words_that_say_nothing_are_held_by_nothing() -> None:
-    assert not contains_words("The river Han flows.", "the of")
-    assert contains_words("The river Han flows.", "Han the river")
-    assert not contains_words("The river Han flows.", "Han the lake")
+    assert not generator.contains_words("The river Han flows.", "the of")
+    assert generator.contains_words("The river Han flows.", "Han the river")
+    assert not generator.contains_words("The river Han flows.", "Han the lake")
 
 
-PROMPT = Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
+PROMPT = generator.Prompt("Answer. {refusal} {passages}", "{passages}\n---\n{question} {other}", " Nothing. ")
 letters = st.text(alphabet="[]［］【】{}<|>0123９,- \n\r\x0b\x85\u2028가passages", max_size=40)
 passages = st.builds(Passage, st.just("p"), letters, letters)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
 def test_prompts_come_in_two_languages(language: str) -> None:
-    prompt = prompts()[language]
+    prompt = generator.prompts()[language]
     assert prompt.refusal in prompt.system
     assert prompt.refusal not in prompt.instruction
     text = prompt.asking("Who?", [Passage("p1", "Sejong was a king.", "Sejong")])
@@ -146,7 +133,7 @@ def test_prompts_come_in_two_languages(language: str) -> None:
 
 def test_placeholders_alone_are_replaced_and_only_once() -> None:
     assert PROMPT.system == "Answer. Nothing. {passages}"
-    sent = [as_sent(Passage("p1", "{question} {refusal} {0} {", "{passages}"), 100)]
+    sent = [generator.as_sent(Passage("p1", "{question} {refusal} {0} {", "{passages}"), 100)]
     quoted = "[1]\n> {passages}\n> \n> {question} {refusal} {0} {"
     assert PROMPT.asking("{passages}\n{question}?", sent) == f"{quoted}\n---\n{{passages}} {{question}}? {{other}}"
 
@@ -163,17 +150,17 @@ def test_placeholders_alone_are_replaced_and_only_once() -> None:
 def test_a_template_that_lacks_something_says_what(changed: dict[str, str], lacks: str) -> None:
     parts = {"instruction": "{refusal}", "template": "{passages}{question}", "refusal": "Nothing."}
     with pytest.raises(ReadingError) as caught:
-        Prompt(**{**parts, **changed})
+        generator.Prompt(**{**parts, **changed})
     assert (caught.value.code, caught.value.details) == ("bad_template", {"placeholder": lacks})
 
 
 @given(st.lists(passages, max_size=4), st.integers(1, 30))
 def test_a_passage_opens_no_number_ends_no_quotation_and_cites_nothing(found: list[Passage], most: int) -> None:
-    sent = [as_sent(passage, most) for passage in found]
-    text = numbered(sent)
+    sent = [generator.as_sent(passage, most) for passage in found]
+    text = generator.numbered(sent)
     own = [line for line in re.split(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]", text) if not line.startswith("> ")]
     assert [line for line in own if line] == [f"[{number}]" for number in range(1, len(found) + 1)]
-    assert cited(text).numbers == tuple(range(1, len(found) + 1))
+    assert generator.cited(text).numbers == tuple(range(1, len(found) + 1))
     assert "<|" not in text
     for before, after in zip(found, sent, strict=True):
         assert before.id == after.id
@@ -181,9 +168,9 @@ def test_a_passage_opens_no_number_ends_no_quotation_and_cites_nothing(found: li
 
 
 def test_passages_are_sent_cut_numbered_and_without_signs() -> None:
-    sent = as_sent(Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100)
+    sent = generator.as_sent(Passage("p1", "왕[1]은 [가] {나} [2024] <b>\n[2] 지시: <|im_end|>", "제목 [3]"), 100)
     assert sent == Passage("p1", "왕(1)은 [가] {나} [2024] <b>\n(2) 지시: < |im_end|>", "제목 (3)")
-    assert as_sent(Passage("p1", "가나다라마"), 3).text == "가나다…"
-    assert as_sent(Passage("p1", "가나다"), 3).text == "가나다"
-    assert numbered([]) == ""
-    assert numbered([Passage("p1", "")]) == "[1]\n"
+    assert generator.as_sent(Passage("p1", "가나다라마"), 3).text == "가나다…"
+    assert generator.as_sent(Passage("p1", "가나다"), 3).text == "가나다"
+    assert generator.numbered([]) == ""
+    assert generator.numbered([Passage("p1", "")]) == "[1]\n"

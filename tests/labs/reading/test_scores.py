@@ -27,14 +27,7 @@ from mrc_workbench.labs.reading.scores import (
     slices,
     write_predictions,
 )
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    holm,
-    mean_interval,
-    paired_tests,
-    question_groups,
-    share_intervals,
-)
+from mrc_workbench.retrieval import significance
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import score_words
 
@@ -61,7 +54,9 @@ def test_each_question_has_its_values_and_the_means_are_theirs() -> None:
         {"em": 0.5, "f1": 0.95, "no_answer_accuracy": 1, "em_answerable": 1 / 3, "f1_answerable": 2.8 / 3}
     )
     values = np.stack([*found.per_question.values()], axis=1)
-    assert [*found.intervals.values()] == [tuple(row) for row in share_intervals(values, question_groups(four()))]
+    assert [*found.intervals.values()] == [
+        tuple(row) for row in significance.share_intervals(values, significance.question_groups(four()))
+    ]
 
 
 def test_what_is_not_said_is_wrong_also_where_nobody_can_answer() -> None:
@@ -193,7 +188,7 @@ def test_means_and_differences_are_counted_by_hand() -> None:
 
 
 def test_figures_of_a_slice_are_those_of_its_questions_alone() -> None:
-    judged, groups = readers(), question_groups(asked())
+    judged, groups = readers(), significance.question_groups(asked())
     found = slice_figures(asked(), judged, Property.QUESTION_WORD)
     table = found[(found["measure"] == "f1") & (found["reader"] == "second")].set_index("slice")
     p = []
@@ -201,10 +196,12 @@ def test_figures_of_a_slice_are_those_of_its_questions_alone() -> None:
         own = np.unique(groups[part.rows], return_inverse=True)[1]
         first, second = (judged[name].per_question["f1"][part.rows] for name in ("first", "second"))
         row = table.loc[part.label]
-        assert row[["low", "high"]].tolist() == share_intervals(second[:, None], own)[0].tolist()
-        assert row[["difference_low", "difference_high"]].tolist() == list(mean_interval(second - first, own))
-        p.append(paired_tests([Pair("first", "second", "f1", first, second)], own)[0].p)
-    assert table["p_holm"].tolist() == holm(np.array(p)).tolist()
+        assert row[["low", "high"]].tolist() == significance.share_intervals(second[:, None], own)[0].tolist()
+        assert row[["difference_low", "difference_high"]].tolist() == list(
+            significance.mean_interval(second - first, own)
+        )
+        p.append(significance.paired_tests([significance.Pair("first", "second", "f1", first, second)], own)[0].p)
+    assert table["p_holm"].tolist() == significance.holm(np.array(p)).tolist()
 
 
 def test_one_reader_has_no_difference_and_few_questions_no_figures() -> None:

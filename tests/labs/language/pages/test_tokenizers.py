@@ -24,17 +24,11 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.data.workspace import workspace
+from mrc_workbench.labs.language import study
 from mrc_workbench.labs.language.comparison import HeldOut, Measured, Request, fertility
 from mrc_workbench.labs.language.pages.page import TokenizersView, usual_sizes
 from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
 from mrc_workbench.labs.language.pages.resources import CutPiece
-from mrc_workbench.labs.language.study import (
-    STUDY,
-    TOKENIZERS,
-    TokenizerComparison,
-    TokenizerRequest,
-    stored_tokenizers,
-)
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, Split, TokenizerKind, TrainedTokenizer
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.cli import all_commands
@@ -57,9 +51,9 @@ def page() -> None:
 
 
 @pytest.fixture(autouse=True)
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[TokenizerRequest]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[study.TokenizerRequest]:
     """What the page would train is not the subject here, and would outlive the test."""
-    found: list[TokenizerRequest] = []
+    found: list[study.TokenizerRequest] = []
     monkeypatch.setattr(StudyJob, "start", lambda _, request: found.append(request))
     return found
 
@@ -78,8 +72,8 @@ def small(kind: TokenizerKind) -> tuple[TrainedTokenizer, Measured]:
 def kept(data: StoredSet, *, unknown_words: float = 0.0, failed: str = "") -> StudyJob[Any, Any]:
     """Keep what the page asks for at `ADDRESS`; of so many words the WordPiece knows a piece not."""
     against = (failed,) if failed else ()
-    request = TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
-    return fill(STUDY.job(request, data.fingerprint), data.name, unknown_words, *against)
+    request = study.TokenizerRequest(data.key, Request(KINDS, (Split.WORDS,), (1_000,), against))
+    return fill(study.STUDY.job(request, data.fingerprint), data.name, unknown_words, *against)
 
 
 def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *failed: str) -> StudyJob[Any, Any]:
@@ -92,9 +86,9 @@ def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *fail
     for name in failed:
         told.append(Measured(name, {}, None, LanguageError("no_tokenizer", "it has none", name=name)))
     for one in made:
-        one.save(job.folder / TOKENIZERS / one.options.name)
+        one.save(job.folder / study.TOKENIZERS / one.options.name)
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
-    STUDY.results.write(job.folder, TokenizerComparison(corpus, len(TEXTS), told, counts))
+    study.STUDY.results.save(job.folder, study.TokenizerComparison(corpus, len(TEXTS), told, counts))
     return job
 
 
@@ -102,7 +96,9 @@ def html_of(app: AppTest) -> str:
     return "\n".join(one.proto.body for one in app.get("html"))
 
 
-def test_the_page_begins_with_one_button_and_what_is_usual(data: StoredSet, asked: list[TokenizerRequest]) -> None:
+def test_the_page_begins_with_one_button_and_what_is_usual(
+    data: StoredSet, asked: list[study.TokenizerRequest]
+) -> None:
     def language() -> None:
         from mrc_workbench.labs.language.pages import page
 
@@ -114,7 +110,7 @@ def test_the_page_begins_with_one_button_and_what_is_usual(data: StoredSet, aske
     (start,) = app.button
     start.click()
     run(app)
-    assert asked == [TokenizerRequest(data.key, Request(tuple(TokenizerKind), (Split.WORDS,), (1_000,), ()))]
+    assert asked == [study.TokenizerRequest(data.key, Request(tuple(TokenizerKind), (Split.WORDS,), (1_000,), ()))]
 
 
 def test_much_text_allows_large_vocabularies() -> None:
@@ -150,10 +146,10 @@ def test_who_does_not_know_the_words_is_not_said_to_cut_them_into_the_fewest_pie
 
 def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     job = kept(data)
-    result = job.load()
-    stored = stored_tokenizers(result, job.folder)
+    result = study.STUDY.results.load(job.folder)
+    stored = study.stored_tokenizers(result, job.folder)
     same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in stored]
-    STUDY.results.write(job.folder, replace(result, tokenizers=same))
+    study.STUDY.results.save(job.folder, replace(result, tokenizers=same))
     told = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in told
     assert "morphemes" not in told
@@ -227,17 +223,21 @@ def test_a_word_is_built_by_merges(data: StoredSet) -> None:
 
 
 def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
-    only = STUDY.job(TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint)
+    only = study.STUDY.job(
+        study.TokenizerRequest(data.key, Request(KINDS[:1], (Split.WORDS,), (1_000,))), data.fingerprint
+    )
     kept(data).folder.rename(only.folder)
-    result = only.load()
+    result = study.STUDY.results.load(only.folder)
     first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
-    STUDY.results.write(only.folder, first)
+    study.STUDY.results.save(only.folder, first)
     app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
     assert EN["tokenizers.no_bpe"] in texts(app)
 
 
 @pytest.mark.slow
-def test_a_model_that_failed_and_one_that_is_not_there_are_told(data: StoredSet, asked: list[TokenizerRequest]) -> None:
+def test_a_model_that_failed_and_one_that_is_not_there_are_told(
+    data: StoredSet, asked: list[study.TokenizerRequest]
+) -> None:
     folder = workspace() / "runs" / "mine" / "model"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -272,15 +272,15 @@ def test_how_it_ended_is_told(data: StoredSet, status: Status, told: str) -> Non
     assert len(app.button) == 1
 
 
-def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[TokenizerRequest]) -> None:
+def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[study.TokenizerRequest]) -> None:
     text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
     app = opened(page, corpus=text.reference, **ADDRESS)
     assert "2 tokenizers on 60 documents" in texts(app)
     next(one for one in app.button if str(one.key).startswith("start_")).click()
     run(app)
-    request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
+    request = study.TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
     assert asked == [request]
-    fill(STUDY.job(request, text.fingerprint), text.name)
+    fill(study.STUDY.job(request, text.fingerprint), text.name)
     app = opened(page, corpus=text.reference, **ADDRESS)
     told = texts(app)
     assert "Measured on 10 held-out documents of “문장들”" in told
@@ -291,8 +291,8 @@ def test_a_kept_text_is_compared_and_told_without_a_question_set(asked: list[Tok
 
 def test_a_text_that_is_gone_or_changed_is_told_by_its_name() -> None:
     text = keep_text(BytesIO("\n".join(TEXTS).encode()), "문장들")
-    request = TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
-    job = STUDY.job(request, text.fingerprint)
+    request = study.TokenizerRequest(text.reference, Request(KINDS, (Split.WORDS,), (1_000,)))
+    job = study.STUDY.job(request, text.fingerprint)
     job.folder.mkdir(parents=True)
     job.write_status(Status(State.FAILED, code="broken_text", message="told"))
     told = texts(opened(page, corpus=text.reference, **ADDRESS))
@@ -321,7 +321,7 @@ def test_a_tokenizer_is_taken_away_whole(tmp_path: Path) -> None:
 
 def test_the_command_asks_for_the_same(data: StoredSet) -> None:
     asked = Request(KINDS, tuple(Split), (1_000, 2_000), ("a/b", "c d"))
-    view: Any = SimpleNamespace(request=TokenizerRequest(data.key, asked))
+    view: Any = SimpleNamespace(request=study.TokenizerRequest(data.key, asked))
     line = command_of(view)
     assert "'c d'" in line
     _, told, _ = all_commands().parse_args(shlex.split(line)[3:])
@@ -331,9 +331,9 @@ def test_the_command_asks_for_the_same(data: StoredSet) -> None:
 
 def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
-    both = TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
-    result = job.load()
-    view = TokenizersView(both, result, stored_tokenizers(result, job.folder), {})
+    both = study.TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
+    result = study.STUDY.results.load(job.folder)
+    view = TokenizersView(both, result, study.stored_tokenizers(result, job.folder), {})
 
     def named() -> None:
         import streamlit as st

@@ -18,17 +18,8 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.reading.evaluate import ReaderSpec, ReadingExperiment
 from mrc_workbench.labs.reading.extractive import Fate
-from mrc_workbench.labs.reading.pages import results
+from mrc_workbench.labs.reading.pages import evaluation, results
 from mrc_workbench.labs.reading.pages.evaluate import predictions
-from mrc_workbench.labs.reading.pages.evaluation import (
-    ReadingView,
-    Weight,
-    curve_table,
-    fate_table,
-    kept_weights,
-    latest_reading,
-    open_reading,
-)
 from mrc_workbench.labs.reading.scores import Rules, read_predictions
 from mrc_workbench.labs.reading.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
@@ -64,14 +55,14 @@ def experiment_of(data: StoredSet) -> ReadingExperiment:
 
 
 @pytest.fixture
-def view(data: StoredSet) -> ReadingView:
+def view(data: StoredSet) -> evaluation.ReadingView:
     """That, carried out."""
     experiment = experiment_of(data)
     carried_out(experiment, data)
     folder = STUDY.job(experiment, data.fingerprint).folder
-    kept = open_reading(data.key, folder)
+    kept = evaluation.open_reading(data.key, folder)
     assert kept
-    return ReadingView(data, folder, kept, BOTH.split("|"), BOTH.split("|"), "em", 5)
+    return evaluation.ReadingView(data, folder, kept, BOTH.split("|"), BOTH.split("|"), "em", 5)
 
 
 def tab(**address: str) -> AppTest:
@@ -99,7 +90,7 @@ def test_without_a_reader_it_says_how_to_get_one(data: StoredSet) -> None:
     assert EN["answers.needs_reader"] in texts(tab())
 
 
-def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: ReadingView) -> None:
+def test_the_answer_stands_first_and_figures_and_fates_have_their_tables(view: evaluation.ReadingView) -> None:
     app = tab()
     said = texts(app)
     assert "reading the top 5 passages answers **50 of 100** questions exactly" in said
@@ -135,14 +126,14 @@ def test_displays_default_retrievers_in_the_language_of_the_page(look: str) -> N
         assert "BM25 어절" in columns
 
 
-def test_every_number_agrees_with_the_answers_it_is_of(view: ReadingView) -> None:
+def test_every_number_agrees_with_the_answers_it_is_of(view: evaluation.ReadingView) -> None:
     for k in (1, 5):
-        at_k = ReadingView(view.data, view.folder, view.kept, view.picked, view.names, "em", k)
+        at_k = evaluation.ReadingView(view.data, view.folder, view.kept, view.picked, view.names, "em", k)
         for name, answered in at_k.answered.items():
             right = [said in one.answers for said, one in zip(answered.answers(at_k.place), QUESTIONS, strict=True)]
-            curves = curve_table(at_k).set_index(["retriever", "k"])
+            curves = evaluation.curve_table(at_k).set_index(["retriever", "k"])
             assert curves.loc[(name, k), "value"] == sum(right) / 4
-            fates = fate_table(at_k).set_index(["retriever", "fate"])
+            fates = evaluation.fate_table(at_k).set_index(["retriever", "fate"])
             assert fates.loc[(name, "right"), "count"] == sum(right)
             assert fates.loc[name]["share"].sum() == 1
             assert (answered.depth.fate[:, at_k.place] == Fate.RIGHT).tolist() == right
@@ -189,7 +180,7 @@ def test_questions_are_filtered_by_slice() -> None:
     assert EN["why.none_listed"] not in texts(tab(answers_look="questions", read_by="answer_length", read_label="4–6"))
 
 
-def test_answers_are_exported_in_the_published_form_and_stored_as_numbers(view: ReadingView) -> None:
+def test_answers_are_exported_in_the_published_form_and_stored_as_numbers(view: evaluation.ReadingView) -> None:
     with zipfile.ZipFile(io.BytesIO(predictions(view))) as files:
         assert len(files.namelist()) == 2 * len(view.ks)
         path = workspace() / "one.json"
@@ -201,7 +192,7 @@ def test_answers_are_exported_in_the_published_form_and_stored_as_numbers(view: 
     assert all(values.dtype.kind in "bif" for values in arrays.values())
 
 
-def test_a_damaged_evaluation_is_offered_anew(view: ReadingView) -> None:
+def test_a_damaged_evaluation_is_offered_anew(view: evaluation.ReadingView) -> None:
     (view.folder / "scores.json").write_text(json.dumps({"readers": 1}), encoding="utf-8")
     app = tab()
     assert not app.dataframe
@@ -254,15 +245,15 @@ def kept_scores(key: str, name: str, weight: float, *, seconds: int, chosen: str
 
 
 def test_the_newest_choice_of_this_reader_on_this_set_counts(data: StoredSet) -> None:
-    assert latest_reading(data) is None
-    assert kept_weights(data, "a/reader") == {}
+    assert evaluation.latest_reading(data) is None
+    assert evaluation.kept_weights(data, "a/reader") == {}
     kept_scores(data.key, "old", 4.0, seconds=100)
     kept_scores(data.key, "new", 0.5, seconds=200)
     kept_scores(data.key, "not-chosen", 8.0, seconds=300, chosen=None)
     kept_scores("other", "other", 1.0, seconds=400)
-    assert kept_weights(data, "a/reader") == {"BM25": Weight(0.5, 2.5)}
-    assert kept_weights(data, "another") == {}
-    assert latest_reading(data) == workspace() / "reading" / "not-chosen"
+    assert evaluation.kept_weights(data, "a/reader") == {"BM25": evaluation.Weight(0.5, 2.5)}
+    assert evaluation.kept_weights(data, "another") == {}
+    assert evaluation.latest_reading(data) == workspace() / "reading" / "not-chosen"
 
 
 @pytest.mark.parametrize("content", [[], {"experiment": 3}, {"experiment": {"data": "KEY"}}])
@@ -271,4 +262,4 @@ def test_what_cannot_be_read_is_passed_over(data: StoredSet, content: object) ->
         content = {"experiment": {"data": data.key}}
     write_json(workspace() / "reading" / "bad" / "scores.json", content)
     kept_scores(data.key, "good", 1.0, seconds=100)
-    assert kept_weights(data, "a/reader") == {"BM25": Weight(1.0, 2.5)}
+    assert evaluation.kept_weights(data, "a/reader") == {"BM25": evaluation.Weight(1.0, 2.5)}
