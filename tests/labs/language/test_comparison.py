@@ -23,15 +23,6 @@ from mrc_workbench.data.text.corpora import LanguageError, PassageCorpus, held_o
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.language import comparison, study
 from mrc_workbench.labs.language.comparison import Fertility, HeldOut, Measured, Request, compare, fertility
-from mrc_workbench.labs.language.study import (
-    STUDY,
-    StoredTokenizer,
-    TokenizerComparison,
-    TokenizerRequest,
-    occurrences_of,
-    save,
-    stored_tokenizers,
-)
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Sample, Split, TokenizerKind, train_on
 from mrc_workbench.models.language.tokenizers import PreparedTokenizer, load_tokenizer
@@ -168,14 +159,14 @@ def tokenizer() -> PreparedTokenizer:
 def folder(tokenizer: PreparedTokenizer, tmp_path: Path) -> Path:
     found = measured(tokenizer, fertility(tokenizer, HeldOut.of(SENTENCES[:20])))
     counts = {0: np.array([3, 0, 5]), 2: np.array([1])}
-    result = TokenizerComparison("documents", 7, found, counts, dict.fromkeys(counts, tokenizer))
-    save(result, tmp_path)
+    result = study.TokenizerComparison("documents", 7, found, counts, dict.fromkeys(counts, tokenizer))
+    study.save(result, tmp_path)
     return tmp_path
 
 
-def reopened(folder: Path) -> tuple[TokenizerComparison, list[StoredTokenizer]]:
-    result = STUDY.results.load(folder)
-    return result, stored_tokenizers(result, folder)
+def reopened(folder: Path) -> tuple[study.TokenizerComparison, list[study.StoredTokenizer]]:
+    result = study.STUDY.results.load(folder)
+    return result, study.stored_tokenizers(result, folder)
 
 
 def test_it_opens_as_it_was(folder: Path, tokenizer: PreparedTokenizer) -> None:
@@ -235,32 +226,32 @@ def folder_of_a_model(name: str, kind: TokenizerKind = TokenizerKind.WORDPIECE) 
 def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) -> StudyJob[Any, Any]:
     """Carry a job out in this process."""
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = TokenizerRequest(data.key, asked)
-    job = STUDY.job(request, data.fingerprint)
+    request = study.TokenizerRequest(data.key, asked)
+    job = study.STUDY.job(request, data.fingerprint)
     job.start(request)
     return job
 
 
 def test_the_folder_is_that_of_what_was_asked_and_of_nothing_else(data: StoredSet) -> None:
-    request = TokenizerRequest(data.key, ASKED)
-    one = STUDY.job(request, data.fingerprint)
-    assert one == STUDY.job(TokenizerRequest(data.key, ASKED), data.fingerprint)
+    request = study.TokenizerRequest(data.key, ASKED)
+    one = study.STUDY.job(request, data.fingerprint)
+    assert one == study.STUDY.job(study.TokenizerRequest(data.key, ASKED), data.fingerprint)
     others = [
-        STUDY.job(request, "other"),
-        STUDY.job(TokenizerRequest(data.key), data.fingerprint),
-        STUDY.job(TokenizerRequest("other", ASKED), data.fingerprint),
+        study.STUDY.job(request, "other"),
+        study.STUDY.job(study.TokenizerRequest(data.key), data.fingerprint),
+        study.STUDY.job(study.TokenizerRequest("other", ASKED), data.fingerprint),
     ]
     assert len({one, *others}) == 4
     assert one.folder.parent == workspace() / "language"
 
 
 def test_a_model_that_took_the_place_of_another_is_another(data: StoredSet) -> None:
-    request = TokenizerRequest(data.key, Request(against=(folder_of_a_model("mine"),)))
-    before = STUDY.job(request, data.fingerprint)
+    request = study.TokenizerRequest(data.key, Request(against=(folder_of_a_model("mine"),)))
+    before = study.STUDY.job(request, data.fingerprint)
     folder_of_a_model("mine", TokenizerKind.UNIGRAM)
-    assert STUDY.job(request, data.fingerprint) != before
+    assert study.STUDY.job(request, data.fingerprint) != before
     with refused("model_not_found", ModelError):
-        STUDY.job(TokenizerRequest(data.key, Request(against=("no/such/model",))), data.fingerprint)
+        study.STUDY.job(study.TokenizerRequest(data.key, Request(against=("no/such/model",))), data.fingerprint)
 
 
 @pytest.mark.slow
@@ -268,7 +259,7 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
     asked = replace(ASKED, against=(folder_of_a_model("mine"),))
     job = started(monkeypatch, data, asked)
     assert (job.status().state, job.done) == (State.DONE, True)
-    assert STUDY.job(job.read_spec(), data.fingerprint) == job
+    assert study.STUDY.job(job.read_spec(), data.fingerprint) == job
     result, stored = reopened(job.folder)
     assert [one.measured.name for one in stored] == ["bpe-words", "bpe-morphemes", "mine"]
     assert (result.corpus, result.counted, result.errors) == ("sentences", len(TEXTS), {})
@@ -283,9 +274,9 @@ def test_it_is_carried_out_and_kept(data: StoredSet, monkeypatch: pytest.MonkeyP
 
 
 def test_pieces_of_a_large_corpus_are_counted_in_its_first_documents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "COUNTED", len(TEXTS[0]) + 1)
+    monkeypatch.setattr("mrc_workbench.labs.language.study.COUNTED", len(TEXTS[0]) + 1)
     tokenizer = prepared(TokenizerKind.BPE)
-    documents, (counts,) = occurrences_of([tokenizer], PassageCorpus(SET))
+    documents, (counts,) = study.occurrences_of([tokenizer], PassageCorpus(SET))
     assert documents == 2
     expected = np.zeros(len(counts), dtype=np.int64)
     for piece in chain.from_iterable(map(tokenizer.pieces, TEXTS[:2])):
@@ -310,8 +301,8 @@ def test_a_model_whose_tokenizer_cannot_be_read_is_kept_with_its_reason(
 def test_a_kept_text_is_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
     text = texts.keep(BytesIO("\n".join(TEXTS).encode()), "문장들")
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = TokenizerRequest(text.reference, ONE)
-    job = STUDY.job(request, text.fingerprint)
+    request = study.TokenizerRequest(text.reference, ONE)
+    job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
     result, stored = reopened(job.folder)
     assert (result.corpus, result.counted) == ("문장들", len(TEXTS))
@@ -322,8 +313,8 @@ def test_a_text_that_is_gone_is_told_by_its_code(monkeypatch: pytest.MonkeyPatch
     text = texts.keep(BytesIO(b"one\ntwo\n"), "gone")
     texts.remove(text.key)
     monkeypatch.setattr(StudyJob, "launch", lambda _, *words: main([*map(str, words)]))
-    request = TokenizerRequest(text.reference, ASKED)
-    job = STUDY.job(request, text.fingerprint)
+    request = study.TokenizerRequest(text.reference, ASKED)
+    job = study.STUDY.job(request, text.fingerprint)
     job.start(request)
     assert (job.status().code, job.failed) == ("unknown_text", True)
 
@@ -335,7 +326,7 @@ def test_what_cannot_be_learned_from_is_told_by_its_code(monkeypatch: pytest.Mon
 
 
 def test_a_request_that_somebody_changed_is_none(data: StoredSet, tmp_path: Path) -> None:
-    job = StudyJob(tmp_path, STUDY)
+    job = StudyJob(tmp_path, study.STUDY)
 
     def written(**compared: Any) -> None:
         (tmp_path / "request.json").write_text(json.dumps({"data": data.key, "compared": compared}), encoding="utf-8")
