@@ -54,13 +54,10 @@ def test_a_request_that_nobody_can_carry_out_is_refused() -> None:
             STUDY.spec_type.validate_json(json.dumps(wrong))
 
 
-def test_what_was_asked_before_is_the_same_job() -> None:
+def test_a_job_is_that_of_its_request_its_pairs_and_its_model(tmp_path: Path) -> None:
     one, other = REQUESTS[0], results.EvaluationRequest(data="counted", models=("starter",), part=Part.ALL)
     assert STUDY.job(one, "a") == STUDY.job(one, "a")
     assert len({STUDY.job(one, "a"), STUDY.job(one, "b"), STUDY.job(other, "a")}) == 3
-
-
-def test_a_model_that_took_the_place_of_another_is_another_job(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     request = results.MapRequest(data="counted", model=str(tmp_path))
     before = STUDY.job(request, "a")

@@ -232,7 +232,7 @@ def started(monkeypatch: pytest.MonkeyPatch, data: StoredSet, asked: Request) ->
     return job
 
 
-def test_the_folder_is_that_of_what_was_asked_and_of_nothing_else(data: StoredSet) -> None:
+def test_a_job_is_that_of_its_request_its_text_and_its_models(data: StoredSet) -> None:
     request = study.TokenizerRequest(data.key, ASKED)
     one = study.STUDY.job(request, data.fingerprint)
     assert one == study.STUDY.job(study.TokenizerRequest(data.key, ASKED), data.fingerprint)
@@ -243,9 +243,6 @@ def test_the_folder_is_that_of_what_was_asked_and_of_nothing_else(data: StoredSe
     ]
     assert len({one, *others}) == 4
     assert one.folder.parent == workspace() / "language"
-
-
-def test_a_model_that_took_the_place_of_another_is_another(data: StoredSet) -> None:
     request = study.TokenizerRequest(data.key, Request(against=(folder_of_a_model("mine"),)))
     before = study.STUDY.job(request, data.fingerprint)
     folder_of_a_model("mine", TokenizerKind.UNIGRAM)

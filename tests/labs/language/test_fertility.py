@@ -115,7 +115,7 @@ def test_who_is_given_morphemes_finds_them_all(kind: TokenizerKind) -> None:
     assert told.seconds_to_train > 0
 
 
-def test_a_letter_in_bytes_is_cut_nowhere_inside() -> None:
+def test_letters_in_bytes_and_overlapping_pieces_are_no_cuts() -> None:
     tokenizer = Tokenizer(
         models.BPE({letter: row for row, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, [])
     )
@@ -124,9 +124,6 @@ def test_a_letter_in_bytes_is_cut_nowhere_inside() -> None:
     assert (told.tokens, told.words) == (4 * 3 + 1, 2)  # the blank is a piece, too
     assert (told.precision, told.recall) == (0.5, 1.0)  # 학|교 is no morpheme, 왔|다 are two
     assert told.unknown_rate == 0
-
-
-def test_places_over_which_a_piece_reaches_are_no_cuts() -> None:
     spans = np.array([(0, 2), (1, 3), (3, 4), (5, 6), (6, 7), (7, 8)])
     assert cuts(spans, "가나다라 가.나").tolist() == [3]
 

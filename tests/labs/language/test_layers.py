@@ -127,9 +127,11 @@ def test_ndcg_is_that_of_ir_measures(passages: int, most_relevant: int) -> None:
     assert ndcg(scores, relevant) == pytest.approx(of_ir_measures(scores, relevant))
 
 
-def test_of_equal_scores_the_first_passage_is_the_first() -> None:
+def test_ties_keep_the_order_of_passages_and_one_question_is_too_few() -> None:
     relevant = np.array([[False, True, False]])
     assert ndcg(np.ones((1, 3)), relevant) == pytest.approx([1 / np.log2(3)])
+    with refused("few_questions"):
+        drawn(large(), np.array([3]))
 
 
 @pytest.mark.slow
@@ -195,8 +197,3 @@ def test_other_passages_are_added_where_few_answer() -> None:
     assert sorted(one.id for one in few.questions) == ["q3", "q7"]
     assert len(few.passages) == searching.MOST_PASSAGES
     assert len(drawn(small(), np.arange(3)).passages) == len(TEXTS)
-
-
-def test_one_question_is_too_few() -> None:
-    with refused("few_questions"):
-        drawn(large(), np.array([3]))

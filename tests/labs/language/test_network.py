@@ -105,14 +105,11 @@ def test_probabilities_are_those_of_transformers_and_sum_to_1(masked: Network, w
     assert found.sum(axis=1) == pytest.approx([1.0], abs=1e-12)
 
 
-def test_the_likeliest_pieces_come_first(masked: Network, wanted: np.ndarray) -> None:
+def test_fills_each_masked_place_with_the_likeliest_pieces_first(masked: Network, wanted: np.ndarray) -> None:
     ((first, second, third),) = fill(masked, TEXT, k=3)
     best = np.argsort(-wanted)[:3]
     assert [first.piece, second.piece, third.piece] == [(SPECIALS + PIECES)[place] for place in best]
     assert [first.probability, second.probability] == pytest.approx(wanted[best[:2]], abs=1e-6)
-
-
-def test_every_masked_place_is_told_with_the_others_masked(masked: Network) -> None:
     both = theirs(Path(masked.reference), ["[CLS]", "[MASK]", "[MASK]", "[SEP]"])
     assert probabilities(masked, "[MASK] [MASK]") == pytest.approx(both[1:3], abs=1e-6)
 

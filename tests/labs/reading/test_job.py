@@ -102,22 +102,19 @@ def test_a_reader_that_failed_is_kept_with_its_reason(data: StoredSet, monkeypat
 
 
 @pytest.mark.usefixtures("_next_word")
-@pytest.mark.parametrize("name", ["scores.json", "answers.json", "judged.npz"])
-def test_a_damaged_or_half_written_folder_is_told_as_such(data: StoredSet, name: str) -> None:
-    _, folder = carried_out(data, folder_of_a_model("reads"))
-    (folder / name).write_bytes(b'{"readers": 3')
-    with pytest.raises(ValueError, match=folder.name):
-        study.load(folder, SET)
-    (folder / name).unlink()
-    with pytest.raises(ValueError, match=folder.name):
-        study.load(folder, SET)
-
-
-@pytest.mark.usefixtures("_next_word")
-def test_the_answers_of_other_questions_are_not_shown_for_these(data: StoredSet) -> None:
+def test_a_damaged_or_half_written_folder_and_other_questions_are_refused(data: StoredSet) -> None:
     _, folder = carried_out(data, folder_of_a_model("reads"))
     with pytest.raises(ValueError, match="other passages or questions"):
         study.load(folder, SET.with_questions([0, 1]))
+    for name in ("scores.json", "answers.json", "judged.npz"):
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(b'{"readers": 3')
+        with pytest.raises(ValueError, match=folder.name):
+            study.load(folder, SET)
+        (folder / name).unlink()
+        with pytest.raises(ValueError, match=folder.name):
+            study.load(folder, SET)
+        (folder / name).write_bytes(whole)
 
 
 def test_the_folder_is_of_the_content_of_question_set_and_reader(data: StoredSet) -> None:

@@ -63,7 +63,7 @@ def test_lengths_fall_into_bands_that_hold_their_ends() -> None:
     ]
 
 
-def test_an_answer_stands_where_the_file_says_if_it_is_there_else_where_it_first_does() -> None:
+def test_an_answer_is_in_the_third_of_its_stored_offset_or_its_first_match() -> None:
     seoul, harbour = ("서울",), ("항구",)
     asked = of(
         Question("first", "?", seoul, ("p1",)),
@@ -81,9 +81,6 @@ def test_an_answer_stands_where_the_file_says_if_it_is_there_else_where_it_first
         *("first_third", "last_third", "first_third", "first_third", "second_third", "second_third"),
         *(UNKNOWN, UNKNOWN, NO_ANSWER),
     ]
-
-
-def test_a_third_begins_at_its_first_letter() -> None:
     passages = (Passage("p", "가나다라마바"),)
     asked = QuestionSet("asked", passages, tuple(Question(letter, "?", (letter,), ("p",)) for letter in "가나다라마바"))
     thirds = ("first_third", "second_third", "last_third")

@@ -46,7 +46,7 @@ def four() -> QuestionSet:
     )
 
 
-def test_each_question_has_its_values_and_the_means_are_theirs() -> None:
+def test_means_are_those_of_the_questions_and_a_missing_answer_is_wrong() -> None:
     found = scored(four(), {"q1": "서울", "q2": "한국의", "q3": "백도", "q4": "", "another": "x"}, Rules.KORQUAD)
     assert found.per_question["em"].tolist() == [1, 0, 0, 1]
     assert found.per_question["f1"] == pytest.approx([1, 4 / 5, 1, 1])
@@ -57,9 +57,6 @@ def test_each_question_has_its_values_and_the_means_are_theirs() -> None:
     assert [*found.intervals.values()] == [
         tuple(row) for row in significance.share_intervals(values, significance.question_groups(four()))
     ]
-
-
-def test_what_is_not_said_is_wrong_also_where_nobody_can_answer() -> None:
     found = scored(four(), {"q1": "서울"}, Rules.KLUE)
     assert found.unsaid == 3
     assert found.means() == pytest.approx(

@@ -190,15 +190,12 @@ def test_bi_encoders_are_offered_and_rerankers_are_not(drawn: StoredPairs) -> No
     assert models.added == ("a/model",)
 
 
-def test_a_training_has_seen_what_it_learned_from(drawn: StoredPairs) -> None:
+def test_a_training_has_seen_its_part_and_may_have_seen_others_of_another_split(drawn: StoredPairs) -> None:
     run = trained(drawn)
     assert has_seen(run, drawn, Part.TRAIN)
     assert has_seen(run, drawn, Part.ALL)
     assert not has_seen(run, drawn, Part.TEST)
     assert not has_seen(run, keep(scored()), Part.TRAIN)
-
-
-def test_parts_drawn_otherwise_may_hold_what_it_learned_from(drawn: StoredPairs) -> None:
     assert has_seen(trained(drawn, SplitOptions(seed=1)), drawn, Part.TEST)
     published = keep(scored())  # all of it published for testing
     assert not has_seen(trained(published, SplitOptions(seed=1)), published, Part.TEST)

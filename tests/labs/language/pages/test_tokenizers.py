@@ -346,7 +346,7 @@ def test_names_say_what_differs(data: StoredSet) -> None:
     assert run(app).text[0].value == "WordPiece · Words · 1,000"
 
 
-def test_a_kind_keeps_its_colour_and_who_does_not_know_words_is_hollow() -> None:
+def test_chart_of_sizes_keeps_colours_and_draws_close_sizes_close_together() -> None:
     row = {"name": "x", "kind": "BPE", "split": "Words", "pieces": 2_000, "value": 2.5, "able": True}
     table = pd.DataFrame([row, row | {"pieces": 8_000, "able": False}])
     models = pd.DataFrame([row | {"name": "e5", "kind": "e5", "split": ""}])
@@ -359,9 +359,6 @@ def test_a_kind_keeps_its_colour_and_who_does_not_know_words_is_hollow() -> None
     assert hollow["transform"] == [{"filter": "!datum.able"}]
     assert "filled" not in hollow["mark"]
     assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]
-
-
-def test_vocabularies_that_hardly_differ_are_drawn_close_together() -> None:
     row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "able": True}
     table = pd.DataFrame([row | {"pieces": size} for size in (174, 176)])
     spec = by_size(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()

@@ -140,7 +140,7 @@ def test_every_number_agrees_with_the_answers_it_is_of(view: evaluation.ReadingV
 
 
 @pytest.mark.usefixtures("view")
-def test_questions_are_filtered_by_fate_and_opened() -> None:
+def test_questions_are_filtered_by_fate_and_slice_opened_and_asked() -> None:
     app = tab(answers_look="questions", read_fate="misread", read_of="BM25")
     assert table_with(app, "right")["question"].tolist() == ["나라의 꽃"]
     assert "**1** of 4 questions" in texts(app)
@@ -149,35 +149,19 @@ def test_questions_are_filtered_by_fate_and_opened() -> None:
     assert texts(app).count("**무궁화** · misread") == 2
     press(app, "read_back")
     assert len(table_with(app, "right")) == 4
-
-
-@pytest.mark.usefixtures("view")
-def test_a_question_of_the_list_can_be_asked() -> None:
-    app = tab(answers_look="questions", read_question="q4")
-    press(app, "read_ask")
+    app.query_params["read_question"] = "q4"
+    press(run(app), "read_ask")
     assert app.query_params["q"] == QUESTIONS[3].text
     assert "### 무궁화" in texts(app)
-
-
-@pytest.mark.usefixtures("view")
-@pytest.mark.parametrize(
-    ("address", "told"),
-    [
-        (
-            {"answers_look": "questions", "read_question": "q3"},
-            "“백두산” in passage 1 has a reading score of −3.00, "
-            "at least as high as “한라산” in the answer passage 2 (−3.00)",
-        ),
-        ({"answers_look": "slices"}, "No group has 5 questions"),
-    ],
-)
-def test_why_a_passage_was_taken_and_that_slices_are_too_small_is_told(address: dict[str, str], told: str) -> None:
-    assert told in texts(tab(**address))
-
-
-@pytest.mark.usefixtures("view")
-def test_questions_are_filtered_by_slice() -> None:
     assert EN["why.none_listed"] not in texts(tab(answers_look="questions", read_by="answer_length", read_label="4–6"))
+
+
+@pytest.mark.usefixtures("view")
+def test_why_a_passage_was_taken_and_that_slices_are_too_small_is_told() -> None:
+    won = "“백두산” in passage 1 has a reading score of −3.00"
+    lost = "at least as high as “한라산” in the answer passage 2 (−3.00)"
+    assert f"{won}, {lost}" in texts(tab(answers_look="questions", read_question="q3"))
+    assert "No group has 5 questions" in texts(tab(answers_look="slices"))
 
 
 def test_answers_are_exported_in_the_published_form_and_stored_as_numbers(view: evaluation.ReadingView) -> None:
