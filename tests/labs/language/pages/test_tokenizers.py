@@ -26,8 +26,8 @@ from mrc_workbench.data.text.corpora import keep as keep_text
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.language import study
 from mrc_workbench.labs.language.comparison import HeldOut, Measured, Request, fertility
-from mrc_workbench.labs.language.pages.page import TokenizersView, usual_sizes
-from mrc_workbench.labs.language.pages.pieces import best_rows, by_size, command_of, cut_html, names_html, zipped
+from mrc_workbench.labs.language.pages import pieces
+from mrc_workbench.labs.language.pages.page import usual_sizes
 from mrc_workbench.labs.language.pages.resources import CutPiece
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, Split, TokenizerKind, TrainedTokenizer
 from mrc_workbench.retrieval.report.charts import colour_of
@@ -160,7 +160,7 @@ def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
 def test_the_best_of_a_column_is_the_lowest_or_the_highest_of_those_that_may_be() -> None:
     columns = {"tokens_per_word": [1.0, 2.0, 3.0], "f1": [0.9, 0.5, 0.5], "whole_words": [0.9, 0.1, 0.2]}
     table = pd.DataFrame({**columns, "seconds": [1.0] * 3, "able": [False, True, True]})
-    found = {name: best_rows(table, name).tolist() for name in (*columns, "seconds")}
+    found = {name: pieces.best_rows(table, name).tolist() for name in (*columns, "seconds")}
     assert found["tokens_per_word"] == [False, True, False]
     assert found["f1"] == [False, True, True]
     assert found["whole_words"] == [True, False, False]
@@ -188,9 +188,9 @@ def test_who_does_not_know_a_sentence_is_not_said_to_cut_it_into_the_fewest_piec
     kept(data)
     app = opened(page, data=data.key, tokenizer_view="pieces", cut="학교에서 학교갔다를 먹었", **ADDRESS)
     table = app.dataframe[0].value
-    pieces = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
-    assert pieces["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
-    assert pieces["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
+    cuts = {str(name): [*own["piece"]] for name, own in table.groupby("tokenizer")}
+    assert cuts["WordPiece · 1,000"] == ["학교에서", "[UNK]", "먹", "##었"]
+    assert cuts["BPE · 1,000"] == ["▁학교에서", "▁학교", "갔다", "를", "▁", "먹", "었"]
     assert "**BPE · 1,000** splits this sentence into 7 tokens. Not ranked because of an unknown token: 1." in texts(
         app
     )
@@ -200,11 +200,11 @@ def test_pieces_show_what_they_begin_with() -> None:
     def piece(name: str) -> CutPiece:
         return CutPiece(name, "가", 7, True, 1_234)
 
-    shown = cut_html("<b>", "3", [piece(name) for name in ("##가", "▁", f"{BOUNDARY}에서", "<가>")])
+    shown = pieces.cut_html("<b>", "3", [piece(name) for name in ("##가", "▁", f"{BOUNDARY}에서", "<가>")])
     assert "<b>&lt;b&gt;</b>" in shown
     leads = re.findall(r"<li title=\"[^\"]*id 7 · occurrences: 1,234\">(.*?)</li>", shown)
     assert leads == ["<small>##</small>가", "<small>▁</small>", "<small>+</small>에서", "&lt;가&gt;"]
-    assert '<li class="new">나</li>' in names_html("", "", ["가", "나"], "나")
+    assert '<li class="new">나</li>' in pieces.names_html("", "", ["가", "나"], "나")
 
 
 def test_a_word_is_built_by_merges(data: StoredSet) -> None:
@@ -314,7 +314,7 @@ def test_with_nothing_chosen_it_is_said_what_to_choose(data: StoredSet) -> None:
 def test_a_tokenizer_is_taken_away_whole(tmp_path: Path) -> None:
     made = small(TokenizerKind.BPE)[0]
     made.save(tmp_path / "bpe")
-    with zipfile.ZipFile(BytesIO(zipped(tmp_path / "bpe"))) as archive:
+    with zipfile.ZipFile(BytesIO(pieces.zipped(tmp_path / "bpe"))) as archive:
         assert archive.namelist() == ["bpe/tokenizer.json", "bpe/tokenizer_config.json"]
         assert archive.read("bpe/tokenizer.json").decode() == (tmp_path / "bpe" / "tokenizer.json").read_text("utf-8")
 
@@ -322,7 +322,7 @@ def test_a_tokenizer_is_taken_away_whole(tmp_path: Path) -> None:
 def test_the_command_asks_for_the_same(data: StoredSet) -> None:
     asked = Request(KINDS, tuple(Split), (1_000, 2_000), ("a/b", "c d"))
     view: Any = SimpleNamespace(request=study.TokenizerRequest(data.key, asked))
-    line = command_of(view)
+    line = pieces.command_of(view)
     assert "'c d'" in line
     _, told, _ = all_commands().parse_args(shlex.split(line)[3:])
     found = Request(*(told.arguments[name] for name in ("kind", "split", "vocabulary", "against")))
@@ -333,7 +333,7 @@ def test_names_say_what_differs(data: StoredSet) -> None:
     job = kept(data)
     both = study.TokenizerRequest(data.key, Request(KINDS, tuple(Split), (1_000,)))
     result = study.STUDY.results.load(job.folder)
-    view = TokenizersView(both, result, study.stored_tokenizers(result, job.folder), {})
+    view = pieces.TokenizersView(both, result, study.stored_tokenizers(result, job.folder), {})
 
     def named() -> None:
         import streamlit as st
@@ -351,7 +351,7 @@ def test_chart_of_sizes_keeps_colours_and_draws_close_sizes_close_together() -> 
     table = pd.DataFrame([row, row | {"pieces": 8_000, "able": False}])
     models = pd.DataFrame([row | {"name": "e5", "kind": "e5", "split": ""}])
     kinds = ["WordPiece", "BPE", "Unigram"]
-    spec = by_size(table, models, kinds, ["Words"], y="y", share=False).to_dict()
+    spec = pieces.by_size(table, models, kinds, ["Words"], y="y", share=False).to_dict()
     rule, name, line, filled, hollow = spec["layer"]
     assert line["encoding"]["color"]["scale"] == {"domain": ["BPE"], "range": [colour_of("BPE", kinds)]}
     assert (rule["mark"]["type"], name["encoding"]["text"]["field"]) == ("rule", "name")
@@ -361,10 +361,10 @@ def test_chart_of_sizes_keeps_colours_and_draws_close_sizes_close_together() -> 
     assert line["encoding"]["x"]["axis"]["values"] == [2_000, 8_000]
     row = {"name": "x", "kind": "BPE", "split": "Words", "value": 2.5, "able": True}
     table = pd.DataFrame([row | {"pieces": size} for size in (174, 176)])
-    spec = by_size(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    spec = pieces.by_size(table, table[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
     low, high = spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
     assert low < 174
     assert high == pytest.approx(4 * low)
     wide = pd.DataFrame([row | {"pieces": size} for size in (1_000, 64_000)])
-    spec = by_size(wide, wide[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
+    spec = pieces.by_size(wide, wide[:0], ["BPE"], ["Words"], y="y", share=False).to_dict()
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [1_000, 64_000]
