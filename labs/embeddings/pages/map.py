@@ -99,7 +99,6 @@ def _shown(every: int, matching: np.ndarray | None) -> np.ndarray:
 
 
 def _table(view: EvaluationView, points: np.ndarray) -> tuple[pd.DataFrame, list[str]]:
-    """One row a sentence with its position and the "place" of its group; and the groups' names."""
     distinct = distinct_of(view.data.key, view.part)
     table = pd.DataFrame({"sentence": distinct.sentences, "x": points[:, 0], "y": points[:, 1]})
     first_row = np.full(len(table), len(distinct.places))

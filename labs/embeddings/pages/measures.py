@@ -64,7 +64,6 @@ def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:
 
 
 def _dot_table(view: EvaluationView, published: list[Published]) -> pd.DataFrame:
-    """One row a model, the highest first; published results, not "ours", have no interval."""
     rows: list[dict[str, object]] = []
     for model, one in view.measured.items():
         if view.measure in one.figures:

@@ -79,7 +79,6 @@ def _typed_text() -> str:
 
 
 def _language_runs() -> Mapping[str, Run]:
-    """Return the finished trainings of language models by the reference of their model, the newest first."""
     return {model_place(run): run for run, plan in finished_runs().items() if plan.kind == LANGUAGE_MODEL}
 
 
@@ -89,7 +88,6 @@ def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
 
 
 def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
-    """Draw the choice of models to compare with, the base first and selected; returns them."""
     others = [one for one in names if one != model and is_open(one) and resources.may_fill(one)]
     others.sort(key=lambda one: one != base)
     if not others:

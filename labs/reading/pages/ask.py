@@ -138,7 +138,6 @@ def _draw_results(
 
 
 def _read(of: _Asked, found: dict[str, Findings], k: int, reader: str) -> dict[int, passages.Reading]:
-    """Return the reader's spans of each passage, by its row; each is read once for all retrievers."""
     rows = tuple(sorted({row for one in found.values() for row in one.rows[:k]}))
     if not reader or not rows:
         return {}

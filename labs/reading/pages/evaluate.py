@@ -86,8 +86,6 @@ def draw(data: StoredSet, choices: Choices, readers: Readers) -> None:
 
 
 def _draw_job(job: StudyJob[ReadingExperiment, Any], experiment: ReadingExperiment, data: StoredSet) -> None:
-    """Draw a job's progress, or the button that starts it with the number of pairs to read."""
-
     def at_work(status: Status) -> str:
         if not status.phase:
             return word("answers.starting")
@@ -188,7 +186,6 @@ def _pick_measure(rules: Rules) -> str:
 
 
 def _pick_part(data: StoredSet, shares: SplitOptions) -> Part | None:
-    """Draw the choice of a part with questions and passages; returns None if there is none."""
     try:
         rows = split_of(data.key, shares).rows
     except DataError:

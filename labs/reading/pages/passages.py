@@ -112,7 +112,6 @@ def read_column(
     unit: float,
     silent: bool = False,
 ) -> ReadColumn:
-    """Return a column; `spans` are those of each passage, empty if unread."""
     best = np.array([[one[0][2] if one else -np.inf for one in spans]])
     totals = summed(best, np.array([found], dtype=np.float64), weight, unit)[0]
     passages = tuple(
