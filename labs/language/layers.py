@@ -43,7 +43,7 @@ def points(network: Network, sentences: Sequence[str]) -> np.ndarray:
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12))
 
 
-def best_way(figures: np.ndarray) -> tuple[int, Pooling]:
+def best_layer(figures: np.ndarray) -> tuple[int, Pooling]:
     """The layer and pooling of the highest value, `(n_layers + 1, 3)`. Raises `ValueError` if all are NaN."""
     layer, pooling = np.unravel_index(np.nanargmax(figures), figures.shape)
     return int(layer), list(Pooling)[pooling]
@@ -65,7 +65,7 @@ class LayerScores:
 
     @property
     def best(self) -> tuple[int, Pooling]:
-        return best_way(self.spearman)
+        return best_layer(self.spearman)
 
 
 def layer_scores(network: Network, pairs: PairSet, on_progress: Callable[[float], None] | None = None) -> LayerScores:
@@ -118,10 +118,10 @@ class LayerSearch:
 
     @property
     def best(self) -> tuple[int, Pooling]:
-        return best_way(self.means)
+        return best_layer(self.means)
 
 
-def drawn(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:
+def sample_questions(question_set: QuestionSet, rows: np.ndarray, seed: int = 0) -> QuestionSet:
     """Sample at most `MOST_QUESTIONS` at `rows`, their relevant passages, and others up to `MOST_PASSAGES`.
 
     The passages are shuffled. Raises `LanguageError` `few_questions`.
@@ -154,8 +154,7 @@ def layer_search(
 ) -> LayerSearch:
     """Search with every layer and pooling, each text encoded once, in batches; passages with their titles.
 
-    `prompts` are the prefixes of questions and passages. Vectors of all layers are in memory, float32: `drawn` bounds
-    them.
+    `prompts` are the prefixes of questions and passages. Memory holds the float32 vectors of all layers.
     """
     before_question, before_passage = prompts
     texts = [before_question + question.text for question in searched.questions]

@@ -202,7 +202,7 @@ class Batch:
     estimated: float
 
 
-def kept_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
+def stored_answer(generator: Generator, request: Request) -> GeneratedAnswer | None:
     """Return the stored answer of a request, None if there is none."""
     messages = generator.messages(request)
     known = GeneratedAnswers(generator).get(messages.key)

@@ -172,7 +172,7 @@ _OF_DEPTHS = tuple(one.name for one in fields(ByDepth) if one.name != "ks")
 
 
 @dataclass(frozen=True)
-class KeptReading:
+class StoredReading:
     """An evaluation of readers as it was made, and the content of its `scores.json`; language models are not in it."""
 
     result: ReadingResult
@@ -200,7 +200,7 @@ def keep(result: ReadingResult, folder: Path) -> None:
     write_json(folder / _SCORES, as_dict(result) | {"experiment": experiment, "units": units})
 
 
-def load(folder: Path, question_set: QuestionSet) -> KeptReading:
+def load(folder: Path, question_set: QuestionSet) -> StoredReading:
     """Read an evaluation on `question_set` (the whole set).
 
     Raises `ValueError` if the folder holds no complete evaluation of this version, or one of other questions.
@@ -218,7 +218,7 @@ def load(folder: Path, question_set: QuestionSet) -> KeptReading:
         )
     except (AttributeError, KeyError, OSError, TypeError, ValidationError) as error:
         raise ValueError(f"{folder} holds no evaluation of this version: {error!r}") from error
-    return KeptReading(ReadingResult(experiment, found, readers), told)
+    return StoredReading(ReadingResult(experiment, found, readers), told)
 
 
 def _reader_result(

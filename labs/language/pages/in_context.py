@@ -22,7 +22,7 @@ from mrc_workbench.labs.language.layers import (
     heads_of,
     plane,
 )
-from mrc_workbench.labs.language.pages.page import draw_as_table, told
+from mrc_workbench.labs.language.pages.page import display_failures, draw_as_table
 from mrc_workbench.labs.language.pages.resources import attention, contexts
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.workbench.views.ui import findings, tables
@@ -44,7 +44,7 @@ def draw_contexts(model: str, _names: Mapping[str, str]) -> None:
     default = "\n".join(SENTENCES_OF_WORD)
     text = typed(right.text_area, "contexts", word("inside.sentences"), default, **look)
     layer_place = left.container()
-    with told():
+    with display_failures():
         found = contexts(model, wanted, tuple(lines_of(text, MOST_SENTENCES, _LETTERS)))
         _draw_word(found, answer, layer_place)
 
@@ -231,7 +231,7 @@ def draw_attention(model: str, _names: Mapping[str, str]) -> None:
         answer.info(word("inside.type_sentence"), icon=":material/info:")
         return
     controls = st.container(horizontal=True, vertical_alignment="bottom")
-    with told():
+    with display_failures():
         found = [attention(model, sentence) for sentence in sentences]
         _draw_heads_of(found, sentences, answer, controls)
 

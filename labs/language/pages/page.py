@@ -214,16 +214,16 @@ def draw_inside() -> None:
     model = choose(st.selectbox, "network", word("inside.model"), references, references[0], follows=True, **look)
     name, place = choose_view("inside", INSIDE_TABS, lambda one: word(f"inside.view_{one}"))
     with place:
-        if is_open(model):
+        if may_load(model):
             resolve_name(f"mrc_workbench.labs.language.pages.{INSIDE_VIEWS[name]}")(model, names)
             return
         st.info(word("inside.fetch_about", model=plain(model)), icon=":material/info:")
         if st.button(word("inside.fetch"), type="primary", icon=":material/download:", key="fetch_network"):
-            let_in(model)
+            allow_download(model)
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def display_failures() -> Iterator[None]:
     """Draw the failure of a model or a text, raised inside, and a spinner while it works."""
     try:
         with st.spinner(word("inside.at_work"), show_time=True):
@@ -249,7 +249,7 @@ def _names() -> Mapping[str, str]:
     return local | {one: one for one in (*typed, DEFAULT_MASKED_LANGUAGE_MODEL) if one not in local}
 
 
-def is_open(model: str) -> bool:
+def may_load(model: str) -> bool:
     """Whether a model may be loaded: it is on this machine, or the user let it be downloaded."""
     try:
         on_the_hub = find_model(model).hub_id is not None
@@ -258,7 +258,7 @@ def is_open(model: str) -> bool:
     return not on_the_hub or model in st.session_state.get(_LET_IN, ())
 
 
-def let_in(model: str) -> None:
+def allow_download(model: str) -> None:
     st.session_state.setdefault(_LET_IN, set()).add(model)
     st.rerun()
 
@@ -268,7 +268,7 @@ def draw_as_table(table: pd.DataFrame, columns: Mapping[str, ColumnConfig], **lo
         tables.draw(table, columns, **look)
 
 
-def asked(name: str, what: Hashable, label: str) -> bool:
+def start_button(name: str, what: Hashable, label: str) -> bool:
     """Draw the button that starts the work `name`; returns whether this session started it for `what`."""
     known = st.session_state.setdefault(_ASKED, set())
     if st.button(label, type="primary", icon=":material/play_arrow:", key=name):
@@ -277,7 +277,7 @@ def asked(name: str, what: Hashable, label: str) -> bool:
 
 
 @contextmanager
-def watched(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
+def progress_bar(name: str, what: Hashable) -> Iterator[Callable[[float], None]]:
     """Yield a function that reports the fraction done, in a progress bar with a button that stops the work."""
     place, bars = st.empty(), list[Any]()
 

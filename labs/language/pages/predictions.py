@@ -14,8 +14,7 @@ from mrc_workbench.data.pairs.records import PairKind, part_to_measure
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
-from mrc_workbench.labs.language.pages import resources
-from mrc_workbench.labs.language.pages.page import asked, draw_as_table, is_open, let_in, reason, told, watched
+from mrc_workbench.labs.language.pages import page, resources
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, legend
@@ -58,7 +57,7 @@ def draw_beside(model: str, names: Mapping[str, str]) -> None:
             with st.spinner(word("inside.at_work"), show_time=True):
                 found[one] = resources.guesses(one, text, _K)
         except Failure as error:
-            st.warning(plain(reason(error)), icon=":material/info:")
+            st.warning(plain(page.reason(error)), icon=":material/info:")
             if error.code in ("no_mask", "many_masks"):
                 return
     if not found:
@@ -88,7 +87,7 @@ def _draw_link_to_training(runs: Mapping[str, Run]) -> None:
 
 
 def _others(model: str, base: str, names: Mapping[str, str]) -> list[str]:
-    others = [one for one in names if one != model and is_open(one) and resources.may_fill(one)]
+    others = [one for one in names if one != model and page.may_load(one) and resources.may_fill(one)]
     others.sort(key=lambda one: one != base)
     if not others:
         return []
@@ -105,8 +104,10 @@ def _draw_base(base: str, name: str) -> None:
         return
     if not resources.may_fill(base):
         st.caption(word("inside.base_without_head", model=plain(name)))
-    elif not is_open(base) and st.button(word("inside.fetch_base", model=plain(name)), icon=":material/download:"):
-        let_in(base)
+    elif not page.may_load(base) and st.button(
+        word("inside.fetch_base", model=plain(name)), icon=":material/download:"
+    ):
+        page.allow_download(base)
 
 
 def _likeliest(places: Sequence[Sequence[Guess]]) -> str:
@@ -124,7 +125,7 @@ def _draw_place(found: Told, names: Mapping[str, str], place: int) -> None:
             st.caption(plain(names[model]))
             draw_chart(bars, table, [*table["piece"]], reach)
             columns = {"piece": tables.text("inside.piece", "")}
-            draw_as_table(table, columns | {"probability": tables.number("inside.probability", "%.4f", "")})
+            page.draw_as_table(table, columns | {"probability": tables.number("inside.probability", "%.4f", "")})
 
 
 def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
@@ -153,11 +154,11 @@ def draw_course(model: str, names: Mapping[str, str]) -> None:
     look["placeholder"] = word("inside.step_words_usual", count=_USUAL)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         words = typed(st.text_input, "step_words", word("inside.step_words"), "", **look)
-        wanted = asked(_NAME, model, word("inside.draw_course"))
+        wanted = page.start_button(_NAME, model, word("inside.draw_course"))
     if not wanted:
         answer.info(word("inside.steps_about", count=len(folders)), icon=":material/info:")
         return
-    with told(), watched(_NAME, model) as tell:
+    with page.display_failures(), page.progress_bar(_NAME, model) as tell:
         found = resources.course_of(names[model], tuple(folders.values()), text, tell)
         _draw_found(found, words_of(words) or found.likeliest(_USUAL), [*folders], run, answer)
 
@@ -270,7 +271,7 @@ def draw_table(figures: np.ndarray) -> None:
     table = pd.DataFrame(100 * figures, columns=names)
     columns = {"layer": tables.number("inside.layer", "%d", "")}
     columns |= {name: tables.figure(name, "%.2f") for name in names}
-    draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
+    page.draw_as_table(table.reset_index(names="layer"), columns, placeholder="–")
 
 
 _BY_PEOPLE = "measure_layers"
@@ -284,12 +285,12 @@ def _draw_by_people(model: str, answer: DeltaGenerator, controls: DeltaGenerator
     with controls:
         names = {key: pair_set_name(one) for key, one in sets.items()}
         data = sets[choose_named("layer_pairs", word("embeddings.pairs"), names, next(iter(sets)), width=240)]
-        wanted = asked(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
+        wanted = page.start_button(_BY_PEOPLE, (model, data.key), word("inside.measure_layers"))
     if not wanted:
         answer.info(word("inside.layers_about", most=resources.MOST_PAIRS), icon=":material/info:")
         return
     part = part_to_measure(parts_of(data.key))
-    with told(), watched(_BY_PEOPLE, (model, data.key)) as tell:
+    with page.display_failures(), page.progress_bar(_BY_PEOPLE, (model, data.key)) as tell:
         found = resources.scores_by_layer(model, data.key, part, tell)
         answer.markdown(_answer_of_people(found))
         draw_figures(found.spearman, y=word("embeddings.spearman"))
@@ -318,13 +319,13 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
         st.info(word("inside.no_questions", data=plain(set_name(data.name))), icon=":material/info:")
         return
     with controls:
-        wanted = asked(_BY_QUESTIONS, (model, data.key), word("inside.search_layers"))
+        wanted = page.start_button(_BY_QUESTIONS, (model, data.key), word("inside.search_layers"))
     if not wanted:
         limits = {"questions": MOST_QUESTIONS, "passages": MOST_PASSAGES}
         answer.info(word("inside.search_about", data=plain(set_name(data.name)), **limits), icon=":material/info:")
         return
     part = resources.part_to_search(data)
-    with told(), watched(_BY_QUESTIONS, (model, data.key)) as tell:
+    with page.display_failures(), page.progress_bar(_BY_QUESTIONS, (model, data.key)) as tell:
         findings = resources.search_by_layer(model, data, part, tell)
         answer.markdown(_answer_of_questions(findings))
         means = findings.found.means

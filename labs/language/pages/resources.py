@@ -173,7 +173,7 @@ def search_by_layer(reference: str, data: StoredSet, part: Part, on_progress: Re
     """Search with every layer for some questions of a part. Raises `ModelError`, `LanguageError` and `DataError`."""
 
     def search() -> LayerFindings:
-        questions = layers.drawn(sets.question_set(data.key), _rows(data)[part])
+        questions = layers.sample_questions(sets.question_set(data.key), _rows(data)[part])
         model = _encoder(reference)
         prompts = network.prompts_of(find_model(reference))  # those of a packaged base are written when it is loaded
         return LayerFindings.of(layers.layer_search(model, questions, prompts, on_progress))

@@ -22,7 +22,7 @@ from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import LimitError, for_this_user
 from mrc_workbench.labs.reading.extractive import spread
-from mrc_workbench.labs.reading.generate import answer, kept_answer
+from mrc_workbench.labs.reading.generate import answer, stored_answer
 from mrc_workbench.labs.reading.generator import (
     CITATION,
     GeneratedAnswer,
@@ -34,7 +34,7 @@ from mrc_workbench.labs.reading.generator import (
     prompts,
 )
 from mrc_workbench.labs.reading.pages import page, passages
-from mrc_workbench.labs.reading.pages.evaluation import Weight, kept_weights, probability
+from mrc_workbench.labs.reading.pages.evaluation import Weight, probability, stored_weights
 from mrc_workbench.labs.reading.scores import ReadingError, Rules
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.llm import EndpointError, without_thoughts
@@ -108,7 +108,7 @@ def _draw_results(
     outcomes = dict(Search(of.data, choices, picked, of.question).outcomes(st.empty()))
     found = {name: one for name in picked if isinstance(one := outcomes[name], Findings)}
     readings = _read(of, found, k, reader)
-    weights = kept_weights(of.data, reader) if reader else {}
+    weights = stored_weights(of.data, reader) if reader else {}
     columns = {}
     for name, one in found.items():
         rows, scores = one.rows[:k], one.scores[:k]
@@ -224,7 +224,7 @@ def _generated(
         try:
             request, prompt = Request("asked", question, sent), prompts()[language()]
             generator = Generator(name=model.name, model=model.name, prompt=prompt, most_passages=len(sent))
-            found = kept_answer(generator, request)
+            found = stored_answer(generator, request)
             if not found and this in stopped:
                 said.caption(word("answers.was_stopped"))
                 button.button(word("answers.ask_again"), key=f"again_{anchor}", on_click=stopped.discard, args=(this,))

@@ -18,7 +18,7 @@ from mrc_workbench.labs.reading.evaluate import Answered, ReaderResult
 from mrc_workbench.labs.reading.extractive import Fate
 from mrc_workbench.labs.reading.labels import Labels, Property, labels
 from mrc_workbench.labs.reading.scores import EXACT, AnswerScores, Rules, slice_figures, slices
-from mrc_workbench.labs.reading.study import KeptReading, load, tested_depth
+from mrc_workbench.labs.reading.study import StoredReading, load, tested_depth
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.workbench.views.names import retriever_names
 from mrc_workbench.workbench.views.resources.sets import cached, question_set
@@ -38,7 +38,7 @@ def latest_reading(data: StoredSet) -> Path | None:
     return next((path.parent for path, _ in _of(data)), None)
 
 
-def kept_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
+def stored_weights(data: StoredSet, reader: str) -> dict[str, Weight]:
     """Return the newest weights chosen on validation questions for a reader, by retriever."""
     found: dict[str, Weight] = {}
     for _, told in _of(data):
@@ -81,7 +81,7 @@ class ReadingView:
 
     data: StoredSet
     folder: Path
-    kept: KeptReading
+    kept: StoredReading
     picked: Sequence[str]
     names: Sequence[str]
     measure: str
@@ -137,13 +137,13 @@ class ReadingView:
         return max(self.answered, key=lambda name: self.shares(name)[self.measure])
 
 
-def open_reading(key: str, folder: Path) -> KeptReading | None:
+def open_reading(key: str, folder: Path) -> StoredReading | None:
     """Open the finished evaluation in a folder; None if it is unreadable, or not of the stored set `key`."""
     return _opened(str(folder), (folder / "scores.json").stat().st_mtime, key)
 
 
 @cached(max_entries=4)
-def _opened(folder: str, finished: float, key: str) -> KeptReading | None:
+def _opened(folder: str, finished: float, key: str) -> StoredReading | None:
     del finished  # only a part of the key: one that ran again is another one
     try:
         return load(Path(folder), question_set(key))

@@ -15,10 +15,10 @@ from mrc_workbench.labs.language.layers import (
     LayerScores,
     LayerSearch,
     Pooling,
-    drawn,
     layer_scores,
     layer_search,
     ndcg,
+    sample_questions,
 )
 from mrc_workbench.labs.language.network import Network, prompts_of
 from tests.labs.language.doubles import refused
@@ -131,7 +131,7 @@ def test_ties_keep_the_order_of_passages_and_one_question_is_too_few() -> None:
     relevant = np.array([[False, True, False]])
     assert ndcg(np.ones((1, 3)), relevant) == pytest.approx([1 / np.log2(3)])
     with refused("few_questions"):
-        drawn(large(), np.array([3]))
+        sample_questions(large(), np.array([3]))
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_prompts_are_those_of_the_models_folder(tmp_path: Path) -> None:
 
 
 def test_all_passages_that_answer_are_among_those_drawn() -> None:
-    whole, few = large(), drawn(large(), np.arange(100, 500))
+    whole, few = large(), sample_questions(large(), np.arange(100, 500))
     assert len(few.passages) == searching.MOST_PASSAGES
     assert 0 < len(few.questions) <= searching.MOST_QUESTIONS
     assert {int(one.id[1:]) for one in few.questions} <= {*range(100, 500)}
@@ -188,12 +188,12 @@ def test_all_passages_that_answer_are_among_those_drawn() -> None:
     ]
     rows = [int(one.id[1:]) for one in few.passages]
     assert rows != sorted(rows)
-    assert drawn(large(), np.arange(100, 500)).fingerprint == few.fingerprint
-    assert drawn(large(), np.arange(100, 500), seed=1).fingerprint != few.fingerprint
+    assert sample_questions(large(), np.arange(100, 500)).fingerprint == few.fingerprint
+    assert sample_questions(large(), np.arange(100, 500), seed=1).fingerprint != few.fingerprint
 
 
 def test_other_passages_are_added_where_few_answer() -> None:
-    few = drawn(large(), np.array([3, 7]))
+    few = sample_questions(large(), np.array([3, 7]))
     assert sorted(one.id for one in few.questions) == ["q3", "q7"]
     assert len(few.passages) == searching.MOST_PASSAGES
-    assert len(drawn(small(), np.arange(3)).passages) == len(TEXTS)
+    assert len(sample_questions(small(), np.arange(3)).passages) == len(TEXTS)

@@ -9,7 +9,7 @@ import pytest
 
 from mrc_workbench.data.records import Passage
 from mrc_workbench.data.workspace import read_json, workspace
-from mrc_workbench.labs.reading.generate import Batch, Budget, Prices, answer, generate, kept_answer
+from mrc_workbench.labs.reading.generate import Batch, Budget, Prices, answer, generate, stored_answer
 from mrc_workbench.labs.reading.generator import Generator, Request, prompts
 from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.models.llm import Chat, Endpoint, Usage, returned
@@ -116,7 +116,7 @@ def test_nobody_is_asked_twice() -> None:
         other = [replace(request, id=f"other {request.id}") for request in REQUESTS]  # as another retriever's
         same = generate(replace(GENERATOR, name="Another"), other, Endpoint(server.address, "another key"))
         assert [*same.answers.values()] == [*first.answers.values()]
-        assert kept_answer(GENERATOR, REQUESTS[0]) == first.answers["q0"]
+        assert stored_answer(GENERATOR, REQUESTS[0]) == first.answers["q0"]
         assert len(server.asked) == 10
     assert made(None) == first
     with chat_server(right) as elsewhere:
@@ -150,9 +150,9 @@ def test_two_questions_with_the_same_words_and_passages_are_asked_once() -> None
 
 def test_one_answer_comes_in_pieces_and_is_kept() -> None:
     with chat_server(right) as server:
-        assert kept_answer(GENERATOR, REQUESTS[0]) is None
+        assert stored_answer(GENERATOR, REQUESTS[0]) is None
         assert [*answer(GENERATOR, chat(server), REQUESTS[0])] == pieces("서울역 앞 [1]")
-        kept = kept_answer(GENERATOR, REQUESTS[0])
+        kept = stored_answer(GENERATOR, REQUESTS[0])
         assert kept
         assert kept.said == "서울역 앞 [1]"
         assert len(server.asked) == 1

@@ -15,7 +15,7 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.reading import study
 from mrc_workbench.labs.reading.evaluate import ReaderResult, ReadingExperiment, ReadingResult, evaluate
-from mrc_workbench.labs.reading.study import STUDY, KeptReading
+from mrc_workbench.labs.reading.study import STUDY, StoredReading
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.workbench.cli import main
 from tests.labs.reading.doubles import SET, NextWord
@@ -81,7 +81,7 @@ def test_it_opens_as_it_was_when_all_else_is_gone(data: StoredSet) -> None:
     folder_of_a_model("reads")
     result, folder = carried_out(data, "reads")
     shutil.rmtree(workspace() / "cache")
-    kept: KeptReading = study.load(folder, SET)
+    kept: StoredReading = study.load(folder, SET)
     assert kept.result.experiment == result.experiment
     assert kept.result.question_set == result.question_set
     (ours,), (theirs,) = kept.result.readers, result.readers

@@ -323,10 +323,10 @@ def test_work_is_stopped_by_a_click() -> None:
     def working() -> None:
         import streamlit as st
 
-        from mrc_workbench.labs.language.pages.page import asked, watched
+        from mrc_workbench.labs.language.pages.page import progress_bar, start_button
 
-        if asked("work", "this", "Work"):
-            with watched("work", "this") as tell:
+        if start_button("work", "this", "Work"):
+            with progress_bar("work", "this") as tell:
                 tell(0.5)
                 st.stop()  # in the middle
 

@@ -230,13 +230,13 @@ def kept_scores(key: str, name: str, weight: float, *, seconds: int, chosen: str
 
 def test_the_newest_choice_of_this_reader_on_this_set_counts(data: StoredSet) -> None:
     assert evaluation.latest_reading(data) is None
-    assert evaluation.kept_weights(data, "a/reader") == {}
+    assert evaluation.stored_weights(data, "a/reader") == {}
     kept_scores(data.key, "old", 4.0, seconds=100)
     kept_scores(data.key, "new", 0.5, seconds=200)
     kept_scores(data.key, "not-chosen", 8.0, seconds=300, chosen=None)
     kept_scores("other", "other", 1.0, seconds=400)
-    assert evaluation.kept_weights(data, "a/reader") == {"BM25": evaluation.Weight(0.5, 2.5)}
-    assert evaluation.kept_weights(data, "another") == {}
+    assert evaluation.stored_weights(data, "a/reader") == {"BM25": evaluation.Weight(0.5, 2.5)}
+    assert evaluation.stored_weights(data, "another") == {}
     assert evaluation.latest_reading(data) == workspace() / "reading" / "not-chosen"
 
 
@@ -246,4 +246,4 @@ def test_what_cannot_be_read_is_passed_over(data: StoredSet, content: object) ->
         content = {"experiment": {"data": data.key}}
     write_json(workspace() / "reading" / "bad" / "scores.json", content)
     kept_scores(data.key, "good", 1.0, seconds=100)
-    assert evaluation.kept_weights(data, "a/reader") == {"BM25": evaluation.Weight(1.0, 2.5)}
+    assert evaluation.stored_weights(data, "a/reader") == {"BM25": evaluation.Weight(1.0, 2.5)}
