@@ -217,8 +217,7 @@ NAMES = ("one", "two")
 
 def layers(chart: Any) -> list[dict[str, Any]]:
     spec = chart.to_dict()
-    found: list[dict[str, Any]] = spec.get("layer", [spec])
-    return found
+    return [*spec.get("layer", [spec])]
 
 
 def test_published_figures_are_hollow_and_have_no_interval() -> None:

@@ -188,8 +188,7 @@ NAMES = ("one", "two", "three")
 
 def layers(chart: Any) -> list[dict[str, Any]]:
     spec = chart.to_dict()
-    found: list[dict[str, Any]] = spec.get("layer", [spec])
-    return found
+    return [*spec.get("layer", [spec])]
 
 
 def test_ceilings_are_dashed_in_the_colour_of_their_line_and_the_oracle_is_a_rule() -> None:
