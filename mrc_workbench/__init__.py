@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrc_workbench.api.comparison import ComparisonResult, compare, comparisons, open_comparison
+    from mrc_workbench.api.comparison import ComparisonResult, compare, comparisons, open_comparison, search
     from mrc_workbench.api.data import Dataset, datasets, load
     from mrc_workbench.api.evaluation import Evaluation, evaluate, significance
-    from mrc_workbench.api.search import search
     from mrc_workbench.api.training import TrainedModel, train
 
 __all__ = [
@@ -41,14 +40,13 @@ _FOLDER = Path(__file__).resolve().parent
 if not (_FOLDER / "data").is_dir():  # a checkout
     __path__.append(str(_FOLDER.parent))
 
-_TOPICS = {
-    "comparison": ("ComparisonResult", "compare", "comparisons", "open_comparison"),
+_MODULES = {
+    "comparison": ("ComparisonResult", "compare", "comparisons", "open_comparison", "search"),
     "data": ("Dataset", "datasets", "load"),
     "evaluation": ("Evaluation", "evaluate", "significance"),
-    "search": ("search",),
     "training": ("TrainedModel", "train"),
 }
-_TOPIC_OF = {name: topic for topic, names in _TOPICS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
@@ -57,12 +55,12 @@ def __getattr__(name: str) -> Any:
         from mrc_workbench.data.workspace import project_version
 
         return project_version()
-    if name not in _TOPIC_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from mrc_workbench.data.problems import naming_extras
 
     with naming_extras(f"mrc_workbench.{name}"):
-        value = getattr(import_module(f"{__name__}.api.{_TOPIC_OF[name]}"), name)
+        value = getattr(import_module(f"{__name__}.api.{_MODULE_OF[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,9 +1,41 @@
-"""How objects look in a notebook: small tables whose texts are escaped."""
+"""What the API shows: its errors, tables in a notebook whose texts are escaped, and progress bars."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import TypeGuard
 
 import pandas as pd
 from markupsafe import Markup, escape
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.terminal import quiet_libraries
+
+
+class ApiError(Failure, ValueError):
+    """An argument that cannot be used. The message names what was given and what was expected."""
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> ApiError:
+    """Return the error for a name that is not among the known names, with the nearest of them."""
+    names = list(known)
+    folded = {one.casefold(): one for one in names}
+    nearest = get_close_matches(str(name).casefold(), folded, n=1)
+    guess = f"; did you mean {folded[nearest[0]]!r}?" if nearest else "."
+    return ApiError("unknown_name", f"no {what} is called {name!r}{guess} Known: {', '.join(names)}", name=str(name))
+
+
+def is_whole_number(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of Python or NumPy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an integer or a float of Python or NumPy."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
 
 _STYLE = Markup("text-align:{side};padding:2px 10px;border:0")
 _LONGEST = 80  # characters of a cell
@@ -42,3 +74,34 @@ def cell_text(value: object) -> str:
         value = ", ".join(map(str, value))
     text = "" if value is None or value is pd.NA else str(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+OnProgress = Callable[[str, float], None]  # what is running, and the fraction of all work that is done, 0 to 1
+_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+
+
+@contextmanager
+def progress_bar(title: str, *, enabled: bool = True) -> Iterator[OnProgress]:
+    """Yield a function that shows the progress of a job; libraries draw no bars of their own meanwhile.
+
+    A notebook shows a widget and a terminal a line; if the standard error is a file, nothing is written.
+    """
+    with quiet_libraries():
+        if enabled:
+            yield from _bar(title)
+        else:
+            yield lambda *_: None
+
+
+def _bar(title: str) -> Iterator[OnProgress]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without ipywidgets a notebook gets the line of a terminal
+        from tqdm.auto import tqdm
+
+    with tqdm(total=100.0, desc=title, bar_format=_FORMAT, leave=False, disable=None) as bar:
+
+        def report(name: str, fraction: float) -> None:
+            bar.set_description_str(f"{title}: {name}" if name else title, refresh=False)
+            bar.update(max(0.0, 100.0 * fraction - bar.n))
+
+        yield report

@@ -1,17 +1,192 @@
-"""Data of a Python program as the files that would hold it: tables, rows, and collections of BEIR."""
+"""Data of a Python program: runs and judgements; tables, rows and collections as the files that would hold them."""
 
+import csv
 import json
+import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 
-from mrc_workbench.api.errors import ApiError
-from mrc_workbench.api.runs import judgements
+from mrc_workbench.api.display import ApiError
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.records import QuestionSet
+from mrc_workbench.retrieval.comparison.experiment import Recorded, RunSpec, add_run
+from mrc_workbench.retrieval.rankings import Rankings
+from mrc_workbench.retrieval.trec import Notes, read_run, run_of_rows, write_run
+
+# scores by passage id by question id, a table, records such as `ScoredDoc` of ir_measures, or a file
+Run: TypeAlias = Mapping[str, Mapping[str, float]] | pd.DataFrame | Iterable[tuple[Any, ...]] | str | os.PathLike[str]
+_QUERY = ("query_id", "qid", "q_id", "query-id", "query", "question_id", "question")
+_PASSAGE = ("doc_id", "docno", "docid", "passage_id", "corpus-id", "corpus_id", "pid", "doc", "passage")
+_SCORE = ("score", "sim", "rsv")
+_GRADE = ("relevance", "rel", "grade", "label", "score")
+_FIRST_LINES, _FIRST_CHARACTERS = 20, 4_096
+_LARGEST_GRADE = 10**9
+_TEXT_COLUMNS = {"query", "question", "doc", "passage"}  # these may hold texts
+_OTHER_COLUMNS = {"iteration", "iter", "q0", "split"}  # of judgements
+
+
+def is_run(item: object) -> bool:
+    """Whether an item is a run: passage scores by question id, or a table of them."""
+    if isinstance(item, pd.DataFrame):
+        return True
+    return isinstance(item, Mapping) and bool(item) and all(isinstance(of, Mapping) for of in item.values())
+
+
+def rankings_of_run(run: Run, question_set: QuestionSet, name: str) -> Rankings:
+    """Return a run as rankings over a question set. Raises `RunError` and `ApiError`."""
+    return _read(run, question_set, name)[0]
+
+
+def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
+    """Store a run in the workspace as the page stores an imported one; returns its spec. Raises `RunError`."""
+    rankings, notes = _read(run, question_set, name)
+    noticed = {note: getattr(notes, note) for note in ("unknown_passages", "repeated") if getattr(notes, note)}
+    recorded = Recorded(seconds_per_query=0.0, **noticed) if noticed else None
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "run.trec")
+        write_run(path, rankings, question_set, name)
+        return add_run(question_set, name, path.read_bytes(), name, recorded)
+
+
+def _read(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, Notes]:
+    if isinstance(run, str | os.PathLike):
+        return read_run(Path(run).expanduser(), question_set, os.fspath(run))
+    return run_of_rows(run_table(run), question_set, name)
+
+
+def run_table(run: Run) -> pd.DataFrame:
+    """Return a run that is no file as a table with the columns question, passage and score. Raises `ApiError`."""
+    given = records_table(run)
+    if isinstance(given, pd.DataFrame):
+        columns = {"question": _column(given, _QUERY), "passage": _column(given, _PASSAGE)}
+        columns |= {"score": _column(given, _SCORE)}
+        table = pd.DataFrame({new: given[old].to_numpy() for new, old in columns.items()})
+    else:
+        pairs = _by_passage(given, "run", "scores").items()
+        rows = [(query, passage, score) for query, found in pairs for passage, score in found.items()]
+        table = pd.DataFrame(rows, columns=["question", "passage", "score"])
+    try:
+        scores = table["score"].to_numpy(dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ApiError("wrong_score", f"a run needs numbers as scores: {error}") from error
+    if not len(table) or not np.isfinite(scores).all():
+        raise ApiError("wrong_score", "a run needs at least one passage, and finite numbers as scores")
+    ids = {column: table[column].astype(str).astype("category") for column in ("question", "passage")}
+    return pd.DataFrame({**ids, "score": scores})
+
+
+def judgements(qrels: Any) -> dict[str, dict[str, int]]:
+    """Return judgements as grades by passage id by question id: of a dictionary, a table or a TREC file.
+
+    Raises `ApiError`.
+    """
+    if isinstance(qrels, str | os.PathLike):
+        given: Any = _qrels_table(Path(qrels).expanduser())
+    else:
+        given = records_table(qrels)
+    if not isinstance(given, pd.DataFrame):
+        by_query = _by_passage(given, "judgements", "grades")
+        return {str(query): {str(id_): _grade(grade) for id_, grade in of.items()} for query, of in by_query.items()}
+    columns = [_column(given, names) for names in (_QUERY, _PASSAGE, _GRADE)]
+    grades: dict[str, dict[str, int]] = {}
+    for query, passage, grade in given[columns].itertuples(index=False, name=None):
+        grades.setdefault(str(query), {})[str(passage)] = _grade(grade)
+    return grades
+
+
+def records_table(items: Any) -> Any:
+    """Return a list of named tuples, such as `Qrel` and `ScoredDoc` of ir_measures, as a table; else the argument."""
+    if isinstance(items, list | tuple) and items and all(hasattr(item, "_fields") for item in items):
+        return pd.DataFrame(list(items), columns=list(items[0]._fields))
+    return items
+
+
+def holds_judgements(columns: Iterable[object]) -> bool:
+    """Whether these columns are those of judgements: a grade, or nothing but ids of both kinds and a number."""
+    names = {str(column).casefold() for column in columns}
+    if names & {"relevance", "rel", "grade"}:
+        return True
+    ids = {*_QUERY, *_PASSAGE} - _TEXT_COLUMNS
+    has_both_ids = bool(names & ids & set(_QUERY) and names & ids & set(_PASSAGE))
+    return has_both_ids and bool(names & set(_GRADE)) and names <= ids | {*_GRADE} | _OTHER_COLUMNS
+
+
+def is_qrels_file(path: Path) -> bool:
+    """Whether the first lines of a file are judgements of TREC (`q1 0 d1 1`), or it has the header of BEIR."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            lines = [line.split() for line in file.read(_FIRST_CHARACTERS).splitlines()[:_FIRST_LINES] if line.strip()]
+    except OSError:
+        return False
+    if len(lines) > 1 and len(lines[0]) == 3 and holds_judgements(lines[0]):
+        return all(len(line) == 3 for line in lines[:-1])
+    whole = lines[:-1] or lines  # the last line may be cut
+    return bool(whole) and all(len(line) == 4 and _is_integer(line[1]) and _is_integer(line[3]) for line in whole)
+
+
+def _is_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _by_passage(values: Any, what: str, numbers: str) -> Mapping[Any, Mapping[Any, Any]]:
+    """Return numbers by passage id by question id. Raises `ApiError` if they are anything else."""
+    if not isinstance(values, Mapping):
+        message = f"{what} must be {numbers} by passage id by question id, a table, a list of records or a file"
+        raise ApiError(f"wrong_{what}", f"{message}, not {_kind(values)}")
+    for query, of in values.items():
+        if not isinstance(of, Mapping):
+            message = f"{what} of question {str(query)[:80]!r} must be {numbers} by passage id, not {_kind(of)}"
+            raise ApiError(f"wrong_{what}", message)
+    return values
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"[:100]
+
+
+def _qrels_table(path: Path) -> pd.DataFrame:
+    """Read judgements of TREC (four columns) or BEIR (three columns with a header)."""
+    names = ["query_id", "iteration", "doc_id", "relevance"]
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            has_header = len(file.readline().split()) == 3
+        options: dict[str, Any] = {"sep": r"\s+", "dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE}
+        options |= {"encoding": "utf-8-sig"} if has_header else {"encoding": "utf-8-sig", "names": names}
+        table: pd.DataFrame = pd.read_csv(path, **options)
+        return table
+    except (OSError, ValueError) as error:
+        raise ApiError("wrong_qrels", f"{path} cannot be read as judgements of TREC or BEIR: {error}") from error
+
+
+def _grade(value: Any) -> int:
+    """Return a grade. Raises `ApiError` for fractions: rounding would change what is relevant."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not number.is_integer() or abs(number) > _LARGEST_GRADE:
+        raise ApiError("wrong_qrels", f"a grade must be a whole number, not {value!r} (a run's scores are no grades)")
+    return int(number)
+
+
+def _column(table: pd.DataFrame, names: tuple[str, ...]) -> Any:
+    folded = {str(column).casefold(): column for column in table.columns}
+    for name in names:
+        if name in folded:
+            return folded[name]
+    given = ", ".join(map(repr, table.columns))
+    raise ApiError(
+        "missing_column", f"the table needs a column {names[0]!r} (or {', '.join(names[1:])}); it has {given}"
+    )
+
 
 COLLECTION = ("corpus", "queries", "qrels")
 

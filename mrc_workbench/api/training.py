@@ -13,9 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.data import Dataset, Source, load
-from mrc_workbench.api.display import html_table
-from mrc_workbench.api.errors import ApiError, is_number, is_whole_number, unknown_name
-from mrc_workbench.api.progress import progress_bar
+from mrc_workbench.api.display import ApiError, html_table, is_number, is_whole_number, progress_bar, unknown_name
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions

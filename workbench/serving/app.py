@@ -26,13 +26,16 @@ from starlette.requests import ClientDisconnect
 
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Hit, Searcher
-from mrc_workbench.workbench.serving.gate import CONTENT_TYPE, GONE, Gate, Metrics
-from mrc_workbench.workbench.serving.messages import (
+from mrc_workbench.workbench.serving.protocol import (
+    CONTENT_TYPE,
+    GONE,
     Answer,
     Asked,
+    Gate,
     HitField,
     Limits,
     Logging,
+    Metrics,
     Refusal,
     Refused,
     asked_within,

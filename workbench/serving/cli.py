@@ -31,8 +31,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import find_experiment
 from mrc_workbench.retrieval.searcher import Searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Service, app_of
-from mrc_workbench.workbench.serving.gate import access
-from mrc_workbench.workbench.serving.messages import RENAMED, AccessLog, Limits, Logging
+from mrc_workbench.workbench.serving.protocol import RENAMED, AccessLog, Limits, Logging, access
 
 logger = logging.getLogger(__name__)
 _SPARE_FILES = 32  # descriptors beside those of connections and those that are open at the start

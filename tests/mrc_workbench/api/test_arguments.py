@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.errors import ApiError
+from mrc_workbench.api.display import ApiError
 
 pytestmark = pytest.mark.usefixtures("kept_work")
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mrc_workbench.api.progress import progress_bar
+from mrc_workbench.api.display import progress_bar
 
 
 def test_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

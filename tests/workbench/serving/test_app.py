@@ -17,7 +17,7 @@ from mrc_workbench.data.passages import Passages
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import HEADERS, app_of
-from mrc_workbench.workbench.serving.messages import Limits
+from mrc_workbench.workbench.serving.protocol import Limits
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.retrieval.test_contract import bm25, dense
 

@@ -19,7 +19,7 @@ import pytest
 from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.serving.cli import KEY, read_key
-from mrc_workbench.workbench.serving.messages import RENAMED
+from mrc_workbench.workbench.serving.protocol import RENAMED
 from tests.milvus_server import serving
 from tests.programs import forks, free_port, wait_for
 

@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.measures import evaluate
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import open_searchers
 from mrc_workbench.workbench.serving.app import app_of
-from mrc_workbench.workbench.serving.messages import Limits
+from mrc_workbench.workbench.serving.protocol import Limits
 from tests.depth import sampled
 from tests.milvus_server import serving
 

@@ -22,8 +22,7 @@ from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.retrieval.searcher import Searcher
 from mrc_workbench.workbench.serving.app import Batches, app_of
 from mrc_workbench.workbench.serving.cli import _log_to_standard_error
-from mrc_workbench.workbench.serving.gate import Metrics, access
-from mrc_workbench.workbench.serving.messages import AccessLog, Limits, Logging
+from mrc_workbench.workbench.serving.protocol import AccessLog, Limits, Logging, Metrics, access
 from tests.doubles import PASSAGES, QUESTIONS
 from tests.programs import free_port
 from tests.retrieval.test_contract import bm25
@@ -139,7 +138,7 @@ def test_warnings_of_the_server_are_lines_of_json_beside_the_access_log(
     try:
         raise RuntimeError("질문\nof two lines")
     except RuntimeError:
-        logging.getLogger("mrc_workbench.workbench.serving.gate").exception("request %s failed", "abc")
+        logging.getLogger("mrc_workbench.workbench.serving.protocol").exception("request %s failed", "abc")
     access.warning(json.dumps({"event": "request"}))
     written = capsys.readouterr().err
     if not as_json:

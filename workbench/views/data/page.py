@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -22,20 +23,29 @@ from mrc_workbench.data.generate import (
     make_questions,
     prompts,
 )
-from mrc_workbench.data.questions import Audit
+from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.questions.audit import Audit
 from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
-from mrc_workbench.data.store import StoredSet, keep
+from mrc_workbench.data.store import CATALOG, CatalogEntry, StoredSet, keep, obtain
 from mrc_workbench.data.workspace import LimitError
 from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, may_be_given
 from mrc_workbench.workbench.views.data import audit as data_audit
 from mrc_workbench.workbench.views.data import pairs as data_pairs
-from mrc_workbench.workbench.views.data import preview, ways
+from mrc_workbench.workbench.views.data import preview
 from mrc_workbench.workbench.views.data import reading as data_reading
-from mrc_workbench.workbench.views.data.ways import draw_sets
+from mrc_workbench.workbench.views.data.preview import Preview, preview_of, preview_with
+from mrc_workbench.workbench.views.data.widgets import MEGABYTE, draw_sets, following, reading_progress
 from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, way_to
-from mrc_workbench.workbench.views.resources.sets import audit_of, chosen_set, question_set, split_of, use_set
+from mrc_workbench.workbench.views.resources.sets import (
+    SAMPLE,
+    audit_of,
+    chosen_set,
+    question_set,
+    split_of,
+    use_set,
+)
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
 from mrc_workbench.workbench.views.ui.words import (
@@ -47,6 +57,7 @@ from mrc_workbench.workbench.views.ui.words import (
     tell_damaged_files,
     word,
 )
+from mrc_workbench.workbench.views.uploads import translate_field
 
 _DEFAULT_PASSAGES = 2000  # enough to train with, and generated in a minute
 _PREVIEWED = 5  # passages
@@ -55,6 +66,8 @@ _SHOWN_ROWS = 1000
 _SECONDS_BETWEEN_WORDS = 0.1
 _STOPPED, _UNANSWERED = "made_stopped", "made_unanswered"  # of the session
 _TABS = ("summary", "passages", "figures")
+_FOLDER = "folder_upload"  # whether the field takes a folder
+_SAMPLE_CSV = Path(__file__).parents[1] / "locales"  # with a `sample.csv` for each language
 
 
 def draw() -> None:
@@ -75,7 +88,7 @@ def _draw_questions(used: StoredSet) -> None:
         show_top(f"kept {used.key}")
         st.success(word("data_page.in_use_now", name=plain(set_name(used.name))), icon=":material/check_circle:")
         _draw_next(used)
-    ways.draw()
+    _draw_sources()
     shown = preview.current()
     if shown is None:
         draw_sets(used.key)
@@ -286,3 +299,67 @@ def _draw_unanswered(questions: QuestionSet, unanswered: Sequence[Unanswered]) -
             rows.append((questions.passages[one.row].text[:_SHOWN_CHARACTERS], reason, one.said))
         columns = {name: tables.text(f"made.{name}", "", width="medium") for name in ("passage", "reason", "said")}
         tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
+
+
+def _draw_sources() -> None:
+    """Draw the upload field and, without a preview, the sample and the download; each ends in a preview."""
+    _draw_upload(is_large=preview.current() is None)
+    if preview.current() is not None:
+        return
+    korquad = CATALOG["korquad-v1-dev"]
+    size = f"{korquad.size / MEGABYTE:.1f}"
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption(word("data_page.no_file"), width="content")
+        sample = word("data_page.sample")
+        is_sample = _button(CATALOG[SAMPLE], sample, word("data_page.sample_about"), ":material/visibility:")
+        download = word("data_page.korquad_download", size=size)
+        is_korquad = _button(korquad, download, word("data_page.korquad_about"), ":material/download:")
+    if is_sample:
+        _open_entry(CATALOG[SAMPLE], sample)
+    if is_korquad:
+        _open_entry(korquad, korquad.title)
+
+
+def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
+    help_text = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
+    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=icon, help=help_text)
+
+
+def _open_entry(entry: CatalogEntry, title: str) -> None:
+    preview.drop()
+    bar = st.empty()
+    try:
+        content = obtain(entry, following(bar.progress))
+    except DataError as error:
+        preview.show(Preview(entry.path.name, entry.id, title, error=error))
+        st.rerun()
+    bar.empty()
+    with reading_progress() as progress:
+        preview.show(preview_of([(content, entry.path.name)], source=entry.id, title=entry.title, progress=progress))
+    st.rerun()
+
+
+def _draw_upload(*, is_large: bool) -> None:
+    is_folder = bool(st.session_state.get(_FOLDER)) and is_large
+    key = f"upload_{preview.upload_round()}{'_folder' if is_folder else ''}"
+    translate_field(key, is_large=is_large, is_folder=is_folder)
+    words = label_and_help("data_page.upload", megabytes=f"{st.get_option('server.maxUploadSize'):,}")
+    files = st.file_uploader(**words, accept_multiple_files="directory" if is_folder else True, key=key)
+    if is_large:
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            st.caption(word("data_page.formats"), width="content")
+            st.toggle(**label_and_help("data_page.folder"), key=_FOLDER)
+            look: dict[str, Any] = {"type": "tertiary", "icon": ":material/download:", "on_click": "ignore"}
+            look |= {"file_name": word("data_page.sample_csv_name"), "mime": "text/csv", "key": "sample_csv"}
+            st.download_button(**label_and_help("data_page.sample_csv"), data=sample_csv(language()), **look)
+    if files:
+        new = [(file.getvalue(), file.name) for file in files]
+        preview.empty_field()  # the files are held by the preview
+        with reading_progress() as progress:
+            preview.show(preview_with(new, preview.current(), progress))
+        st.rerun()
+
+
+def sample_csv(language: str) -> bytes:
+    """Return a small file to start from, as UTF-8 with a byte order mark: spreadsheets read it as such then."""
+    return (_SAMPLE_CSV / language / "sample.csv").read_text(encoding="utf-8").encode("utf-8-sig")

@@ -22,7 +22,7 @@ from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.data import pairs_preview as preview
 from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
 from mrc_workbench.workbench.views.data.pairs_preview import Preview
-from mrc_workbench.workbench.views.data.ways import MEGABYTE, chosen_pairs, draw_pairs, following
+from mrc_workbench.workbench.views.data.widgets import MEGABYTE, chosen_pairs, draw_pairs, following
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.navigation import way_to
 from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of, question_set

@@ -20,10 +20,9 @@ from mrc_workbench.data.pairs.builder import Scale
 from mrc_workbench.data.pairs.store import LEAST_ROWS, PairFileReading, PairOptions, keep, read_pairs_apart
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part
-from mrc_workbench.workbench.views.data import reading
+from mrc_workbench.workbench.views.data import widgets
 from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_if_guessed
-from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding
-from mrc_workbench.workbench.views.data.ways import choose_pairs
+from mrc_workbench.workbench.views.data.widgets import choose_pairs, pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.names import pairs_name
 from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, label_and_help, plain, problem_text, word
 
@@ -201,7 +200,7 @@ def _draw_choices(shown: Preview) -> None:
         options = replace(options, scale=scale)
     if parts:
         options = replace(options, parts=parts)
-    reading.draw_first(shown.first_rows, shown.available, columns)
+    widgets.draw_first(shown.first_rows, shown.available, columns)
     if options != shown.options:
         look_at(shown, options)
 
@@ -215,7 +214,7 @@ def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
 
 
 def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
-    return reading.pick_column(
+    return widgets.pick_column(
         place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}"
     )
 
@@ -262,7 +261,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
         given = f"{sum(file.row_count for file in found.files):,}"
         understood = f"**{word('data_page.understood')}** {word('pairs_page.given', given=given, **counts)}"
     is_clean = not any(file.problems for file in found.files)
-    reading.draw_status(understood, reading.left_out_words(found.files), _notes(found), is_clean=is_clean)
+    widgets.draw_status(understood, widgets.left_out_words(found.files), _notes(found), is_clean=is_clean)
     lines = []
     for file in found.files:
         form = [word(f"format.{file.format}"), file.encoding, word("pairs_page.rows", rows=f"{file.row_count:,}")]
@@ -272,7 +271,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if lines:
         st.caption("  \n".join(lines))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = reading.draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
+        name = widgets.draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
         look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "keep_pairs"}
         is_stored = st.button(**label_and_help("pairs_page.keep"), **look)
         if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
@@ -285,7 +284,7 @@ def _draw_read(shown: Preview, found: Read) -> None:
                 _STATE.note_stored(stored.key)
                 choose_pairs(stored.key)
             st.rerun()
-    reading.draw_problems(found.files, shown.name)
+    widgets.draw_problems(found.files, shown.name)
 
 
 def _notes(found: Read) -> list[str]:

@@ -1,46 +1,46 @@
-"""The preview of files with questions: what was understood, what is wrong, the button that uses the set, its columns;
-and what the preview of sentence pairs shares: status, columns, first rows, and rows that cannot be used."""
+"""The preview of files with questions: what was understood, what is wrong, its buttons and columns, and a report."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.collection import LONGEST_NAME, display_name
 from mrc_workbench.data.formats.columns import Columns
-from mrc_workbench.data.formats.rows import FileReading
-from mrc_workbench.data.formats.tables import column_names
-from mrc_workbench.data.pairs.store import PairFileReading
-from mrc_workbench.data.problems import Problem, ProblemCode
-from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.problems import ProblemCode
+from mrc_workbench.data.questions.read import CollectionFile, Reading
+from mrc_workbench.data.split import PARTS, SplitMethod
 from mrc_workbench.data.store import CATALOG
-from mrc_workbench.workbench.views.data import preview, report
+from mrc_workbench.workbench.views.data import preview
 from mrc_workbench.workbench.views.data.preview import Preview, Read
-from mrc_workbench.workbench.views.data.report import pick_encoding, pick_other_encoding, pick_reading, role_key
-from mrc_workbench.workbench.views.data.ways import reading_progress
-from mrc_workbench.workbench.views.names import set_name
+from mrc_workbench.workbench.views.data.widgets import (
+    draw_first,
+    draw_name,
+    draw_problems,
+    draw_status,
+    left_out_words,
+    pick_column,
+    pick_encoding,
+    pick_other_encoding,
+    reading_progress,
+)
+from mrc_workbench.workbench.views.names import few_text, set_name, split_text
 from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import (
-    catalog,
     errors_told,
     failure_text,
     label_and_help,
-    language,
     plain,
     problem_text,
-    reason_text,
     word,
 )
 
 _ROLES = tuple(role.name for role in fields(Columns))
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
 _FIELDS_IN_ROW = 3
-_SHOWN_ROWS = 1000
-_SHOWN_COLUMNS = 30  # of the first rows
 
 
 def draw(shown: Preview) -> None:
@@ -68,7 +68,7 @@ def draw(shown: Preview) -> None:
             if shown.read is not None:
                 used = shown.encoding or shown.read.reading.encoding
                 _read_in(pick_other_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}"), shown)
-                report.draw(shown.read)
+                _draw_report(shown.read)
                 draw_problems([shown.read.reading], shown.title)
 
 
@@ -208,97 +208,129 @@ def _buttons(shown: Preview) -> None:
             st.rerun()
 
 
-def draw_name(stored: str, called: str, key: str) -> str:
-    """Draw the field for the name of a set under preview; return the name to store it under.
+_ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
+_MOST_READINGS = 5  # with a preview each; the others can be chosen by column
+Cells = Mapping[str, str]
+Roles = Mapping[str, str | None]
+R = TypeVar("R", bound=Roles)
+_MOST_LISTED = 50  # columns of each use
+_SHOWN_FILES = 1000
+_FILES_WITH_ROWS = 12  # whose first rows are shown
 
-    `called` is the display name of a set whose name is `stored`, which stays unless the user changes the field.
+
+def role_key(role: str) -> str:
+    """Return the locale key of a role of question sets, whose help is `column.KEY_help`."""
+    return _ROLE_KEYS.get(role, role)
+
+
+def pick_reading(
+    readings: Sequence[R], first_rows: Sequence[Cells], key: str, *, answers: str | None = None
+) -> R | None:
+    """Draw the possible readings, each with its first rows; return the one whose button is clicked.
+
+    A reading maps roles to columns. `answers` is the column of answers, which a reading may search as passages.
     """
-    look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"set_name_{key}", "width": 320}
-    entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
-    name = display_name(entered or "")
-    return stored if name == called else name or stored
+    if not readings:
+        return None
+    draw_heading(word("data_page.readings"))
+    selected = None
+    for number, roles in enumerate(readings[:_MOST_READINGS]):
+        columns = {role: name for role, name in roles.items() if name is not None}
+        labels = {role: word(f"column.{role_key(role)}") for role in columns}
+        titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # two roles may have one column
+        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
+        with st.container(border=True):
+            st.markdown(" · ".join(f"{labels[role]} ← {plain(name)}" for role, name in columns.items()))
+            st.dataframe(pd.DataFrame(rows, columns=[*titles.values()]), hide_index=True)
+            searches_answers = answers is not None and columns.get("context") == answers
+            label = "search_answers" if searches_answers else "read_so"
+            if st.button(word(f"data_page.{label}"), icon=":material/check:", key=f"{key}_{number}"):
+                selected = roles
+    if len(readings) > _MOST_READINGS:
+        st.caption(word("data_page.more_readings", count=f"{len(readings) - _MOST_READINGS:,}"))
+    return selected
 
 
-def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
-    """Draw one box of Markdown with the icon of its gravest point; `is_clean`: the reading has no problems."""
-    points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
-    text = "\n".join([understood, "", *(f"- {point}" for point in points)])
-    if warnings:
-        st.warning(text, icon=":material/warning:")
-    elif notes or not is_clean:
-        st.info(text, icon=":material/info:")
-    else:
-        st.success(text, icon=":material/check_circle:")
+def _draw_report(found: Read) -> None:
+    """Draw the report of a reading below its status and buttons."""
+    _draw_columns(found.reading)
+    _draw_files(found.reading.files)
+    _draw_split(found)
+    # notices about whole files, such as merged passages; problems of rows have their own lists
+    if notices := [problem for problem in found.reading.problems if problem.row is None]:
+        draw_heading(word("data_page.notices"))
+        st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
 
 
-def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
-    """Draw the field for the column of a role; returns the selected column, None for none."""
-    options = [None, *available]
-    index = options.index(given) if given in options else 0
-    look: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
-    column: str | None = place.selectbox(**label_and_help(f"column.{role}"), options=options, index=index, **look)
-    return column
+def _draw_columns(reading: Reading) -> None:
+    roles: dict[str, list[str]] = {}
+    for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
+        if name is not None:
+            roles.setdefault(name, []).append(word(f"column.{role_key(role)}"))
+    uses = {"used": reading.used_columns, "metadata": reading.metadata_columns, "unused": reading.unused_columns}
+    lines = []
+    for use, names in uses.items():
+        if names:
+            listed = [f"{plain(name)} ({', '.join(roles[name])})" if name in roles else plain(name) for name in names]
+            del listed[_MOST_LISTED:]
+            if len(names) > _MOST_LISTED:
+                listed.append(word("data_page.more_columns", count=f"{len(names) - _MOST_LISTED:,}"))
+            lines.append(f"- **{word(f'data_page.columns_{use}')}**: {', '.join(listed)}")
+    if lines:
+        draw_heading(word("data_page.columns_report"), help=word("data_page.columns_report_help"))
+        st.markdown("\n".join(lines))
 
 
-def draw_first(
-    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
-) -> None:
-    """Draw the first rows; the columns `chosen` for a role come first, titled with it."""
-    if not first_rows:
+def _draw_files(files: Sequence[CollectionFile]) -> None:
+    if not files:
         return
-    roles = {name: role for role, name in chosen.items() if name is not None}
-    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
-    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
-    table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
-    columns = {name: st.column_config.TextColumn(title) for name, title in titles.items()}
-    st.dataframe(table, hide_index=True, column_config=columns)
+    # as people sort names: file 2 before file 10
+    parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}
+    files = sorted(files, key=lambda file: [(int(number or -1), text) for text, number in parts[file.name]])
+    draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
+    rows = [
+        (
+            file.name,
+            word(f"role.{file.role}"),
+            file.row_count,
+            file.left_out,
+            word(f"format.{file.format}"),
+            file.encoding,
+        )
+        for file in files[:_SHOWN_FILES]
+    ]
+    columns = {
+        "file": tables.text("data_page.file"),
+        "role": tables.text("data_page.file_role"),
+        "rows": tables.number("data_page.file_rows", "localized", width=100),
+        "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
+        "format": tables.text("data_page.file_format"),
+        "encoding": tables.text("data_page.file_encoding"),
+    }
+    table = pd.DataFrame(rows, columns=[*columns])
+    for optional in ("encoding", "left_out"):
+        if not table[optional].any():
+            del columns[optional]
+    if len(files) > _SHOWN_FILES:
+        st.caption(word("data_page.first_rows", shown=f"{_SHOWN_FILES:,}"))
+    tables.draw(table, columns)
+    with_rows = [file for file in files[:_FILES_WITH_ROWS] if file.first_rows]
+    if with_rows:
+        with st.expander(word("data_page.first_of_files"), icon=":material/table_rows:"):
+            for file in with_rows:
+                st.markdown(f"**{plain(file.name)}** · {word(f'role.{file.role}')}")
+                st.dataframe(pd.DataFrame(list(file.first_rows)), hide_index=True)
 
 
-def left_out_words(readings: Sequence[FileReading]) -> list[str]:
-    """Return, as Markdown, how many rows of which file were left out; one of several files is named."""
-    texts = []
-    for reading in readings:
-        if any(problem.leaves_out_row for problem in reading.problems):
-            text = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
-            if isinstance(reading, PairFileReading) and len(readings) > 1:
-                text = f"{plain(reading.name)}: {text}"
-            texts.append(text)
-    return texts
-
-
-def draw_problems(readings: Sequence[FileReading], title: str) -> None:
-    """Draw the rows left out or repaired, by file; notices about whole files are in the report."""
-    for place, reading in enumerate(readings):
-        if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
-            st.markdown(f"**{plain(reading.name)}**")
-        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
-
-
-def _draw_problems(reading: FileReading, title: str) -> None:
-    left_out = [problem for problem in reading.problems if problem.leaves_out_row]
-    reported = [problem for problem in reading.problems if problem.row is None] if isinstance(reading, Reading) else []
-    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in reported]
-    if left_out:
-        whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
-        with st.expander(word("data_page.see_left_out")):
-            if len(left_out) > _SHOWN_ROWS:
-                st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
-            wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
-            first = _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts)
-            st.dataframe(first, hide_index=True, column_config=wide)
-            if len(left_out) < reading.left_out:
-                st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
-            tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
-    if others:
-        count = f"{reading.problem_count - reading.left_out - len(reported):,}"
-        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
-            for problem in others[:_SHOWN_ROWS]:
-                st.text(problem_text(problem))
-
-
-def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
-    """Return the table with the reader's problems, one a row, in the user's language."""
-    words = [reason_text(problem, texts) for problem in problems[: len(table)]]
-    table = table.assign(problem=words)
-    table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
-    return table
+def _draw_split(found: Read) -> None:
+    if not found.reading.question_set.questions:
+        return
+    counts = ", ".join(f"{word(f'part.{part}')} {len(found.split.rows[part]):,}" for part in PARTS)
+    source = "published" if found.split.is_published else "drawn"
+    draw_heading(word("data_page.split_report"))
+    st.markdown(word(f"data_page.split_{source}", counts=counts))
+    if found.split.method is not SplitMethod.GROUPED:
+        st.caption(split_text(found.split))
+    parts = [part for part in PARTS if len(found.split.rows[part]) or not found.split.is_published]
+    if few := [text for part in parts if (text := few_text(len(found.split.rows[part]), part))]:
+        st.markdown(f":material/warning: {' '.join(few)}")

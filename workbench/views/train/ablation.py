@@ -28,8 +28,8 @@ from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.workbench.views.names import pair_set_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets
-from mrc_workbench.workbench.views.train.ablation_result import draw_experiment_file
-from mrc_workbench.workbench.views.train.cards import close_dialog, setting_words, value_words
+from mrc_workbench.workbench.views.train.cards import close_dialog
+from mrc_workbench.workbench.views.train.composite import draw_experiment_file, setting_words, value_words
 from mrc_workbench.workbench.views.train.fields import entered_value
 from mrc_workbench.workbench.views.train.start import begin, pressed_once
 from mrc_workbench.workbench.views.ui.state import offer, relabel

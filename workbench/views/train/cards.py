@@ -1,38 +1,41 @@
-"""The cards of ended trainings: their head, dialog and parts, the findings of a search; and a training that stopped
-before its end: shown at the top of the page, resumed, or used with its best checkpoint."""
+"""The cards of ended trainings: head, parts and dialog with details; and one that stopped early: resumed, or used with
+its best checkpoint."""
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import DAMAGED, RESUMABLE, State, Status
-from mrc_workbench.retrieval.measures import Measure
+from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
 from mrc_workbench.training.jobs import (
-    DEFAULTS,
     QUEUE,
     Ablation,
     BestModelJob,
     CompositeRun,
-    Findings,
     Search,
     best_checkpoint,
     find_job,
 )
-from mrc_workbench.training.runs import Plan, Run
+from mrc_workbench.training.recipes import recipe_of
+from mrc_workbench.training.results import MEASURES, curves
+from mrc_workbench.training.runs import Plan, Run, all_runs
 from mrc_workbench.workbench.views.names import base_name, kind_name, run_name, set_name
-from mrc_workbench.workbench.views.train.fields import fill_in_settings
+from mrc_workbench.workbench.views.train.charts import best_by, draw_figure, draw_run_figure, pick_measure
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.words import (
     attempt,
     duration,
+    known,
     label_and_help,
     moment,
     plain,
-    signed,
     tell_training_failure,
     word,
     word_or,
@@ -131,105 +134,6 @@ def draw_parts(whole: CompositeRun, parts: Sequence[Run], heading: str, name: Ca
             draw_log(whole, 50)
 
 
-def draw_search(search: Search, *, is_running: bool = False) -> None:
-    """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
-    findings, plan = search.found, search.plan()
-    if is_running:
-        st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
-    is_complete = search.done and not is_running
-    if findings and is_complete:
-        st.markdown(_sentence(findings))
-    if findings:
-        _draw_findings(plan, findings)
-    if findings and is_complete:
-        look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
-        st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
-    trials = search.parts()
-    draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
-
-
-def setting_words(changes: Mapping[str, Any]) -> str:
-    settings = []
-    for name, value in changes.items():
-        label = "" if name == "objective" else f"{word_or(f'option.{name}', name)}: "  # an objective needs no label
-        settings.append(label + value_words(name, value))
-    return ", ".join(settings) or word("settings.defaults")
-
-
-def value_words(name: str, value: Any) -> str:
-    if name == "objective":
-        return word_or(f"objective.{value}", str(value))
-    number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return word_or(f"choice.{name}_{value}", number)
-
-
-def _sentence(found: Findings) -> str:
-    measure = Measure.parse(found.measure).long
-    if found.best == DEFAULTS:
-        return word("settings.defaults_best", measure=measure)
-    best = next(trial for trial in found.tried if trial.number == found.best)
-    return word(
-        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
-        setting=plain(setting_words(best.changed)),
-        measure=measure,
-        points=signed(best.difference),
-        low=signed(best.difference_low),
-        high=signed(best.difference_high),
-    )
-
-
-def _draw_findings(plan: Plan, found: Findings) -> None:
-    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
-    measure = Measure.parse(found.measure).long
-    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
-    rows = [
-        {
-            "chosen": "✓" if one.number == found.chosen else "",
-            "setting": setting_words(one.changed),
-            "value": one.value,
-            "difference": one.difference,
-            "p": one.p_family,
-            "epochs": one.epochs,
-            "steps": one.steps,
-            "loss": one.loss,
-        }
-        for one in tried
-    ]
-    style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
-    for place, one in enumerate(tried):
-        texts = {
-            "value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]",
-            "difference": f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]",
-        }
-        if one.number == DEFAULTS:  # they differ from themselves in nothing
-            texts |= {"difference": "", "p": ""}
-        for column, text in texts.items():
-            style = tables.write(style, place, column, text)
-        if one.number == found.chosen:
-            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
-    tables.draw(
-        style,
-        {
-            "chosen": tables.text("settings.chosen", width=45),
-            "setting": tables.text("settings.setting", width=250),
-            "value": tables.measure(found.measure, measure, width=130),
-            "difference": tables.number("settings.difference", width=130),
-            "p": tables.number("settings.p", "%.4f"),
-            "epochs": tables.number("settings.epochs", width=55),
-            "steps": tables.number("settings.steps", width=50),
-            "loss": tables.number("settings.loss", width=65),
-        },
-    )
-    values = {"questions": f"{found.questions:,}", "measure": measure}
-    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
-    for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):
-        if numbers:
-            notes.append(word(key, numbers=", ".join(map(str, numbers))))
-    if plan.options.reranked:
-        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
-    st.caption(" ".join(notes))
-
-
 def latest_stopped(jobs: Sequence[Run]) -> Run | None:
     """Return the training that was last at work if it stopped before its end, None if that ended well."""
     ended = [(status.heartbeat, run) for run in jobs if (status := run.status()).heartbeat and not status.at_work]
@@ -297,3 +201,115 @@ def draw_making(run: Run) -> None:
         tell_training_failure(status.code or "unexpected", status.message, run.plan().options.base)
     elif job.done and (made := job.made):
         st.success(word("train.made_best", name=plain(made.plan().name)), icon=":material/check_circle:")
+
+
+def draw_details(run: Run) -> None:
+    plan = run.plan()
+    names = ("curves", "settings", "provenance", "log")
+    curves_tab, settings, provenance, log = st.tabs([word(f"train.tab_{name}") for name in names])
+    with curves_tab:
+        _draw_curves(run, plan)
+    with settings:
+        options = {name: value for name, value in asdict(plan.options).items() if name != "base"}
+        rows = [
+            (word("train.base"), base_name(plan.options.base, plan.kind)),
+            (word("train.row_data"), set_name(plan.data_name)),
+            *((_option(name), value) for name, value in (options | _split(asdict(plan.split))).items()),
+            (word("train.row_folder"), str(run.folder)),
+        ]
+        _table(rows, word("train.row_option"))
+    with provenance:
+        _draw_provenance(run)
+    with log:
+        draw_log(run, 200)
+
+
+def _draw_provenance(run: Run) -> None:
+    made = run.provenance()
+    if not made:
+        st.caption(word("train.no_provenance"))
+        return
+    st.caption(word("train.provenance_about"))
+    single = {name: value for name, value in made.items() if not isinstance(value, dict)}
+    groups = {name: value for name, value in made.items() if isinstance(value, dict)}
+    _table([(_fact(name), value) for name, value in single.items()], word("train.row_fact"))
+    for name, facts in groups.items():
+        tables.draw_heading(_fact(name))
+        rows = _split(facts) if name == "split" else facts
+        label = _option if name in ("split", "options", "settled") else _fact
+        _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))
+    content = json.dumps(made, ensure_ascii=False, indent=2)
+    tables.draw_file("train.provenance_json", content, f"{run.id}-provenance.json", "application/json")
+
+
+def _split(facts: dict[str, Any]) -> dict[str, Any]:
+    """Rename the split's seed, which is another one than that of the training."""
+    return {"split_seed" if name == "seed" else name: value for name, value in facts.items()}
+
+
+def _option(name: str) -> str:
+    return next((word(key) for key in (f"option.{name}", f"train.{name}") if known(key)), name)
+
+
+def _fact(name: str) -> str:
+    return word_or(f"provenance.{name}", name)
+
+
+def _table(rows: list[tuple[str, Any]], heading: str) -> None:
+    def as_text(value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:g}"
+        return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+    columns = [heading, word("train.row_value")]
+    st.dataframe(pd.DataFrame([(name, as_text(value)) for name, value in rows], columns=columns), hide_index=True)
+
+
+def _draw_curves(run: Run, plan: Plan) -> None:
+    # the names of all runs of the kind, no two alike
+    plans = {one: own for one in all_runs() if (own := one.plan()).kind == plan.kind}
+    names_of_plans = Counter(map(run_name, plans.values()))
+    labels = {one: run_name(own) for one, own in plans.items()}
+    for one, name in labels.items():
+        if names_of_plans[name] > 1:
+            labels[one] = f"{name} · {moment(plans[one].created)} · {one.id[-4:]}"
+    left, right = st.columns(2, vertical_alignment="bottom")
+    with left:
+        beside = _pick_others(run, labels)
+    with right:
+        measure = pick_measure(f"details_measure_{run.id}", plan.kind, best_by(run, plan))
+    if any(_evaluated_on(plans[one]) != _evaluated_on(plan) for one in beside):
+        st.warning(word("train.other_questions"), icon=":material/warning:")
+    shown = [run, *beside]
+    names = ("loss", measure, "learning_rate", "grad_norm")
+    found = {labels[one]: curves(one, names) for one in shown}
+    bm25 = {one.bm25.get(measure) for one in found.values()}  # drawn where it is the same for all
+    columns = st.columns(2)
+    last_step = max(one.status().total_steps for one in shown)
+    for number, name in enumerate(names):
+        with columns[number % 2]:
+            if not beside:
+                kept, colour = run.scores().get("kept_step", 0), recipe_of(plan.kind).colour
+                draw_run_figure(name, found[labels[run]], colour, last_step=last_step, kept_step=kept)
+                continue
+            draw_figure(
+                name,
+                {label: one.points[name] for label, one in found.items()},
+                PALETTE[1 : len(shown) + 1],  # the first one is BM25's
+                last_step=last_step,
+                bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
+            )
+
+
+def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
+    others = {one.id: one for one in labels if one != run and one.progress()}
+    look: dict[str, Any] = {"format_func": lambda run_id: labels[others[run_id]], "disabled": not others}
+    look |= {"placeholder": word("train.beside_placeholder") if others else word("train.beside_none")}
+    words = label_and_help("train.beside")
+    selected = st.multiselect(**words, options=list(others), max_selections=5, key=f"beside_{run.id}", **look)
+    return [others[run_id] for run_id in selected]
+
+
+def _evaluated_on(plan: Plan) -> tuple[Any, ...]:
+    """Return what decides which questions a training is evaluated on."""
+    return plan.fingerprint, plan.split, plan.options.evaluation_limit

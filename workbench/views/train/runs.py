@@ -26,11 +26,11 @@ from mrc_workbench.workbench.views.choices import Choices, choices_for, model_pl
 from mrc_workbench.workbench.views.names import base_name, kind_name, phase_words, run_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, page_called
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.train import ablation_result, cards, charts
+from mrc_workbench.workbench.views.train import cards, charts, composite
 from mrc_workbench.workbench.views.train.ablation import draw_does_it_help
 from mrc_workbench.workbench.views.train.cards import draw_button
+from mrc_workbench.workbench.views.train.charts import draw_scores
 from mrc_workbench.workbench.views.train.fields import fill_in_another_round
-from mrc_workbench.workbench.views.train.scores import draw_scores
 from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.words import (
     attempt,
@@ -60,10 +60,10 @@ def draw_at_work(run: Run) -> None:
 
 def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
     if isinstance(run, Search):
-        cards.draw_search(run, is_running=True)
+        composite.draw_search(run, is_running=True)
         return
     if isinstance(run, Ablation):
-        ablation_result.draw_ablation(run, is_running=True)
+        composite.draw_ablation(run, is_running=True)
         return
     found = curves(run, ["loss", "learning_rate", "grad_norm", "examples_per_second", *MEASURES])
     best_by = charts.best_by(run, plan)
@@ -172,7 +172,7 @@ def draw_runs(runs: list[Run], *, at_work: bool = False) -> None:
         st.rerun()
     damaged = {run.id: run for run in damaged_runs()}
     draw_damaged([*damaged], lambda name: damaged[name].delete())
-    dialogs = {"details": charts.draw_details, "delete": _ask_to_delete, "push": _draw_push}
+    dialogs = {"details": cards.draw_details, "delete": _ask_to_delete, "push": _draw_push}
     cards.draw_dialog({**dialogs, "helps": draw_does_it_help})
 
 
@@ -180,15 +180,15 @@ def _draw(run: Run, status: Status) -> None:
     plan, done = run.plan(), status.state is State.DONE
     cards.draw_head(plan, status)
     if isinstance(run, Search):
-        cards.draw_search(run)
+        composite.draw_search(run)
     elif isinstance(run, Ablation):
-        ablation_result.draw_ablation(run)
+        composite.draw_ablation(run)
     elif done:
         draw_scores(run, plan, run.scores())
     cards.tell_failure(plan, status, **({"minutes": f"{run.minutes_needed:,}"} if isinstance(run, Search) else {}))
     with st.container(horizontal=True):
         if isinstance(run, Ablation):
-            ablation_result.draw_ablation_buttons(run)
+            composite.draw_ablation_buttons(run)
         elif done and not isinstance(run, Search):
             _draw_ways_on(run, plan)
         if not done:

@@ -24,7 +24,7 @@ from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name
 from mrc_workbench.workbench.views.resources.sets import split_of
 from mrc_workbench.workbench.views.train.base import Base
-from mrc_workbench.workbench.views.train.cards import setting_words
+from mrc_workbench.workbench.views.train.composite import setting_words
 from mrc_workbench.workbench.views.train.fields import OptionFields
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import follow

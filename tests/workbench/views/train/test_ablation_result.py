@@ -18,7 +18,7 @@ from mrc_workbench.training.jobs import Ablation, Difference, Table, Variant, al
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions
 from mrc_workbench.training.runs import Trial, all_runs, create_run
 from mrc_workbench.workbench.views.choices import choices_for, finished_runs
-from mrc_workbench.workbench.views.train.ablation_result import as_written
+from mrc_workbench.workbench.views.train.composite import as_written
 from tests.doubles import small_set
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, progress_texts, texts
@@ -216,7 +216,7 @@ def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch
     ablation = made(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
     monkeypatch.setattr(
-        "mrc_workbench.workbench.views.train.ablation_result.open_page",
+        "mrc_workbench.workbench.views.train.composite.open_page",
         lambda page, **address: opened.update(page=page, **address),
     )
     click(run(app), f"compare_{ablation.id}")

@@ -1,5 +1,6 @@
-"""A running or ended ablation: its conclusions, chart and table, with its trainings below."""
+"""Several trainings as one job: what a search of settings and an ablation found, in a sentence, a chart and a table."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -10,19 +11,40 @@ from mrc_workbench.data.store import stored
 from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec
 from mrc_workbench.retrieval.comparison.multistage import BM25_NAME
+from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE
 from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.training.ablation import AblationExperiment
-from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, Difference, Table, Variant
-from mrc_workbench.training.runs import Run, find_run
+from mrc_workbench.training.jobs import (
+    DEFAULTS,
+    REFERENCE,
+    UNTRAINED,
+    Ablation,
+    Difference,
+    Findings,
+    Interval,
+    Search,
+    Table,
+    Variant,
+)
+from mrc_workbench.training.runs import Plan, Run, find_run
 from mrc_workbench.workbench.views.choices import choices_for, model_place
 from mrc_workbench.workbench.views.names import experiment_of, is_varied, kind_name, run_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
-from mrc_workbench.workbench.views.train.cards import draw_parts, setting_words
+from mrc_workbench.workbench.views.train.cards import draw_parts
+from mrc_workbench.workbench.views.train.fields import fill_in_settings
 from mrc_workbench.workbench.views.ui import findings, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
-from mrc_workbench.workbench.views.ui.words import language, plain, signed, tell_training_failure, word
+from mrc_workbench.workbench.views.ui.words import (
+    label_and_help,
+    language,
+    plain,
+    signed,
+    tell_training_failure,
+    word,
+    word_or,
+)
 
 _COLOUR = PALETTE[0]
 _PERPLEXITY = "perplexity"  # no share of anything, and the lower the better
@@ -264,3 +286,102 @@ def _notes(table: Table, measure: str, *, varied: bool) -> list[str]:
     if judges:
         notes.append(word("ablation.judged_on", judges=" · ".join(judges)))
     return [*notes, word("ablation.intervals_of")]
+
+
+def draw_search(search: Search, *, is_running: bool = False) -> None:
+    """Draw what a search has found so far, and its trials; the findings of an ended one can be used in the form."""
+    findings, plan = search.found, search.plan()
+    if is_running:
+        st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
+    is_complete = search.done and not is_running
+    if findings and is_complete:
+        st.markdown(_sentence(findings))
+    if findings:
+        _draw_findings(plan, findings)
+    if findings and is_complete:
+        look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
+        st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
+    trials = search.parts()
+    draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
+
+
+def setting_words(changes: Mapping[str, Any]) -> str:
+    settings = []
+    for name, value in changes.items():
+        label = "" if name == "objective" else f"{word_or(f'option.{name}', name)}: "  # an objective needs no label
+        settings.append(label + value_words(name, value))
+    return ", ".join(settings) or word("settings.defaults")
+
+
+def value_words(name: str, value: Any) -> str:
+    if name == "objective":
+        return word_or(f"objective.{value}", str(value))
+    number = f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return word_or(f"choice.{name}_{value}", number)
+
+
+def _sentence(found: Findings) -> str:
+    measure = Measure.parse(found.measure).long
+    if found.best == DEFAULTS:
+        return word("settings.defaults_best", measure=measure)
+    best = next(trial for trial in found.tried if trial.number == found.best)
+    return word(
+        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
+        setting=plain(setting_words(best.changed)),
+        measure=measure,
+        points=signed(best.difference),
+        low=signed(best.difference_low),
+        high=signed(best.difference_high),
+    )
+
+
+def _draw_findings(plan: Plan, found: Findings) -> None:
+    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
+    measure = Measure.parse(found.measure).long
+    tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
+    rows = [
+        {
+            "chosen": "✓" if one.number == found.chosen else "",
+            "setting": setting_words(one.changed),
+            "value": one.value,
+            "difference": one.difference,
+            "p": one.p_family,
+            "epochs": one.epochs,
+            "steps": one.steps,
+            "loss": one.loss,
+        }
+        for one in tried
+    ]
+    style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
+    for place, one in enumerate(tried):
+        texts = {
+            "value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]",
+            "difference": f"{signed(one.difference)} [{signed(one.difference_low)}, {signed(one.difference_high)}]",
+        }
+        if one.number == DEFAULTS:  # they differ from themselves in nothing
+            texts |= {"difference": "", "p": ""}
+        for column, text in texts.items():
+            style = tables.write(style, place, column, text)
+        if one.number == found.chosen:
+            style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
+    tables.draw(
+        style,
+        {
+            "chosen": tables.text("settings.chosen", width=45),
+            "setting": tables.text("settings.setting", width=250),
+            "value": tables.measure(found.measure, measure, width=130),
+            "difference": tables.number("settings.difference", width=130),
+            "p": tables.number("settings.p", "%.4f"),
+            "epochs": tables.number("settings.epochs", width=55),
+            "steps": tables.number("settings.steps", width=50),
+            "loss": tables.number("settings.loss", width=65),
+        },
+    )
+    values = {"questions": f"{found.questions:,}", "measure": measure}
+    notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
+    for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):
+        if numbers:
+            notes.append(word(key, numbers=", ".join(map(str, numbers))))
+    if plan.options.reranked:
+        notes.append(word("train.measured_reranked", depth=plan.options.reranked))
+    st.caption(" ".join(notes))

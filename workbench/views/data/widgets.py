@@ -1,0 +1,281 @@
+"""What questions and sentence pairs share on the Data page: progress bars, lists of stored sets, preview widgets."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from mrc_workbench.data import store
+from mrc_workbench.data.apart import Report
+from mrc_workbench.data.collection import LONGEST_NAME, KeptSet, display_name
+from mrc_workbench.data.formats.encodings import EncodingCandidate
+from mrc_workbench.data.formats.rows import FileReading
+from mrc_workbench.data.formats.tables import column_names
+from mrc_workbench.data.pairs import store as pair_store
+from mrc_workbench.data.pairs.store import PairFileReading, StoredPairs
+from mrc_workbench.data.problems import Problem
+from mrc_workbench.data.questions.read import Reading
+from mrc_workbench.data.store import Progress
+from mrc_workbench.workbench.views.names import pairs_name, set_name
+from mrc_workbench.workbench.views.resources.sets import pair_set, question_set, stored_sets, use_set
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.state import remember, remembered
+from mrc_workbench.workbench.views.ui.words import (
+    catalog,
+    draw_damaged,
+    draw_remove,
+    duration,
+    errors_told,
+    label_and_help,
+    language,
+    moment,
+    plain,
+    problem_text,
+    reason_text,
+    word,
+)
+
+MEGABYTE = 10**6  # bytes
+_PAIRS = "pairs"  # in the address: those to look at
+_SHOWN_ROWS = 1000
+_SHOWN_COLUMNS = 30  # of the first rows
+
+
+@contextmanager
+def reading_progress() -> Iterator[Report]:
+    """Show that files are being read and for how long; of many files, how many are read."""
+    bar = st.empty()
+
+    def report(done: int, total: int) -> None:
+        if total > 1:
+            bar.progress(done / total, word("data_page.reading_files", done=f"{done:,}", total=f"{total:,}"))
+
+    with st.spinner(word("data_page.reading"), show_time=True):
+        yield report
+    bar.empty()
+
+
+def following(draw_bar: Callable[..., object]) -> Progress:
+    """Return what draws a download's bar, with the time left at the pace so far."""
+    started = time.monotonic()
+
+    def follow(done: int, total: int) -> None:
+        left = duration((time.monotonic() - started) * (total - done) / done)
+        megabytes = {"done": f"{done / MEGABYTE:.1f}", "total": f"{total / MEGABYTE:.1f}"}
+        draw_bar(done / total, text=word("data_page.downloading", **megabytes, left=left))
+
+    return follow
+
+
+def draw_sets(in_use: str) -> None:
+    """Draw the list of kept question sets; `in_use` is the key of the one that cannot be removed."""
+    sets = stored_sets()
+    with st.expander(word("data_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+        st.caption(word("data_page.sets_about"))
+        for kept in sets:
+            counts = word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}")
+            is_used = kept.key == in_use
+            with _row(kept, set_name(kept.name), counts, _rename_set, None if is_used else store.remove):
+                if is_used:
+                    st.badge(word("data_page.is_used"), icon=":material/check:", color="green")
+                elif st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
+                    use_set(kept.key)
+                    st.rerun()
+    draw_damaged(store.damaged(), store.remove)
+
+
+def draw_pairs(shown: str) -> None:
+    """Draw the list of kept sets of pairs; `shown` is the key of the one that is looked at."""
+    sets = pair_store.stored()
+    if not sets:
+        st.caption(word("pairs_page.no_sets"))
+    else:
+        with st.expander(word("pairs_page.sets", count=f"{len(sets):,}"), icon=":material/folder:"):
+            st.caption(word("pairs_page.sets_about"))
+            for kept in sets:
+                counts = word("pairs_page.counts", kind=word(f"pair_kind.{kept.kind}"), rows=f"{kept.rows:,}")
+                with _row(kept, pairs_name(kept.name), counts, _rename_pairs, pair_store.remove):
+                    if kept.key == shown:
+                        st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
+                    elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
+                        choose_pairs(kept.key)
+                        st.rerun()
+    draw_damaged(pair_store.damaged(), pair_store.remove)
+
+
+@contextmanager
+def _row(
+    kept: KeptSet, called: str, counts: str, rename: Callable[[str, str], None], remove: Callable[[str], None] | None
+) -> Iterator[None]:
+    """Draw a set: its name, its counts, what the block draws to select it, and what renames or removes it."""
+    with st.container(border=True):
+        name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
+        with name.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{plain(called)}**", width="content")
+            if kept.shared:
+                st.badge(word("data_page.shared"), icon=":material/group:", help=word("data_page.shared_help"))
+        about.text(counts)
+        created.text(moment(kept.created))
+        with buttons.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+            yield
+            if not kept.shared:
+                _draw_rename(kept.key, called, rename)
+            if remove is not None and not kept.shared:
+                sure = word("data_page.remove_sure", name=plain(called))
+                draw_remove(kept.key, remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
+
+
+def _draw_rename(key: str, called: str, rename: Callable[[str, str], None]) -> None:
+    with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{key}"):
+        look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"name_{key}"}
+        entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
+        name = display_name(entered or "")
+        if st.button(word("data_page.rename_yes"), type="primary", disabled=not name, key=f"rename_yes_{key}"):
+            with errors_told():
+                if name != called:  # a name that the page translates stays as it is stored
+                    rename(key, name)
+                st.toast(word("data_page.renamed", name=plain(name)), icon=":material/edit:")
+                st.rerun()
+
+
+def _rename_set(key: str, name: str) -> None:
+    store.rename(key, name)
+    question_set.clear(key)
+
+
+def _rename_pairs(key: str, name: str) -> None:
+    pair_store.rename(key, name)
+    pair_set.clear(key)
+
+
+def chosen_pairs() -> StoredPairs | None:
+    """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
+    sets = {kept.key: kept for kept in pair_store.stored()}
+    return sets.get(remembered(_PAIRS, next(iter(sets), ""), [*sets]))
+
+
+def choose_pairs(key: str) -> None:
+    remember(_PAIRS, key)
+
+
+def draw_name(stored: str, called: str, key: str) -> str:
+    """Draw the field for the name of a set under preview; return the name to store it under.
+
+    `called` is the display name of a set whose name is `stored`, which stays unless the user changes the field.
+    """
+    look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"set_name_{key}", "width": 320}
+    entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
+    name = display_name(entered or "")
+    return stored if name == called else name or stored
+
+
+def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
+    """Draw one box of Markdown with the icon of its gravest point; `is_clean`: the reading has no problems."""
+    points = [*warnings, *notes] or ([word("data_page.no_problem")] if is_clean else [])
+    text = "\n".join([understood, "", *(f"- {point}" for point in points)])
+    if warnings:
+        st.warning(text, icon=":material/warning:")
+    elif notes or not is_clean:
+        st.info(text, icon=":material/info:")
+    else:
+        st.success(text, icon=":material/check_circle:")
+
+
+def pick_column(place: DeltaGenerator, role: str, given: str | None, available: Sequence[str], key: str) -> str | None:
+    """Draw the field for the column of a role; returns the selected column, None for none."""
+    options = [None, *available]
+    index = options.index(given) if given in options else 0
+    look: dict[str, Any] = {"format_func": lambda name: word("column.none") if name is None else name, "key": key}
+    column: str | None = place.selectbox(**label_and_help(f"column.{role}"), options=options, index=index, **look)
+    return column
+
+
+def draw_first(
+    first_rows: Sequence[Mapping[str, str]], available: Sequence[str], chosen: Mapping[str, str | None]
+) -> None:
+    """Draw the first rows; the columns `chosen` for a role come first, titled with it."""
+    if not first_rows:
+        return
+    roles = {name: role for role, name in chosen.items() if name is not None}
+    names = sorted(available, key=lambda name: (name not in roles, available.index(name)))[:_SHOWN_COLUMNS]
+    titles = {name: f"{name} ({word(f'column.{roles[name]}')})" if name in roles else name for name in names}
+    table = pd.DataFrame([[row.get(name, "") for name in names] for row in first_rows], columns=names)
+    columns = {name: st.column_config.TextColumn(title) for name, title in titles.items()}
+    st.dataframe(table, hide_index=True, column_config=columns)
+
+
+def left_out_words(readings: Sequence[FileReading]) -> list[str]:
+    """Return, as Markdown, how many rows of which file were left out; one of several files is named."""
+    texts = []
+    for reading in readings:
+        if any(problem.leaves_out_row for problem in reading.problems):
+            text = word("data_page.left_out", left_out=f"{reading.left_out:,}", rows=f"{reading.row_count:,}")
+            if isinstance(reading, PairFileReading) and len(readings) > 1:
+                text = f"{plain(reading.name)}: {text}"
+            texts.append(text)
+    return texts
+
+
+def draw_problems(readings: Sequence[FileReading], title: str) -> None:
+    """Draw the rows left out or repaired, by file; notices about whole files are in the report."""
+    for place, reading in enumerate(readings):
+        if isinstance(reading, PairFileReading) and reading.problems and len(readings) > 1:
+            st.markdown(f"**{plain(reading.name)}**")
+        _draw_problems(reading, title if len(readings) == 1 else f"{title}_{place + 1}")
+
+
+def _draw_problems(reading: FileReading, title: str) -> None:
+    left_out = [problem for problem in reading.problems if problem.leaves_out_row]
+    reported = [problem for problem in reading.problems if problem.row is None] if isinstance(reading, Reading) else []
+    others = [problem for problem in reading.problems if not problem.leaves_out_row and problem not in reported]
+    if left_out:
+        whole = partial(_in_words, reading.rejected, left_out, texts := catalog(language()))
+        with st.expander(word("data_page.see_left_out")):
+            if len(left_out) > _SHOWN_ROWS:
+                st.caption(word("data_page.first_rows", shown=f"{_SHOWN_ROWS:,}"))
+            wide = {texts["data_page.problem_column"]: st.column_config.TextColumn(width="large")}
+            first = _in_words(reading.rejected.head(_SHOWN_ROWS), left_out, texts)
+            st.dataframe(first, hide_index=True, column_config=wide)
+            if len(left_out) < reading.left_out:
+                st.caption(word("data_page.first_kept", kept=f"{len(left_out):,}"))
+            tables.draw_csv("data_page.download_left_out", whole, f"{title}_left_out.csv")
+    if others:
+        count = f"{reading.problem_count - reading.left_out - len(reported):,}"
+        with st.expander(word("data_page.see_others", count=count), icon=":material/info:"):
+            for problem in others[:_SHOWN_ROWS]:
+                st.text(problem_text(problem))
+
+
+def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, str]) -> pd.DataFrame:
+    """Return the table with the reader's problems, one a row, in the user's language."""
+    words = [reason_text(problem, texts) for problem in problems[: len(table)]]
+    table = table.assign(problem=words)
+    table.columns = column_names([texts["data_page.row_column"], texts["data_page.problem_column"], *table.columns[2:]])
+    return table
+
+
+def pick_other_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
+    """Draw the encodings to choose from, if any, beside text that was read in another one; return the choice."""
+    if not encodings:
+        return None
+    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
+        return pick_encoding(encodings, used, key)
+
+
+def pick_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
+    """Draw the possible encodings with the first line each; return the one to read the file in, if one is chosen."""
+    if not encodings:
+        return None
+    samples = {encoding.name: encoding.sample for encoding in encodings}
+    names = [*samples]
+    index = names.index(used) if used in names else 0
+    selected = st.selectbox(**label_and_help("data_page.encoding"), options=names, index=index, key=f"{key}_name")
+    st.caption(word("data_page.encoding_sample"))
+    st.code(samples[selected], language=None, wrap_lines=True)
+    is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)
+    return selected if is_clicked else None
