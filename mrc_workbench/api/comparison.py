@@ -89,8 +89,8 @@ class ComparisonResult(ScoredRankings):
             for result in self.comparison.results
             if result.scores
         ]
-        columns = ["retriever", "index_seconds", "ms_per_question", "index_bytes"]
-        return pd.DataFrame(rows, columns=columns).astype({"index_bytes": "Int64"}).set_index("retriever")
+        table = pd.DataFrame(rows, columns=["retriever", "index_seconds", "ms_per_question", "index_bytes"])
+        return table.astype({"index_bytes": "Int64"}).set_index("retriever")
 
     @naming_extras("the retriever")
     def searcher(self, name: str, *, progress: bool = True) -> Searcher:
@@ -110,24 +110,20 @@ class ComparisonResult(ScoredRankings):
         failed = f"; failed: {', '.join(self.failures)}" if self.failures else ""
         return f"<ComparisonResult {self.question_set.name!r}: {', '.join(self.names)}{failed}{stored}>"
 
-    def _repr_html_(self) -> str:
-        failed = "".join(f"\n{name} failed: {reason}" for name, reason in self.failures.items())
-        return super()._repr_html_() + _notes([*failed.strip().splitlines(), *self.warnings])
+    def _notes(self) -> list[str]:
+        failed = [f"{name} failed: {reason}" for name, reason in self.failures.items()]
+        return [*super()._notes(), *(line for note in failed for line in note.splitlines()), *self.warnings]
 
     def _score(self, name: str, metrics: Sequence[str]) -> dict[str, np.ndarray]:
         """Use the scores of the comparison; a metric that looks deeper than the search did has no value."""
         scores = self.comparison.scores[name].per_question
         depth = self._rankings[name].indices.shape[1]
         is_whole = depth >= len(self.question_set.passages)
-        found: dict[str, np.ndarray] = {}
-        others = []
-        for metric in metrics:
-            own = own_measure(metric)
-            if own and str(own) in scores:
-                found[metric] = scores[str(own)]
-            elif is_whole or (cutoff_of(metric) or 0) <= depth:
-                others.append(metric)
-        return found | (super()._score(name, others) if others else {})
+        own_names = {metric: str(own_measure(metric)) for metric in metrics}  # "None": of ir_measures alone
+        stored = {metric: scores[own] for metric, own in own_names.items() if own in scores}
+        others = [metric for metric in metrics if metric not in stored]
+        others = [metric for metric in others if is_whole or (cutoff_of(metric) or 0) <= depth]
+        return stored | (super()._score(name, others) if others else {})
 
 
 class RetrieverResult:
@@ -227,7 +223,14 @@ def compare(
         experiment = storable(experiment, dataset.question_set, Path.cwd())
         comparison = comparing.compare(experiment, dataset.question_set, base=Path.cwd(), on_progress=report)
     require_scores(comparison, errors)
-    key = _stored(comparison, dataset) if store else ""
+    key = ""
+    if store:
+        origin = provenance(comparison, dataset.question_set, Path.cwd())
+        try:
+            key = str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
+        except OSError as error:
+            message = f"the comparison is not stored in the workspace: {error_message(error)}"
+            warnings.warn(message, stacklevel=2)
     return ComparisonResult(comparison, dataset, key)
 
 
@@ -275,22 +278,6 @@ def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
     (hits,) = searcher.search([query], k)
     rows = [(rank, hit.score, hit.id, hit.title, hit.text) for rank, hit in enumerate(hits, start=1)]
     return pd.DataFrame(rows, columns=_HITS)
-
-
-def _stored(comparison: comparing.Comparison, dataset: Dataset) -> str:
-    """Store the comparison; returns its key, or warns and returns an empty one if the workspace cannot be written."""
-    origin = provenance(comparison, dataset.question_set, Path.cwd())
-    try:
-        return str(store_comparison(comparison, dataset.question_set, origin, dataset.source).id)
-    except OSError as error:
-        warnings.warn(f"the comparison is not stored in the workspace: {error_message(error)}", stacklevel=3)
-        return ""
-
-
-def _notes(notes: Sequence[str]) -> str:
-    from markupsafe import Markup
-
-    return "".join(str(Markup("<div>{}</div>").format(note)) for note in notes)
 
 
 _opened: dict[tuple[str, str], Searcher] = {}

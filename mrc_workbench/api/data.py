@@ -25,7 +25,9 @@ from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import CATALOG, find, read_entry, stored
 from mrc_workbench.retrieval.comparison.store import store_question_set
 
-_COLUMNS = [known.name for known in fields(Columns)]
+_COLUMNS = [field.name for field in fields(Columns)]
+_FILE = re.compile(r"\b([Tt]he|this) file\b")  # in the templates of problems
+_LONGEST = 200
 
 
 @runtime_checkable
@@ -66,17 +68,16 @@ class Dataset:
     @cached_property
     def questions(self) -> pd.DataFrame:
         """One row per question, indexed by id: text, answers, ids of relevant passages, kind and part."""
-        rows = [
-            (one.text, list(one.answers), dict(one.grade_of), one.kind, one.part) for one in self.question_set.questions
-        ]
-        index = pd.Index([one.id for one in self.question_set.questions], name="id")
+        questions = self.question_set.questions
+        rows = [(of.text, list(of.answers), dict(of.grade_of), of.kind, of.part) for of in questions]
+        index = pd.Index([question.id for question in questions], name="id")
         return pd.DataFrame(rows, columns=["text", "answers", "relevant", "kind", "part"], index=index)
 
     @cached_property
     def passages(self) -> pd.DataFrame:
         """One row per passage, indexed by id: title and text."""
         passages = self.question_set.passages
-        rows = [(one.title, one.text) for one in passages]
+        rows = [(passage.title, passage.text) for passage in passages]
         return pd.DataFrame(rows, columns=["title", "text"], index=pd.Index(list(passages.ids), name="id"))
 
     def save(self) -> str:
@@ -174,26 +175,27 @@ def datasets() -> pd.DataFrame:
     ['sample', 'korquad-v1-dev']
     """
     public = [(entry.id, entry.title, None, None, False) for entry in CATALOG.values()]
-    rows = [*public, *((one.key, one.name, one.questions, one.passages, True) for one in stored())]
-    return pd.DataFrame(rows, columns=["name", "title", "questions", "passages", "stored"])
+    own = [(kept.key, kept.name, kept.questions, kept.passages, True) for kept in stored()]
+    return pd.DataFrame([*public, *own], columns=["name", "title", "questions", "passages", "stored"])
 
 
 def _checked(columns: Mapping[str, str] | None) -> dict[str, str | None]:
     """Return the columns by role; labels that are no texts are named as in the table's file."""
-    if columns is not None and not isinstance(columns, Mapping):
-        raise ApiError(
-            "wrong_columns", f"columns must be names by role, such as {{'question': '질문'}}, not {columns!r}"
-        )
-    for role in columns or {}:
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        message = f"columns must be names by role, such as {{'question': '질문'}}, not {columns!r}"
+        raise ApiError("wrong_columns", message)
+    for role in columns:
         if role not in _COLUMNS:
             raise unknown_name("role of a column", str(role), _COLUMNS)
-    return {role: None if name is None else str(name) for role, name in (columns or {}).items()}
+    return {role: None if name is None else str(name) for role, name in columns.items()}
 
 
 def _of_reference(reference: str, columns: Mapping[str, str | None], encoding: str) -> Dataset:
     if not reference.strip():
         raise ApiError("unknown_source", "the name or path of the dataset is empty; `mrc.datasets()` lists the names")
-    with naming_arguments(reference):
+    with _naming_arguments(reference):
         if reference in CATALOG and not os.path.exists(reference):  # noqa: PTH110 - a name may be too long for a path
             return _dataset(read_entry(CATALOG[reference]), reference)
         path = Path(reference).expanduser()
@@ -205,26 +207,25 @@ def _of_reference(reference: str, columns: Mapping[str, str | None], encoding: s
 def _of_items(items: list[Any], columns: Mapping[str, str | None], encoding: str) -> Dataset:
     if items and all(isinstance(item, str | os.PathLike) for item in items):
         paths = [Path(item) for item in items]
-        with naming_arguments():
+        with _naming_arguments():
             return _dataset(read_paths_apart(paths, columns, encoding), ", ".join(path.name for path in paths))
     if items and all(isinstance(item, Mapping) for item in items):
         return _of_files("Table", row_files(items), columns)
-    kind = f"a list of {type(items[0]).__name__}" if items else "an empty list"
-    raise _unknown(kind)
+    raise _unknown(f"a list of {type(items[0]).__name__}" if items else "an empty list")
 
 
 def _of_files(kind: str, files: Sequence[File], columns: Mapping[str, str | None]) -> Dataset:
     """Read content of Python as the same files would be read, and name it by its size."""
-    with naming_arguments(is_table=True):
+    with _naming_arguments(is_table=True):
         dataset = _dataset(WORK.read(files, columns), "Python", is_table=True)
     named = replace(dataset.question_set, name=set_name(kind, dataset.question_set))
     return replace(dataset, question_set=named)
 
 
 def _dataset(reading: Reading, source: str, *, is_table: bool = False) -> Dataset:
-    found = (*reading.problems, *reading.gaps)
-    problems = tuple(message_of(problem, is_table=is_table) for problem in found)
-    return Dataset(reading.question_set, problems, source)
+    problems = (*reading.problems, *reading.gaps)
+    messages = tuple(_message_of(problem, is_table=is_table) for problem in problems)
+    return Dataset(reading.question_set, messages, source)
 
 
 def _unknown(kind: str) -> ApiError:
@@ -232,12 +233,8 @@ def _unknown(kind: str) -> ApiError:
     return ApiError("unknown_source", message)
 
 
-_FILE = re.compile(r"\b([Tt]he|this) file\b")  # in the templates of problems
-_LONGEST = 200
-
-
 @contextmanager
-def naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterator[None]:
+def _naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterator[None]:
     """Reword a `DataError`: flags are arguments, a table of Python is no file, and a path is a missing file.
 
     `reference` is what the user gave, if it may be a path.
@@ -245,9 +242,9 @@ def naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterator
     try:
         yield
     except DataError as error:
-        message = message_of(error.problem, is_table=is_table)
-        is_missing = error.problem.code is ProblemCode.UNKNOWN_SET and _looks_like_path(reference)
-        if is_missing:
+        message = _message_of(error.problem, is_table=is_table)
+        is_path = bool(os.path.dirname(reference) or Path(reference).suffix)  # noqa: PTH120 - of any text
+        if error.problem.code is ProblemCode.UNKNOWN_SET and is_path:
             known = error.problem.details.get("known", "")
             path = shown(reference, _LONGEST)
             message = f"There is no dataset {path}: no such file, looked for from {Path.cwd()}. Datasets: {known}."
@@ -255,7 +252,7 @@ def naming_arguments(reference: str = "", *, is_table: bool = False) -> Iterator
         raise
 
 
-def message_of(problem: Problem, *, is_table: bool = False) -> str:
+def _message_of(problem: Problem, *, is_table: bool = False) -> str:
     """Return the message of a problem for a program that calls `load`."""
     if "flags" in problem.details:
         flags = str(problem.details["flags"])
@@ -277,7 +274,3 @@ def _arguments(flags: str) -> str:
         elif flag == "--encoding":
             arguments.append(f'encoding="{value}"')
     return " or ".join(arguments) or flags
-
-
-def _looks_like_path(reference: str) -> bool:
-    return bool(os.path.dirname(reference) or Path(reference).suffix)  # noqa: PTH120 - of any text

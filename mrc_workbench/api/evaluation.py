@@ -3,8 +3,9 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from mrc_workbench.api.python_data import (
     is_qrels_file,
     is_run,
     judgements,
-    rankings_of_run,
+    read_any_run,
     records_table,
     run_table,
 )
@@ -26,13 +27,7 @@ from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES
 from mrc_workbench.retrieval.measures import check_metric, own_measure, score_by_name
 from mrc_workbench.retrieval.rankings import Rankings
-from mrc_workbench.retrieval.significance import (
-    Pair,
-    mean_intervals,
-    paired_tests,
-    question_groups,
-    share_intervals,
-)
+from mrc_workbench.retrieval.significance import Pair, mean_intervals, paired_tests, question_groups, share_intervals
 from mrc_workbench.retrieval.trec import read_run_table, without_ties
 
 Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures
@@ -71,8 +66,7 @@ class ScoredRankings:
         self, question_set: QuestionSet, rankings: Mapping[str, Rankings], metrics: Sequence[str], baseline: str
     ) -> None:
         self.question_set = question_set
-        self.metrics = tuple(metrics)
-        self.baseline = baseline
+        self.metrics, self.baseline = tuple(metrics), baseline
         self._rankings = dict(rankings)
         self._values: dict[str, dict[str, np.ndarray]] = {name: {} for name in rankings}
 
@@ -144,9 +138,7 @@ class ScoredRankings:
 
     def pairwise(self, metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Test every pair of retrievers, as `differences` does."""
-        names = self.names
-        pairs = [(a, b) for place, a in enumerate(names) for b in names[place + 1 :]]
-        return self.tests(pairs, metrics)
+        return self.tests(list(combinations(self.names, 2)), metrics)
 
     def tests(self, pairs: Sequence[tuple[str, str]], metrics: Metrics = DEFAULT_METRIC) -> pd.DataFrame:
         """Test pairs of retrievers; those of a metric are corrected for each other. See `differences`."""
@@ -213,14 +205,17 @@ class ScoredRankings:
 
     def _repr_html_(self) -> str:
         table = self.to_pandas()
-        notes = [f"Means in percent with 95% intervals over {len(self.question_set.questions):,} questions"]
         cells = {
             (name, metric): f"{100 * mean:.2f} ({100 * low:.1f} – {100 * high:.1f})"
             for name, metric, mean, low, high in table.to_numpy().tolist()
         }
         shown = [metric for metric in self.metrics if metric in set(table["metric"])]
         rows = [[name, *(cells.get((name, label), "–") for label in shown)] for name in self.names]
-        return html_table(pd.DataFrame(rows, columns=["retriever", *shown]), caption=repr(self)[1:-1], notes=notes)
+        means = pd.DataFrame(rows, columns=["retriever", *shown])
+        return html_table(means, caption=repr(self)[1:-1], notes=self._notes())
+
+    def _notes(self) -> list[str]:
+        return [f"Means in percent with 95% intervals over {len(self.question_set.questions):,} questions"]
 
     @cached_property
     def _groups(self) -> np.ndarray:
@@ -269,7 +264,7 @@ class Evaluation(ScoredRankings):
     def __init__(
         self, question_set: QuestionSet, runs: Mapping[str, Run], metrics: Sequence[str], skipped: int
     ) -> None:
-        rankings = {name: rankings_of_run(run, question_set, name) for name, run in runs.items()}
+        rankings = {name: read_any_run(run, question_set, name)[0] for name, run in runs.items()}
         super().__init__(question_set, rankings, metrics, next(iter(rankings)))
         self.skipped = skipped
 
@@ -360,17 +355,12 @@ def significance(
     return result.differences(baseline, metric) if baseline else result.pairwise(metric)
 
 
-def _by_name(runs: Runs) -> dict[str, Run]:
-    if not isinstance(runs, Mapping):
-        return {"run": runs}
-    if _is_single(runs):
-        return {"run": cast(Run, runs)}
-    return {str(name): cast(Run, run) for name, run in runs.items()}
-
-
-def _is_single(runs: Mapping[str, Any]) -> bool:
-    """Whether a mapping is one run, so that its values are scores by passage id and not runs."""
-    return is_run(runs) and all(not isinstance(score, Mapping) for found in runs.values() for score in found.values())
+def _by_name(runs: Any) -> dict[str, Run]:
+    """Return runs by name. A mapping of questions whose passages have scores is a single run, named "run"."""
+    is_single = not isinstance(runs, Mapping)
+    if is_run(runs) and not is_single:
+        is_single = not any(isinstance(score, Mapping) for scores in runs.values() for score in scores.values())
+    return {"run": runs} if is_single else {str(name): run for name, run in runs.items()}
 
 
 def _are_judgements(data: object) -> bool:

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.display import ApiError, OnProgress, is_whole_number
@@ -17,6 +16,7 @@ from mrc_workbench.data.store import find
 from mrc_workbench.data.workspace import LimitError, error_message
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.experiment import NO_PATH, Experiment, RunSpec, read_experiment, store_measured
+from mrc_workbench.retrieval.comparison.multistage import DefaultRetrievers
 from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.rankings import MOST
@@ -38,22 +38,18 @@ def dataset_and_items(data: Source | Experiment | None, retrievers: Items | None
     if isinstance(data, Experiment):
         raise ApiError("two_experiments", "give either an experiment or data with retrievers")
     dataset = load(data)
-    return dataset, retrievers if retrievers is not None else _first_selected(dataset.question_set)
+    if retrievers is not None:
+        return dataset, retrievers
+    # the default retrievers that the Compare page selects first
+    defaults = DefaultRetrievers.of(len(dataset.question_set.passages), len(dataset.question_set.questions))
+    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
+    return dataset, [spec.name for spec in selected]
 
 
 def _is_experiment(item: object) -> bool:
     if isinstance(item, str | os.PathLike):
         return os.fspath(item).endswith(".toml")
     return isinstance(item, Experiment)
-
-
-def _first_selected(question_set: QuestionSet) -> list[str]:
-    """Return the default retrievers that the Compare page selects first."""
-    from mrc_workbench.retrieval.comparison.multistage import DefaultRetrievers
-
-    defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions))
-    selected = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else defaults.combined)]
-    return [spec.name for spec in selected]
 
 
 def base_experiment(
@@ -71,9 +67,8 @@ def base_experiment(
     if split is not None and not isinstance(split, SplitOptions):
         raise ApiError("wrong_split", f"split must be a SplitOptions, not {split!r}")
     if not is_whole_number(relevant_from) or relevant_from < RELEVANT_GRADE:
-        raise ApiError(
-            "wrong_grade", f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
-        )
+        message = f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
+        raise ApiError("wrong_grade", message)
     plans = [model.plan for model in request.models]
     shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
     first_part = Part.TEST if plans else given.split if given else Part.ALL
@@ -144,7 +139,9 @@ def store_rankings(
             is_expected = isinstance(error, Failure | MemoryError)
             logger.log(logging.DEBUG if is_expected else logging.ERROR, "retriever %r failed", name, exc_info=True)
             errors[name] = error
-            spec = RunSpec(name=name, path=NO_PATH, failure=_reason(error))
+            message = error_message(error)
+            failure = message if is_expected else f"{type(error).__name__}: {message}"
+            spec = RunSpec(name=name, path=NO_PATH, failure=failure)
         request.specs[name] = spec
     return errors
 
@@ -155,11 +152,4 @@ def require_scores(comparison: Comparison, errors: dict[str, Exception]) -> None
         return
     failed = [f"{result.name} failed: {result.error_message}" for result in comparison.results]
     first = comparison.results[0]
-    cause: Any = errors.get(first.name, first.error)
-    raise ApiError("all_failed", "; ".join(failed)) from cause
-
-
-def _reason(error: Exception) -> str:
-    """Return what went wrong in words; of an error that is not expected with its type."""
-    message = error_message(error)
-    return message if isinstance(error, Failure | MemoryError) else f"{type(error).__name__}: {message}"
+    raise ApiError("all_failed", "; ".join(failed)) from errors.get(first.name, first.error)

@@ -27,6 +27,7 @@ _QUERY = ("query_id", "qid", "q_id", "query-id", "query", "question_id", "questi
 _PASSAGE = ("doc_id", "docno", "docid", "passage_id", "corpus-id", "corpus_id", "pid", "doc", "passage")
 _SCORE = ("score", "sim", "rsv")
 _GRADE = ("relevance", "rel", "grade", "label", "score")
+COLLECTION = ("corpus", "queries", "qrels")
 _FIRST_LINES, _FIRST_CHARACTERS = 20, 4_096
 _LARGEST_GRADE = 10**9
 _TEXT_COLUMNS = {"query", "question", "doc", "passage"}  # these may hold texts
@@ -40,14 +41,16 @@ def is_run(item: object) -> bool:
     return isinstance(item, Mapping) and bool(item) and all(isinstance(of, Mapping) for of in item.values())
 
 
-def rankings_of_run(run: Run, question_set: QuestionSet, name: str) -> Rankings:
-    """Return a run as rankings over a question set. Raises `RunError` and `ApiError`."""
-    return _read(run, question_set, name)[0]
+def read_any_run(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, Notes]:
+    """Return a run as rankings over a question set, with notes. Raises `RunError` and `ApiError`."""
+    if isinstance(run, str | os.PathLike):
+        return read_run(Path(run).expanduser(), question_set, os.fspath(run))
+    return run_of_rows(run_table(run), question_set, name)
 
 
 def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
     """Store a run in the workspace as the page stores an imported one; returns its spec. Raises `RunError`."""
-    rankings, notes = _read(run, question_set, name)
+    rankings, notes = read_any_run(run, question_set, name)
     noticed = {note: getattr(notes, note) for note in ("unknown_passages", "repeated") if getattr(notes, note)}
     recorded = Recorded(seconds_per_query=0.0, **noticed) if noticed else None
     with TemporaryDirectory() as folder:
@@ -56,19 +59,12 @@ def store_run(run: Run, question_set: QuestionSet, name: str) -> RunSpec:
         return add_run(question_set, name, path.read_bytes(), name, recorded)
 
 
-def _read(run: Run, question_set: QuestionSet, name: str) -> tuple[Rankings, Notes]:
-    if isinstance(run, str | os.PathLike):
-        return read_run(Path(run).expanduser(), question_set, os.fspath(run))
-    return run_of_rows(run_table(run), question_set, name)
-
-
 def run_table(run: Run) -> pd.DataFrame:
     """Return a run that is no file as a table with the columns question, passage and score. Raises `ApiError`."""
     given = records_table(run)
     if isinstance(given, pd.DataFrame):
-        columns = {"question": _column(given, _QUERY), "passage": _column(given, _PASSAGE)}
-        columns |= {"score": _column(given, _SCORE)}
-        table = pd.DataFrame({new: given[old].to_numpy() for new, old in columns.items()})
+        names = {"question": _QUERY, "passage": _PASSAGE, "score": _SCORE}
+        table = pd.DataFrame({column: given[_column(given, known)].to_numpy() for column, known in names.items()})
     else:
         pairs = _by_passage(given, "run", "scores").items()
         rows = [(query, passage, score) for query, found in pairs for passage, score in found.items()]
@@ -129,11 +125,9 @@ def is_qrels_file(path: Path) -> bool:
     if len(lines) > 1 and len(lines[0]) == 3 and holds_judgements(lines[0]):
         return all(len(line) == 3 for line in lines[:-1])
     whole = lines[:-1] or lines  # the last line may be cut
-    return bool(whole) and all(len(line) == 4 and _is_integer(line[1]) and _is_integer(line[3]) for line in whole)
-
-
-def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+    numbers = [line[1::2] for line in whole if len(line) == 4]  # the iteration and the grade
+    is_trec = len(numbers) == len(whole) > 0
+    return is_trec and all(number.removeprefix("-").isdecimal() for pair in numbers for number in pair)
 
 
 def _by_passage(values: Any, what: str, numbers: str) -> Mapping[Any, Mapping[Any, Any]]:
@@ -159,8 +153,7 @@ def _qrels_table(path: Path) -> pd.DataFrame:
         with path.open(encoding="utf-8-sig") as file:
             has_header = len(file.readline().split()) == 3
         options: dict[str, Any] = {"sep": r"\s+", "dtype": str, "keep_default_na": False, "quoting": csv.QUOTE_NONE}
-        options |= {"encoding": "utf-8-sig"} if has_header else {"encoding": "utf-8-sig", "names": names}
-        table: pd.DataFrame = pd.read_csv(path, **options)
+        table: pd.DataFrame = pd.read_csv(path, encoding="utf-8-sig", names=None if has_header else names, **options)
         return table
     except (OSError, ValueError) as error:
         raise ApiError("wrong_qrels", f"{path} cannot be read as judgements of TREC or BEIR: {error}") from error
@@ -183,12 +176,8 @@ def _column(table: pd.DataFrame, names: tuple[str, ...]) -> Any:
         if name in folded:
             return folded[name]
     given = ", ".join(map(repr, table.columns))
-    raise ApiError(
-        "missing_column", f"the table needs a column {names[0]!r} (or {', '.join(names[1:])}); it has {given}"
-    )
-
-
-COLLECTION = ("corpus", "queries", "qrels")
+    message = f"the table needs a column {names[0]!r} (or {', '.join(names[1:])}); it has {given}"
+    raise ApiError("missing_column", message)
 
 
 def table_files(table: pd.DataFrame) -> list[File]:
@@ -227,45 +216,37 @@ def collection_files(source: Mapping[str, Any]) -> list[File]:
         given = ", ".join(map(repr, source)) or "nothing"
         message = f"a mapping needs corpus, queries and qrels; {', '.join(missing)} is missing, given: {given[:200]}"
         raise ApiError("unknown_source", message)
-    corpus = [{"_id": str(id_), **_passage(content)} for id_, content in _items(source, "corpus")]
-    queries = [{"_id": str(id_), "text": _text(content)} for id_, content in _items(source, "queries")]
+    corpus = [{"_id": id_, "title": _text(of, "title"), "text": _text(of)} for id_, of in _items(source, "corpus")]
+    queries = [{"_id": id_, "text": _text(of)} for id_, of in _items(source, "queries")]
     graded = [
         {"query-id": query, "corpus-id": passage, "score": grade}
         for query, grades in judgements(source["qrels"]).items()
         for passage, grade in grades.items()
     ]
-    return [
-        _file("corpus.jsonl", _json_lines(corpus)),
-        _file("queries.jsonl", _json_lines(queries)),
-        _file("qrels/test.jsonl", _json_lines(graded)),
-    ]
+    rows = {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.jsonl": graded}
+    return [_file(name, _json_lines(lines)) for name, lines in rows.items()]
 
 
 def set_name(kind: str, question_set: QuestionSet) -> str:
     """Return a name to display: "Table of 120 questions"."""
-    counted, noun = len(question_set.questions), "question"
-    if not counted:
-        counted, noun = len(question_set.passages), "passage"
-    return f"{kind} of {counted:,} {noun}{'' if counted == 1 else 's'}"
+    noun = "question" if question_set.questions else "passage"
+    count = len(question_set.questions or question_set.passages)
+    return f"{kind} of {count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _items(source: Mapping[str, Any], part: str) -> Iterable[tuple[Any, Any]]:
+def _items(source: Mapping[str, Any], part: str) -> list[tuple[str, Any]]:
     content = source[part]
     if not isinstance(content, Mapping):
         form = '{"title": ..., "text": ...}' if part == "corpus" else '{"text": ...}'
         message = f"{part} must be a dictionary of texts, or of {form}, by id; given: {type(content).__name__}"
         raise ApiError("unknown_source", message)
-    return content.items()
+    return [(str(id_), of) for id_, of in content.items()]
 
 
-def _passage(content: Any) -> dict[str, str]:
-    title = str(content.get("title") or "") if isinstance(content, Mapping) else ""
-    return {"title": title, "text": _text(content)}
-
-
-def _text(content: Any) -> str:
-    text = content.get("text") if isinstance(content, Mapping) else content
-    return "" if text is None else str(text)
+def _text(content: Any, field: str = "text") -> str:
+    """Return a field of a passage or question, empty if it is missing; text alone is the field "text"."""
+    fields = content if isinstance(content, Mapping) else {"text": content}
+    return "" if fields.get(field) is None else str(fields[field])
 
 
 def _json_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:

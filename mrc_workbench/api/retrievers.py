@@ -30,6 +30,7 @@ from mrc_workbench.retrieval.comparison.multistage import (
     DefaultRetrievers,
     UnknownRetrieverError,
 )
+from mrc_workbench.retrieval.comparison.references import with_absolute_paths
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.adapt import plugins
 from mrc_workbench.training.recipes import recipe_of
@@ -39,76 +40,6 @@ Item: TypeAlias = object
 Items: TypeAlias = Item | Sequence[Item]
 _LONGEST_NAME, _LONGEST_VALUE = 80, 40  # characters
 _METHODS = ("search", "invoke", "retrieve")
-
-
-def with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
-    """Return the items, each dictionary, `Spec`, run and object with a name; others keep theirs, which may be empty.
-
-    Names of runs and objects that have none of their own are numbered until they differ from all others. An object that
-    is listed twice is returned once.
-    """
-    listed = [(name or _name_of_spec(item), item) for name, item in items]
-    taken = {name or _full_name(item) for name, item in listed}
-    named: list[tuple[str, Item]] = []
-    returned: set[int] = set()
-    for name, item in listed:
-        if name or not (is_run(item) or is_searchable(item)):
-            named.append((name, item))
-        elif id(item) not in returned:
-            returned.add(id(item))
-            new_name = _run_name(taken) if is_run(item) else _object_name(item, taken)
-            taken.add(new_name)
-            named.append((new_name, item))
-    return named
-
-
-def is_searchable(item: object) -> bool:
-    """Whether an item is a retriever from outside: a function, a class, or an object with a method that searches."""
-    return callable(item) or any(callable(getattr(item, method, None)) for method in _METHODS)
-
-
-def _name_of_spec(item: Item) -> str:
-    """Return the name of a `Spec` or a dictionary: its own, or one made of its settings; empty for other items."""
-    if isinstance(item, Spec):
-        return item.name
-    if not isinstance(item, Mapping) or is_run(item) or not item.get("kind"):
-        return ""
-    return str(item["name"]) if "name" in item else _name_of_settings(item)
-
-
-def _name_of_settings(values: Mapping[str, Any]) -> str:
-    kind = str(values["kind"])
-    if kind == "bm25" and len(values) == 1:  # the default retriever
-        return BM25_NAME
-    shown = [f"{field}={text}" for field, value in values.items() if field != "kind" and (text := _short_text(value))]
-    name = f"{kind} ({', '.join(shown)})" if shown else kind
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
-def _short_text(value: object) -> str:
-    """Return a setting as text; empty if it is long, a table, or an address, which may hold a password."""
-    if isinstance(value, list | tuple):
-        value = " + ".join(map(str, value))
-    text = str(value) if isinstance(value, str | int | float) else ""
-    return text if len(text) <= _LONGEST_VALUE and "://" not in text else ""
-
-
-def _full_name(item: Item) -> str:
-    return SHORT_NAMES.get(item.casefold(), item) if isinstance(item, str) else ""
-
-
-def _run_name(taken: set[str]) -> str:
-    return next(name for number in count(1) if (name := f"Run {number}") not in taken)
-
-
-def _object_name(item: object, taken: set[str]) -> str:
-    named = [getattr(item, attribute, "") for attribute in ("name", "__name__")]
-    own = next((name for name in named if isinstance(name, str) and name.strip() and name != "<lambda>"), "")
-    name = own or type(item).__name__
-    choices = chain([name], (f"{name} {number}" for number in count(2)))
-    return next(choice for choice in choices if choice not in taken)
-
-
 _FILE_ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,6}$")
 
 
@@ -129,51 +60,110 @@ class Request:
 
 def requested(items: Items, question_set: QuestionSet) -> Request:
     """Return what is compared. Raises `ApiError` and the errors of experiment files and default retrievers."""
-    request = Request()
-    _Builder(request, question_set, with_names(_named_items(items))).add_all()
-    return request
+    builder = _Builder(question_set, _with_names(_named_items(items)))
+    for number in range(len(builder.items)):
+        builder.add(number)
+    return builder.request
 
 
 def _named_items(items: Items) -> Iterable[tuple[str, Item]]:
     """Return the items with the names that a mapping gives them; others have none."""
-    if isinstance(items, Mapping) and "kind" not in items and not is_run(items):
-        return _entries(items)
-    if isinstance(items, Sequence) and not isinstance(items, str):
+    if isinstance(items, Mapping):
+        # of a mapping of mappings, those with runs or specs name them; a single run has scores where these have runs
+        is_nested = is_run(items)
+        if is_nested:
+            names_items = all(map(is_run, items.values())) or all("kind" in item for item in items.values())
+        else:
+            names_items = "kind" not in items
+        if names_items:
+            if not all(str(name).strip() for name in items):
+                raise ApiError("no_name", "a retriever in a mapping needs a name: a key of the mapping is empty")
+            return [(str(name), item) for name, item in items.items()]
+    elif isinstance(items, Sequence) and not isinstance(items, str):
         return [("", item) for item in items]
-    if isinstance(items, Mapping) and is_run(items):  # runs by name; a single run has scores where these have runs
-        if all(is_run(item) for item in items.values()):
-            return _entries(items)
-        if all("kind" in item for item in items.values()):
-            return _entries(items)
     return [("", items)]
 
 
-def _entries(items: Mapping[Any, Item]) -> list[tuple[str, Item]]:
-    names = [str(name) for name in items]
-    if not all(name.strip() for name in names):
-        raise ApiError("no_name", "a retriever in a mapping needs a name: a key of the mapping is empty")
-    return list(zip(names, items.values(), strict=True))
+def _with_names(items: Iterable[tuple[str, Item]]) -> list[tuple[str, Item]]:
+    """Return the items, each dictionary, `Spec`, run and object with a name; others keep theirs, which may be empty.
+
+    Names of runs and objects that have none of their own are numbered until they differ from all others. An object that
+    is listed twice is returned once.
+    """
+    listed = [(name or _name_of_spec(item), item) for name, item in items]
+    taken = {name or (_full_name(item) if isinstance(item, str) else "") for name, item in listed}
+    named: list[tuple[str, Item]] = []
+    returned: set[int] = set()
+    for name, item in listed:
+        if name or not (is_run(item) or _is_searchable(item)):
+            named.append((name, item))
+        elif id(item) not in returned:
+            returned.add(id(item))
+            new_name = _free_name(item, taken)
+            taken.add(new_name)
+            named.append((new_name, item))
+    return named
+
+
+def _full_name(name: str) -> str:
+    return SHORT_NAMES.get(name.casefold(), name)
+
+
+def _is_searchable(item: object) -> bool:
+    """Whether an item is a retriever from outside: a function, a class, or an object with a method that searches."""
+    return callable(item) or any(callable(getattr(item, method, None)) for method in _METHODS)
+
+
+def _name_of_spec(item: Item) -> str:
+    """Return the name of a `Spec` or a dictionary: its own, or one made of its settings; empty for other items."""
+    if isinstance(item, Spec):
+        return item.name
+    if not isinstance(item, Mapping) or is_run(item) or not item.get("kind"):
+        return ""
+    if "name" in item:
+        return str(item["name"])
+    if dict(item) == {"kind": "bm25"}:  # the default retriever
+        return BM25_NAME
+    settings = {field: _short_text(value) for field, value in item.items() if field != "kind"}
+    shown = ", ".join(f"{field}={text}" for field, text in settings.items() if text)
+    name = f"{item['kind']} ({shown})" if shown else str(item["kind"])
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
+def _short_text(value: object) -> str:
+    """Return a setting as text; empty if it is long, a table, or an address, which may hold a password."""
+    if isinstance(value, list | tuple):
+        value = " + ".join(map(str, value))
+    text = str(value) if isinstance(value, str | int | float) else ""
+    return text if len(text) <= _LONGEST_VALUE and "://" not in text else ""
+
+
+def _free_name(item: Item, taken: set[str]) -> str:
+    """Return a name for a run ("Run 1") or an object (its own name or class) that is not taken."""
+    if is_run(item):
+        return next(name for number in count(1) if (name := f"Run {number}") not in taken)
+    names = [getattr(item, attribute, "") for attribute in ("name", "__name__")]
+    own = [name for name in names if isinstance(name, str) and name.strip() and name != "<lambda>"]
+    name = own[0] if own else type(item).__name__
+    choices = chain([name], (f"{name} {number}" for number in count(2)))
+    return next(choice for choice in choices if choice not in taken)
 
 
 class _Builder:
     """Adds items to a request, each after the retrievers that it combines."""
 
-    def __init__(self, request: Request, question_set: QuestionSet, items: Sequence[tuple[str, Item]]) -> None:
-        self._request, self._items = request, items
+    def __init__(self, question_set: QuestionSet, items: Sequence[tuple[str, Item]]) -> None:
+        self.request = Request()
+        self.items = items
         self._added: set[int] = set()
         generated = sum(question_set.made.values())
         self._defaults = DefaultRetrievers.of(len(question_set.passages), len(question_set.questions) - generated)
 
-    def add_all(self) -> None:
-        for number in range(len(self._items)):
-            self._add(number)
-
-    def _add(self, number: int) -> None:
+    def add(self, number: int) -> None:
         if number in self._added:  # another retriever combines it
             return
         self._added.add(number)
-        name, item = self._items[number]
-        request = self._request
+        name, item = self.items[number]
         match item:
             case str() | os.PathLike():
                 self._add_reference(item, name)
@@ -185,12 +175,12 @@ class _Builder:
                 self._add_model(item, name)
             case _ if is_run(item):
                 self._reserve(name)
-                request.runs[name] = item
+                self.request.runs[name] = item
             case Mapping():
                 self._add_spec(_spec_of(item, name), name)
-            case _ if is_searchable(item):
+            case _ if _is_searchable(item):
                 self._reserve(name)
-                request.objects[name] = item
+                self.request.objects[name] = item
             case _:
                 kind = type(item).__name__
                 message = f"{kind} is not a retriever: give a name, a dictionary, a run, or an object with `search`"
@@ -198,9 +188,9 @@ class _Builder:
 
     def _reserve(self, name: str) -> None:
         """Add a spec that stands for a run or an object until it is stored."""
-        if name in self._request.specs:
+        if name in self.request.specs:
             raise _two_of_a_name(name)
-        self._request.specs[name] = RunSpec(name=name, path=NO_PATH)
+        self.request.specs[name] = RunSpec(name=name, path=NO_PATH)
 
     def _add_reference(self, item: str | os.PathLike[str], name: str) -> None:
         """Add a default or registered retriever by its name, those of an experiment file, or a TREC run by its path."""
@@ -214,7 +204,8 @@ class _Builder:
         elif path.suffix == ".toml":
             base = path.absolute().parent
             experiment = read_experiment(path)
-            self._add_experiment(experiment.model_copy(update={"retriever": _with_base(experiment.retriever, base)}))
+            specs = tuple(with_absolute_paths(spec, base) for spec in experiment.retriever)
+            self._add_experiment(experiment.model_copy(update={"retriever": specs}))
         else:
             self._add_spec(RunSpec(name=name or path.stem, path=str(path.absolute())), "")
 
@@ -228,14 +219,14 @@ class _Builder:
         except UnknownRetrieverError as error:
             if error.code != "unknown_retriever":
                 raise
-            if _is_path(name):
+            if "/" in name or os.sep in name or _FILE_ENDING.search(name):
                 raise _no_file(name) from None
-            listed = [given for given, _ in self._items if given]
+            listed = [given for given, _ in self.items if given]
             message = str(unknown_name("retriever", name, dict.fromkeys([*SHORT_NAMES, *registered, *listed])))
             raise UnknownRetrieverError("unknown_retriever", message, name=name) from None
 
     def _add_experiment(self, experiment: Experiment) -> None:
-        self._request.experiment = experiment
+        self.request.experiment = experiment
         for spec in experiment.retriever:
             self._add_spec(spec, "")
 
@@ -250,31 +241,34 @@ class _Builder:
         specs = recipe_of(plan.kind).retrievers(model.reference, self._defaults.bm25.name, title=title, named=named)
         if not specs:
             raise ApiError("not_a_retriever", f"a {plan.kind} does not rank passages, so it cannot be compared")
-        self._request.models.append(model)
+        self.request.models.append(model)
         self._add_spec(specs[0], name)
 
     def _add_spec(self, spec: Spec, name: str) -> None:
         """Add a spec after the retrievers that it combines; those that are not listed are default retrievers."""
-        known = self._request.specs
+        known = self.request.specs
         components = {part: self._component(part) for part in spec.parts}
-        if spec.parts:
-            spec = _with_parts(spec, components)
-        if name:
-            spec = spec.model_copy(update={"name": name})
+        values = dict(spec)
+        changes: dict[str, Any] = {"name": name} if name else {}
+        if components and "of" in values:
+            changes["of"] = tuple(components[part] for part in values["of"])
+        elif components and "first" in values:
+            changes["first"] = components[values["first"]]
+        spec = spec.model_copy(update=changes)
         if spec.name in known and known[spec.name] != spec:
             raise _two_of_a_name(spec.name)
         known[spec.name] = spec
 
     def _component(self, part: str) -> str:
         """Return the full name of a retriever that another one combines, and add it if it is missing."""
-        if part in self._request.specs:
+        if part in self.request.specs:
             return part
-        for number, (name, _) in enumerate(self._items):
+        for number, (name, _) in enumerate(self.items):
             if name == part and number not in self._added:
-                self._add(number)
+                self.add(number)
                 return part
         spec = self._named(part)
-        if spec.name not in self._request.specs:
+        if spec.name not in self.request.specs:
             self._add_spec(spec, "")
         return spec.name
 
@@ -284,9 +278,8 @@ def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
     kind = values.get("kind")
     if not kind:
         given = ", ".join(map(repr, values))[:200]
-        message = (
-            f"a retriever given as a dictionary needs its kind, one of {', '.join(kinds)}; given: {given or 'nothing'}"
-        )
+        known = ", ".join(kinds)
+        message = f"a retriever given as a dictionary needs its kind, one of {known}; given: {given or 'nothing'}"
         raise ApiError("no_kind", message)
     if kind not in kinds:
         raise unknown_name("kind of retriever", str(kind), kinds)
@@ -296,29 +289,11 @@ def _spec_of(values: Mapping[str, Any], name: str) -> Spec:
         raise ApiError("wrong_retriever", "; ".join(messages_of(error, Experiment, KINDS))) from error
 
 
-def _is_path(name: str) -> bool:
-    return "/" in name or os.sep in name or bool(_FILE_ENDING.search(name))
-
-
 def _no_file(reference: str) -> ApiError:
-    if os.path.isdir(reference):  # noqa: PTH112 - a long name
-        return ApiError("no_file", f"{reference} is a folder; give the path of a TREC run or of an experiment file")
-    return ApiError("no_file", f"there is no file {reference!r}; give the path of a TREC run or of an experiment file")
+    is_folder = os.path.isdir(reference)  # noqa: PTH112 - a long name
+    problem = f"{reference} is a folder" if is_folder else f"there is no file {reference!r}"
+    return ApiError("no_file", f"{problem}; give the path of a TREC run or of an experiment file")
 
 
 def _two_of_a_name(name: str) -> ApiError:
     return ApiError("two_of_a_name", f"two retrievers are named {name!r}: give them different names")
-
-
-def _with_parts(spec: Spec, names: Mapping[str, str]) -> Spec:
-    """Return the spec with the full names of the retrievers that it combines."""
-    values = dict(spec)
-    if "of" in values:
-        return spec.model_copy(update={"of": tuple(names[part] for part in values["of"])})
-    return spec.model_copy(update={"first": names[values["first"]]}) if "first" in values else spec
-
-
-def _with_base(specs: Iterable[Spec], base: Path) -> tuple[Spec, ...]:
-    from mrc_workbench.retrieval.comparison.experiment import with_absolute_paths
-
-    return tuple(with_absolute_paths(spec, base) for spec in specs)

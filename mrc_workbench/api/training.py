@@ -18,8 +18,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.training.recipes import RECIPES, recipe_of
+from mrc_workbench.training.recipes import RECIPES, ranking_kinds, recipe_of
 from mrc_workbench.training.runs import Plan, Run, create_rounds, plan_training
+from mrc_workbench.training.text_options import READER
 
 _MEASURED = ("before", "after", "interpolated", "bm25", "unigram")
 _SECONDS_BETWEEN = 0.5
@@ -137,10 +138,12 @@ def train(
     checked = _checked_options(kind, options)
     shares = _split_options(validation, test, split_seed)
     plan = plan_training(kind, _reference(kind, data), name, shares, checked)
+    from mrc_workbench.training.train import train as run_training  # loads torch
+
     runs = create_rounds(plan, attended=True)
     for number, run in enumerate(runs):
         with progress_bar("Training", enabled=progress) as report, _reporting(run, report):
-            ended = _trained(run)
+            ended = run_training(run)
         if ended.state is not State.DONE:
             for later in runs[number + 1 :]:
                 later.stop()
@@ -176,37 +179,21 @@ def _of_type(option: str, value: object, wanted: Any) -> object:
     raise ApiError("wrong_option", f"{option} must be {_NAMES_OF_TYPES[wanted]}, not {value!r}")
 
 
-def _split_options(validation: object, test: object, seed: object) -> SplitOptions:
-    validation_share = _fraction("validation", validation)
-    test_share = _fraction("test", test)
-    if validation_share + test_share >= 1:
-        total = validation_share + test_share
-        raise ApiError("wrong_split", f"test + validation must be less than 1, not {total:g}")
+def _split_options(validation: Any, test: Any, seed: object) -> SplitOptions:
+    for name, fraction in (("validation", validation), ("test", test)):
+        if not is_number(fraction) or not 0 <= fraction < 1:
+            raise ApiError("wrong_split", f"{name} must be a fraction from 0 to less than 1, not {fraction!r}")
+    if validation + test >= 1:
+        raise ApiError("wrong_split", f"test + validation must be less than 1, not {validation + test:g}")
     if not is_whole_number(seed) or seed < 0:
         raise ApiError("wrong_split", f"split_seed must be a whole number of 0 or more, not {seed!r}")
-    return SplitOptions(validation_share, test_share, int(seed))
-
-
-def _fraction(name: str, value: object) -> float:
-    if not is_number(value) or not 0 <= value < 1:
-        raise ApiError("wrong_split", f"{name} must be a fraction from 0 to less than 1, not {value!r}")
-    return float(value)
-
-
-def _trained(run: Run) -> Status:
-    from mrc_workbench.training.train import train as carry_out_training
-
-    return carry_out_training(run)
+    return SplitOptions(float(validation), float(test), int(seed))
 
 
 def _reference(kind: str, data: Source) -> str:
-    """Return what names the data of a training; a question set is stored in the workspace first."""
-    from mrc_workbench.training.recipes import ranking_kinds
-    from mrc_workbench.training.text_options import READER
-
+    """Return the name of a training's data; a question set is stored in the workspace first."""
     if kind in (*ranking_kinds(), READER):
-        dataset = load(data)
-        return dataset.save()
+        return load(data).save()
     if isinstance(data, Dataset):
         raise ApiError("wrong_data", f"a {kind} does not learn from questions: give a path or the name of a dataset")
     return str(data)
