@@ -4,7 +4,6 @@ questions from passages."""
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,9 +97,9 @@ def _draw_questions(used: StoredSet) -> None:
     if shown.read is None:
         _draw_stored(used)
         return
-    tab, place = _choose_tab(_TABS)
+    tab, place = _choose_tab(*_TABS)
     with place:
-        _draw_tab(tab, shown.read.reading.question_set, shown.read.audit, shown.read.split, shown.sha256[:16])
+        _draw_tab(tab, shown.read.reading.question_set, shown.read.audit, shown.read.split, shown.key)
 
 
 def _draw_next(used: StoredSet) -> None:
@@ -121,7 +120,7 @@ def _draw_stored(used: StoredSet) -> None:
             parts = split_of(used.key, SplitOptions())
         tell_damaged_files(questions)
         _draw_generated(used, questions)
-        tab, place = _choose_tab((*_TABS, "make") if used.questions else ("make", *_TABS))
+        tab, place = _choose_tab(*_TABS, "make") if used.questions else _choose_tab("make", *_TABS)
         with place:
             if tab == "make":
                 _draw_panel(used, questions, figures.article_count)
@@ -129,7 +128,7 @@ def _draw_stored(used: StoredSet) -> None:
                 _draw_tab(tab, questions, figures, parts, used.key)
 
 
-def _choose_tab(tabs: Sequence[str]) -> tuple[str, Any]:
+def _choose_tab(*tabs: str) -> tuple[str, Any]:
     return choose_tab("look", {tab: word(f"data_page.look_{tab}") for tab in tabs})
 
 
@@ -144,30 +143,6 @@ def _draw_tab(tab: str, questions: QuestionSet, figures: Audit, parts: Split, ke
         if questions.questions:
             data_audit.draw_split(questions, parts)
         data_audit.draw_downloads(questions)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """How questions are generated, and where a language model runs."""
-
-    by: Maker
-    most: int
-    per_passage: int = 1
-    model: str = ""
-    prompt: str = ""
-    address: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
-
-    def options(self, most: int | None = None) -> MakerOptions:
-        """Return the options, limited to `most` passages if given. Raises `QuestionsError`."""
-        return MakerOptions(
-            by=self.by,
-            most=self.most if most is None else min(most, self.most),
-            per_passage=self.per_passage,
-            model=self.model,
-            prompt=self.prompt,
-            language=PromptLanguage(language()),
-        )
 
 
 def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:
@@ -186,8 +161,8 @@ def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:
 @st.fragment
 def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
     st.caption(word("made.about"))
-    settings = _pick(len(questions.passages), articles)
-    by_model = settings.by is Maker.MODEL
+    settings, server = _pick_settings(len(questions.passages), articles)
+    by_model = settings["by"] is Maker.MODEL
     with st.container(horizontal=True, vertical_alignment="center"):
         make = st.button(word("made.make"), type="primary", icon=":material/auto_awesome:", key="made_make")
         label = word("made.try_five" if by_model else "made.preview")
@@ -198,10 +173,12 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
         place.info(word("made.stopped"), icon=":material/info:")
     try:
         if is_preview:
-            _draw_preview(_generate(questions, settings, place, most=_PREVIEWED))
+            options = MakerOptions(**settings | {"most": min(_PREVIEWED, settings["most"])})
+            _draw_preview(_generate(questions, options, place, server))
         elif make or make_kept:
-            name = word("made.name", data=set_name(data.name), by=maker_name(settings.options().made))
-            generated = _generate(questions, settings, place, calls=not make_kept, name=name)
+            options = MakerOptions(**settings)
+            name = word("made.name", data=set_name(data.name), by=maker_name(options.made))
+            generated = _generate(questions, options, place, None if make_kept else server, name)
             stored = keep(generated.question_set, source=data.name)
             st.session_state[f"{_UNANSWERED}_{stored.key}"] = (generated.left, generated.unanswered)
             use_set(stored.key)
@@ -213,30 +190,31 @@ def _draw_panel(data: StoredSet, questions: QuestionSet, articles: int) -> None:
             st.caption(word("made.kept_words"))
 
 
-def _pick(passages: int, articles: int) -> _Settings:
+def _pick_settings(passages: int, articles: int) -> tuple[dict[str, Any], tuple[str, str]]:
+    """Draw how questions are generated; returns arguments of `MakerOptions`, and a server's address and access key."""
     look: dict[str, Any] = {"format_func": lambda by: word(f"made.by_{by}"), "key": f"made_by_{language()}"}
     selected = st.segmented_control(word("made.how"), [*Maker], default=Maker.SENTENCE, required=True, **look)
     by = Maker(selected or Maker.SENTENCE)
     st.markdown(word(f"made.about_{by}"))
     left, right, _ = st.columns([1, 1, 2])
     unit, count = ("most_titles", articles) if by is Maker.TITLE else ("most", passages)
+    settings: dict[str, Any] = {"by": by, "language": PromptLanguage(language())}
     with left:
-        most = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
-    if by is Maker.TITLE:
-        return _Settings(by, most)
-    with right:
-        per_passage = _number("per_passage", 20, 1)
+        settings["most"] = _number(unit, max(1, count), min(max(1, count), _DEFAULT_PASSAGES))
+    if by is not Maker.TITLE:
+        with right:
+            settings["per_passage"] = _number("per_passage", 20, 1)
     if by is not Maker.MODEL:
-        return _Settings(by, most, per_passage)
+        return settings, ("", "")
     places = st.columns([2, 1, 1])
     with_address = may_be_given()
     address = _text(places[0], "address", placeholder="http://localhost:8000/v1") if with_address else ""
-    model = _text(places[1], "model", value=os.environ.get(MODEL, "")).strip()
+    settings["model"] = _text(places[1], "model", value=os.environ.get(MODEL, "")).strip()
     key = _text(places[2], "secret", type="password", autocomplete="off") if with_address else ""
     default = prompts()[language()]["instruction"].strip()
     look = {"height": 180, "key": f"made_prompt_{language()}"}
-    prompt = st.text_area(**label_and_help("made.prompt"), value=default, **look)
-    return _Settings(by, most, per_passage, model, prompt, address, key)
+    settings["prompt"] = st.text_area(**label_and_help("made.prompt"), value=default, **look)
+    return settings, (address, key)
 
 
 def _number(name: str, most: int, default: int) -> int:
@@ -250,16 +228,17 @@ def _text(place: DeltaGenerator, name: str, **look: Any) -> str:
 
 def _generate(
     questions: QuestionSet,
-    settings: _Settings,
+    options: MakerOptions,
     place: DeltaGenerator,
-    *,
-    most: int | None = None,
-    calls: bool = True,
+    server: tuple[str, str] | None,
     name: str = "",
 ) -> MadeQuestions:
-    """Generate questions under a bar that can be stopped. Raises `QuestionsError`, `EndpointError`."""
-    options, last_drawn = settings.options(most), 0.0
-    endpoint = Endpoint.of(settings.address, settings.key) if calls and settings.by is Maker.MODEL else None
+    """Generate questions under a bar that can be stopped; without a `server`, only stored answers of a model count.
+
+    Raises `QuestionsError`, `EndpointError`.
+    """
+    last_drawn = 0.0
+    endpoint = Endpoint.of(*server) if server and options.by is Maker.MODEL else None
 
     def follow(done: int, total: int) -> None:
         """Draw the bar a few times a second; a click on a button stops the work there."""
@@ -306,32 +285,31 @@ def _draw_sources() -> None:
     _draw_upload(is_large=preview.current() is None)
     if preview.current() is not None:
         return
-    korquad = CATALOG["korquad-v1-dev"]
-    size = f"{korquad.size / MEGABYTE:.1f}"
+    sample, korquad = CATALOG[SAMPLE], CATALOG["korquad-v1-dev"]
+    download = word("data_page.korquad_download", size=f"{korquad.size / MEGABYTE:.1f}")
+    offers = (
+        (sample, set_name(sample.title), word("data_page.sample_about"), ":material/visibility:"),
+        (korquad, download, word("data_page.korquad_about"), ":material/download:"),
+    )
+    opened = None
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.caption(word("data_page.no_file"), width="content")
-        sample = word("data_page.sample")
-        is_sample = _button(CATALOG[SAMPLE], sample, word("data_page.sample_about"), ":material/visibility:")
-        download = word("data_page.korquad_download", size=size)
-        is_korquad = _button(korquad, download, word("data_page.korquad_about"), ":material/download:")
-    if is_sample:
-        _open_entry(CATALOG[SAMPLE], sample)
-    if is_korquad:
-        _open_entry(korquad, korquad.title)
+        for entry, label, about, icon in offers:
+            look: dict[str, Any] = {"type": "tertiary", "icon": icon, "key": f"look_{entry.id}"}
+            look["help"] = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
+            if st.button(label, **look):
+                opened = entry
+    if opened is not None:
+        _open_entry(opened)
 
 
-def _button(entry: CatalogEntry, label: str, about: str, icon: str) -> bool:
-    help_text = f"{about}  \n{word('data_page.licence', licence=entry.licence)}"
-    return st.button(label, key=f"look_{entry.id}", type="tertiary", icon=icon, help=help_text)
-
-
-def _open_entry(entry: CatalogEntry, title: str) -> None:
+def _open_entry(entry: CatalogEntry) -> None:
     preview.drop()
     bar = st.empty()
     try:
         content = obtain(entry, following(bar.progress))
     except DataError as error:
-        preview.show(Preview(entry.path.name, entry.id, title, error=error))
+        preview.show(Preview(entry.path.name, entry.id, set_name(entry.title), error=error))
         st.rerun()
     bar.empty()
     with reading_progress() as progress:

@@ -11,9 +11,9 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.formats.columns import SENTENCES as SENTENCE_COLUMNS
-from mrc_workbench.data.pairs import Label, PairAudit, PairKind, PairSet, part_to_measure
-from mrc_workbench.data.pairs.store import PAIR_CATALOG, PairEntry, PairOptions, StoredPairs, obtain_files
-from mrc_workbench.data.problems import DataError
+from mrc_workbench.data.pairs.records import Label, PairAudit, PairKind, PairSet, part_to_measure, sentence_set
+from mrc_workbench.data.pairs.store import LEAST_ROWS, PAIR_CATALOG, PairEntry, PairOptions, StoredPairs, obtain_files
+from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.marking import marked_sentences
@@ -21,7 +21,7 @@ from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.text_options import SENTENCES
 from mrc_workbench.workbench.views.data import pairs_preview as preview
 from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, draw_ranges
-from mrc_workbench.workbench.views.data.pairs_preview import Preview
+from mrc_workbench.workbench.views.data.pairs_preview import Preview, Read
 from mrc_workbench.workbench.views.data.widgets import MEGABYTE, chosen_pairs, draw_pairs, following
 from mrc_workbench.workbench.views.names import pairs_name, set_name
 from mrc_workbench.workbench.views.navigation import way_to
@@ -124,8 +124,12 @@ def _draw_sentences(used: StoredSet) -> None:
         with st.spinner(word("pairs_page.taking_sentences"), show_time=True):
             title = word("pairs_page.sentences_of", name=set_name(used.name))
             texts = question_set(used.key).passages.texts
-            sentences = (text[start:end] for text in texts for start, end in marked_sentences(text))
-            preview.show(preview.preview_of_sentences(sentences, source=used.key, title=title))
+            pairs = sentence_set(title, (text[start:end] for text in texts for start, end in marked_sentences(text)))
+            if len(pairs) < LEAST_ROWS:
+                error = DataError.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
+                preview.show(Preview(used.key, title, error=error))
+            else:
+                preview.show(Preview(used.key, title, read=Read.of(pairs)))
         st.rerun()
 
 

@@ -1,7 +1,7 @@
 """The preview of files with sentence pairs: read again with every choice, drawn with what was understood and what is
 wrong, and stored on request."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, count
 from typing import Any
@@ -17,13 +17,14 @@ from mrc_workbench.data.formats.tables import shown as shown_text
 from mrc_workbench.data.formats.text import Content
 from mrc_workbench.data.pairs import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
 from mrc_workbench.data.pairs.builder import Scale
-from mrc_workbench.data.pairs.store import LEAST_ROWS, PairFileReading, PairOptions, keep, read_pairs_apart
-from mrc_workbench.data.problems import DataError, ProblemCode
+from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, split_pairs
+from mrc_workbench.data.pairs.store import PairFileReading, PairOptions, keep, read_pairs_apart
+from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part
 from mrc_workbench.workbench.views.data import widgets
 from mrc_workbench.workbench.views.data.preview import PreviewState, encodings_if_guessed
-from mrc_workbench.workbench.views.data.widgets import choose_pairs, pick_encoding, pick_other_encoding
 from mrc_workbench.workbench.views.names import pairs_name
+from mrc_workbench.workbench.views.ui.state import remember
 from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, label_and_help, plain, problem_text, word
 
 _QUESTION_SET = ("data", "paragraphs", "qas")  # what stands for the columns of SQuAD's layout
@@ -112,15 +113,6 @@ def look_at(files: Preview, options: PairOptions) -> None:
         st.rerun()
 
 
-def preview_of_sentences(sentences: Iterable[str], *, source: str, title: str) -> Preview:
-    """Look at sentences alone, each different one once."""
-    pairs = sentence_set(title, sentences)
-    if len(pairs) < LEAST_ROWS:
-        error = DataError.of(ProblemCode.TOO_FEW_ROWS, rows=len(pairs), least=LEAST_ROWS)
-        return Preview(source, title, error=error)
-    return Preview(source, title, read=Read.of(pairs))
-
-
 _STATE = PreviewState(Preview, "pairs_")
 current, stored_last, forget = _STATE.current, _STATE.stored_last, _STATE.forget
 empty_field, upload_round = _STATE.empty_field, _STATE.upload_round
@@ -158,24 +150,25 @@ def draw(shown: Preview) -> None:
             if shown.error is not None:
                 st.error(plain(failure_text(shown.error)), icon=":material/error:")
                 st.caption(word("pairs_page.nothing_lost"))
-                _read_in(pick_encoding(shown.encodings, shown.encoding, f"pairs_encoding_{shown.number}"), shown)
+                _pick_encoding(shown, shown.encoding)
                 if left_out := [problem for problem in shown.error.others if problem.leaves_out_row]:
                     with st.expander(word("data_page.see_left_out")):
                         for problem in left_out[:100]:
                             st.text(problem_text(problem))
             if shown.read is not None:
                 used = shown.encoding or (shown.read.files[0].encoding if shown.read.files else "")
-                _read_in(pick_other_encoding(shown.encodings, used, f"pairs_encoding_{shown.number}"), shown)
+                _pick_encoding(shown, used, is_folded=True)
                 _draw_read(shown, shown.read)
-            elif st.button(word("data_page.discard"), icon=":material/close:", key="close_failed"):
-                drop()
-                st.rerun()
+            else:
+                widgets.draw_discard_button("close_failed", drop)
     if shown.before is not None:
         draw(shown.before)
 
 
-def _read_in(encoding: str | None, shown: Preview) -> None:
-    """Read the files again in the encoding that the user chose, if any."""
+def _pick_encoding(shown: Preview, used: str, *, is_folded: bool = False) -> None:
+    """Draw the encodings to choose from; the files are read again in the one that the user chooses."""
+    key = f"pairs_encoding_{shown.number}"
+    encoding = widgets.pick_encoding(shown.encodings, used, key, is_folded=is_folded)
     if encoding is not None:
         look_at(replace(shown, encoding=encoding), shown.options)
 
@@ -214,9 +207,8 @@ def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
 
 
 def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:
-    return widgets.pick_column(
-        place, role, getattr(shown.columns, role), shown.available, f"pairs_{role}_{shown.number}"
-    )
+    key = f"pairs_{role}_{shown.number}"
+    return widgets.pick_column(place, role, getattr(shown.columns, role), shown.available, key)
 
 
 def _pick_scale(places: Iterator[DeltaGenerator], shown: Preview) -> Scale | None:
@@ -271,18 +263,16 @@ def _draw_read(shown: Preview, found: Read) -> None:
     if lines:
         st.caption("  \n".join(lines))
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = widgets.draw_name(found.pairs.name, pairs_name(shown.name), f"pairs_{shown.number}")
-        look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "keep_pairs"}
-        is_stored = st.button(**label_and_help("pairs_page.keep"), **look)
-        if st.button(word("data_page.discard"), icon=":material/close:", key="discard_pairs"):
-            forget()
-            st.rerun()
-    if is_stored:
+        button = label_and_help("pairs_page.keep") | {"key": "keep_pairs"}
+        key = f"pairs_{shown.number}"
+        name = widgets.draw_store_button(found.pairs.name, pairs_name(shown.name), key, **button)
+        widgets.draw_discard_button("discard_pairs", forget)
+    if name is not None:
         with errors_told():
             with st.spinner(word("data_page.keeping")):
                 stored = keep(replace(found.pairs, name=name), source=shown.source)
                 _STATE.note_stored(stored.key)
-                choose_pairs(stored.key)
+                remember(widgets.PAIRS_IN_ADDRESS, stored.key)
             st.rerun()
     widgets.draw_problems(found.files, shown.name)
 

@@ -61,7 +61,7 @@ class Preview:
     source: str
     title: str = ""  # what the set is called; empty: as the file
     files: tuple[GivenFile, ...] = field(default=(), repr=False)
-    sha256: str = ""
+    key: str = ""  # of their content
     columns: Columns = field(default_factory=Columns)
     available: tuple[str, ...] = ()  # the columns that can be chosen
     first_rows: tuple[dict[str, str], ...] = field(default=(), repr=False)
@@ -87,7 +87,15 @@ def preview_with(new: Sequence[GivenFile], shown: Preview | None, progress: Repo
     if _is_complete(alone) and (shown.read is None or _is_complete(shown)):
         return alone
     together = preview_of([*old, *new], progress=progress)
-    if _belong_together(together, shown, new):
+    if together.read is None:
+        # questions and judgements of a dataset whose passages are still to come
+        is_one = _lacks_passages(shown) and _lacks_passages(together, new)
+    elif shown.error is not None and together.read.reading.layout is Layout.ROWS:
+        is_one = False  # the new file is complete without the one that lacks passages
+    else:
+        is_collection = shown.read is not None and shown.read.reading.layout is not None
+        is_one = is_collection or not _leaves_files_aside(together.read.reading)
+    if is_one:
         return together
     if alone.error is None or together.error is None:
         return alone
@@ -100,16 +108,6 @@ def _is_complete(preview: Preview) -> bool:
     """Whether files alone are passages and questions whose relevant passages are known."""
     questions = preview.read.reading.question_set.questions if preview.read else ()
     return any(question.relevant for question in questions)
-
-
-def _belong_together(together: Preview, shown: Preview, new: Sequence[GivenFile]) -> bool:
-    """Whether files are one dataset, or questions and judgements of one whose passages are still to come."""
-    if together.read is not None:
-        if shown.error is not None and together.read.reading.layout is Layout.ROWS:
-            return False  # the new file is complete without the one that lacks passages
-        is_collection = shown.read is not None and shown.read.reading.layout is not None
-        return is_collection or not _leaves_files_aside(together.read)
-    return _lacks_passages(shown) and _lacks_passages(together, new)
 
 
 def _reusable(shown: Preview | None) -> list[GivenFile]:
@@ -135,9 +133,8 @@ def _lacks_passages(shown: Preview, files: Sequence[GivenFile] = ()) -> bool:
     return all(name in parts for _, name in files)
 
 
-def _leaves_files_aside(found: Read) -> bool:
+def _leaves_files_aside(reading: Reading) -> bool:
     """Whether a file was not read, or holds questions that the passages of the other files do not answer."""
-    reading = found.reading
     codes = {gap.code for gap in reading.gaps}
     has_lone_questions = reading.layout is Layout.ROWS and ProblemCode.UNJUDGED_QUESTIONS in codes
     has_unread_file = any("file" in gap.details for gap in reading.gaps)
@@ -150,8 +147,8 @@ def preview_of(
     """Read files for the first time, columns guessed."""
     name = shortened(", ".join(name for _, name in files), _LONGEST_NAME)
     digests = [hashlib.sha256(content).hexdigest() for content, _ in files]
-    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return read_again(Preview(name, source or name, title, tuple(files), sha256), None, progress)
+    key = hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+    return read_again(Preview(name, source or name, title, tuple(files), key), None, progress)
 
 
 def read_again(preview: Preview, columns: Columns | None, progress: Report | None = None) -> Preview:

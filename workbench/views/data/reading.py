@@ -1,9 +1,8 @@
 """The preview of files with questions: what was understood, what is wrong, its buttons and columns, and a report."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from typing import Any, TypeVar
 
 import pandas as pd
 import streamlit as st
@@ -16,14 +15,14 @@ from mrc_workbench.data.store import CATALOG
 from mrc_workbench.workbench.views.data import preview
 from mrc_workbench.workbench.views.data.preview import Preview, Read
 from mrc_workbench.workbench.views.data.widgets import (
+    draw_discard_button,
     draw_first,
-    draw_name,
     draw_problems,
     draw_status,
+    draw_store_button,
     left_out_words,
     pick_column,
     pick_encoding,
-    pick_other_encoding,
     reading_progress,
 )
 from mrc_workbench.workbench.views.names import few_text, set_name, split_text
@@ -38,9 +37,14 @@ from mrc_workbench.workbench.views.ui.words import (
     word,
 )
 
-_ROLES = tuple(role.name for role in fields(Columns))
+_ROLE_KEYS = {role.name: role.name for role in fields(Columns)}  # their locale keys, whose help is `column.KEY_help`
+_ROLE_KEYS |= {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
 _FIRST_ROLES = ("question", "context", "answers", "title", "id", "kind")  # drawn even if they have no column
 _FIELDS_IN_ROW = 3
+_MOST_READINGS = 5  # with a preview each; the others can be chosen by column
+_MOST_LISTED = 50  # columns of each use
+_SHOWN_FILES = 1000
+_FILES_WITH_ROWS = 12  # whose first rows are shown
 
 
 def draw(shown: Preview) -> None:
@@ -56,7 +60,8 @@ def draw(shown: Preview) -> None:
                 listed = "\n".join(f"- {plain(reason)}" for reason in reasons)
                 st.error(listed if len(reasons) > 1 else plain(reasons[0]), icon=":material/error:")
                 st.caption(word("data_page.nothing_lost"))
-                _choices(shown)
+                _pick_reading(shown)
+                _pick_encoding(shown, shown.encoding)
             if shown.read is not None:
                 reading = shown.read.reading
                 warnings = [*left_out_words([reading]), *_gaps(reading, grave=True)]
@@ -66,8 +71,7 @@ def draw(shown: Preview) -> None:
                 draw_status(understood, warnings, notes, is_clean=not reading.problems)
             _buttons(shown)
             if shown.read is not None:
-                used = shown.encoding or shown.read.reading.encoding
-                _read_in(pick_other_encoding(shown.encodings, used, f"encoding_{shown.sha256[:16]}"), shown)
+                _pick_encoding(shown, shown.encoding or shown.read.reading.encoding, is_folded=True)
                 _draw_report(shown.read)
                 draw_problems([shown.read.reading], shown.title)
 
@@ -116,18 +120,9 @@ def _gaps(reading: Reading, *, grave: bool) -> list[str]:
     return [plain(problem_text(gap)) for gap in reading.gaps if (gap.code != ProblemCode.UNJUDGED_QUESTIONS) is grave]
 
 
-def _choices(shown: Preview) -> None:
-    """Draw the readings and encodings to choose from; the files are read again as the user chooses."""
-    key = shown.sha256[:16]
-    readings = [asdict(columns) for columns in shown.candidates]
-    roles = pick_reading(readings, shown.first_rows, f"reading_{key}", answers=shown.columns.answers)
-    if roles is not None:
-        _read_again(replace(shown, number=shown.number + 1), Columns(**roles))
-    _read_in(pick_encoding(shown.encodings, shown.encoding, f"encoding_{key}"), shown)
-
-
-def _read_in(encoding: str | None, shown: Preview) -> None:
-    """Read the files again in the encoding that the user chose, if any."""
+def _pick_encoding(shown: Preview, used: str, *, is_folded: bool = False) -> None:
+    """Draw the encodings to choose from; the files are read again in the one that the user chooses."""
+    encoding = pick_encoding(shown.encodings, used, f"encoding_{shown.key}", is_folded=is_folded)
     if encoding is not None:
         _read_again(replace(shown, encoding=encoding, number=shown.number + 1), None)
 
@@ -141,12 +136,12 @@ def _read_again(shown: Preview, columns: Columns | None) -> None:
 def _columns(shown: Preview) -> None:
     st.caption(word("data_page.columns"))
     given = asdict(shown.columns)
-    first = [role for role in _ROLES if role in _FIRST_ROLES or given[role] is not None]
-    more = [role for role in _ROLES if role not in first]
+    first = [role for role in given if role in _FIRST_ROLES or given[role] is not None]
+    more = [role for role in given if role not in first]
     columns = _pick_columns(first, shown)
-    draw_first(shown.first_rows, shown.available, {role_key(role): name for role, name in columns.items()})
+    draw_first(shown.first_rows, shown.available, {_ROLE_KEYS[role]: name for role, name in columns.items()})
     if more:
-        with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.sha256[:16]}"):
+        with st.expander(word("data_page.more_roles"), key=f"more_roles_{shown.key}"):
             columns |= _pick_columns(more, shown)
     if columns != given:
         _read_again(shown, Columns(**columns))
@@ -159,12 +154,12 @@ def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]
     for start in range(0, len(roles), _FIELDS_IN_ROW):
         row = roles[start : start + _FIELDS_IN_ROW]
         for role, place in zip(row, st.columns(_FIELDS_IN_ROW), strict=False):
-            columns[role] = pick_column(place, role_key(role), given[role], shown.available, _key(role, shown))
+            columns[role] = pick_column(place, _ROLE_KEYS[role], given[role], shown.available, _key(role, shown))
     return columns
 
 
 def _key(role: str, shown: Preview) -> str:
-    return f"column_{role}_{shown.sha256[:16]}_{shown.number}"
+    return f"column_{role}_{shown.key}_{shown.number}"
 
 
 def _notes(found: Read) -> list[str]:
@@ -194,61 +189,44 @@ def _buttons(shown: Preview) -> None:
 
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if shown.read is not None:
-            name = draw_name(shown.title, set_name(shown.title), shown.sha256[:16])
-            look: dict[str, Any] = {"type": "primary", "icon": ":material/check:", "key": "use"}
-            if st.button(**label_and_help("data_page.use"), **look):
+            button = label_and_help("data_page.use") | {"key": "use"}
+            name = draw_store_button(shown.title, set_name(shown.title), shown.key, **button)
+            if name is not None:
                 with errors_told():
                     with st.spinner(word("data_page.keeping")):
                         preview.use(shown, shown.read, name)
                     st.rerun()
             if shown.read.audit.labels:
                 st.button(word("data_page.leave_labels_out"), key="leave_labels_out", on_click=leave_labels_out)
-        if st.button(word("data_page.discard"), icon=":material/close:", key="discard"):
-            preview.drop()
-            st.rerun()
+        draw_discard_button("discard", preview.drop)
 
 
-_ROLE_KEYS = {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles
-_MOST_READINGS = 5  # with a preview each; the others can be chosen by column
-Cells = Mapping[str, str]
-Roles = Mapping[str, str | None]
-R = TypeVar("R", bound=Roles)
-_MOST_LISTED = 50  # columns of each use
-_SHOWN_FILES = 1000
-_FILES_WITH_ROWS = 12  # whose first rows are shown
+def _pick_reading(shown: Preview) -> None:
+    """Draw the possible readings, each with its first rows; the files are read again as the user chooses.
 
-
-def role_key(role: str) -> str:
-    """Return the locale key of a role of question sets, whose help is `column.KEY_help`."""
-    return _ROLE_KEYS.get(role, role)
-
-
-def pick_reading(
-    readings: Sequence[R], first_rows: Sequence[Cells], key: str, *, answers: str | None = None
-) -> R | None:
-    """Draw the possible readings, each with its first rows; return the one whose button is clicked.
-
-    A reading maps roles to columns. `answers` is the column of answers, which a reading may search as passages.
+    A reading maps roles to columns. One may search the column of answers as passages.
     """
-    if not readings:
-        return None
+    if not shown.candidates:
+        return
     draw_heading(word("data_page.readings"))
     selected = None
-    for number, roles in enumerate(readings[:_MOST_READINGS]):
-        columns = {role: name for role, name in roles.items() if name is not None}
-        labels = {role: word(f"column.{role_key(role)}") for role in columns}
+    for number, candidate in enumerate(shown.candidates[:_MOST_READINGS]):
+        columns = {role: name for role, name in asdict(candidate).items() if name is not None}
+        labels = {role: word(f"column.{_ROLE_KEYS[role]}") for role in columns}
         titles = {role: f"{labels[role]} ({name})" for role, name in columns.items()}  # two roles may have one column
-        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in first_rows]
+        rows = [{titles[role]: row.get(name, "") for role, name in columns.items()} for row in shown.first_rows]
         with st.container(border=True):
             st.markdown(" · ".join(f"{labels[role]} ← {plain(name)}" for role, name in columns.items()))
             st.dataframe(pd.DataFrame(rows, columns=[*titles.values()]), hide_index=True)
-            searches_answers = answers is not None and columns.get("context") == answers
-            label = "search_answers" if searches_answers else "read_so"
-            if st.button(word(f"data_page.{label}"), icon=":material/check:", key=f"{key}_{number}"):
-                selected = roles
-    if len(readings) > _MOST_READINGS:
-        st.caption(word("data_page.more_readings", count=f"{len(readings) - _MOST_READINGS:,}"))
-    return selected
+            answers = shown.columns.answers
+            label = "search_answers" if answers is not None and columns.get("context") == answers else "read_so"
+            key = f"reading_{shown.key}_{number}"
+            if st.button(word(f"data_page.{label}"), icon=":material/check:", key=key):
+                selected = candidate
+    if len(shown.candidates) > _MOST_READINGS:
+        st.caption(word("data_page.more_readings", count=f"{len(shown.candidates) - _MOST_READINGS:,}"))
+    if selected is not None:
+        _read_again(replace(shown, number=shown.number + 1), selected)
 
 
 def _draw_report(found: Read) -> None:
@@ -266,7 +244,7 @@ def _draw_columns(reading: Reading) -> None:
     roles: dict[str, list[str]] = {}
     for role, name in (asdict(reading.columns) if reading.columns is not None else {}).items():
         if name is not None:
-            roles.setdefault(name, []).append(word(f"column.{role_key(role)}"))
+            roles.setdefault(name, []).append(word(f"column.{_ROLE_KEYS[role]}"))
     uses = {"used": reading.used_columns, "metadata": reading.metadata_columns, "unused": reading.unused_columns}
     lines = []
     for use, names in uses.items():
@@ -288,26 +266,17 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
     parts = {file.name: re.findall(r"(\D*)(\d*)", file.name.casefold()) for file in files}
     files = sorted(files, key=lambda file: [(int(number or -1), text) for text, number in parts[file.name]])
     draw_heading(word("data_page.files_report", count=f"{len(files):,}"))
-    rows = [
-        (
-            file.name,
-            word(f"role.{file.role}"),
-            file.row_count,
-            file.left_out,
-            word(f"format.{file.format}"),
-            file.encoding,
-        )
-        for file in files[:_SHOWN_FILES]
-    ]
     columns = {
         "file": tables.text("data_page.file"),
         "role": tables.text("data_page.file_role"),
-        "rows": tables.number("data_page.file_rows", "localized", width=100),
+        "row_count": tables.number("data_page.file_rows", "localized", width=100),
         "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
         "format": tables.text("data_page.file_format"),
         "encoding": tables.text("data_page.file_encoding"),
     }
-    table = pd.DataFrame(rows, columns=[*columns])
+    table = pd.DataFrame(map(vars, files[:_SHOWN_FILES])).drop(columns="first_rows").rename(columns={"name": "file"})
+    for column in ("role", "format"):
+        table[column] = [word(f"{column}.{value}") for value in table[column]]
     for optional in ("encoding", "left_out"):
         if not table[optional].any():
             del columns[optional]

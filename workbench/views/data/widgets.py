@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -22,7 +23,7 @@ from mrc_workbench.data.problems import Problem
 from mrc_workbench.data.questions.read import Reading
 from mrc_workbench.data.store import Progress
 from mrc_workbench.workbench.views.names import pairs_name, set_name
-from mrc_workbench.workbench.views.resources.sets import pair_set, question_set, stored_sets, use_set
+from mrc_workbench.workbench.views.resources.sets import Cached, pair_set, question_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import remember, remembered
 from mrc_workbench.workbench.views.ui.words import (
@@ -41,7 +42,7 @@ from mrc_workbench.workbench.views.ui.words import (
 )
 
 MEGABYTE = 10**6  # bytes
-_PAIRS = "pairs"  # in the address: those to look at
+PAIRS_IN_ADDRESS = "pairs"  # those to look at
 _SHOWN_ROWS = 1000
 _SHOWN_COLUMNS = 30  # of the first rows
 
@@ -80,7 +81,7 @@ def draw_sets(in_use: str) -> None:
         for kept in sets:
             counts = word("sidebar.counts", passages=f"{kept.passages:,}", questions=f"{kept.questions:,}")
             is_used = kept.key == in_use
-            with _row(kept, set_name(kept.name), counts, _rename_set, None if is_used else store.remove):
+            with _row(kept, set_name(kept.name), counts, store, question_set, is_removable=not is_used):
                 if is_used:
                     st.badge(word("data_page.is_used"), icon=":material/check:", color="green")
                 elif st.button(word("data_page.use_stored"), key=f"use_{kept.key}"):
@@ -99,20 +100,29 @@ def draw_pairs(shown: str) -> None:
             st.caption(word("pairs_page.sets_about"))
             for kept in sets:
                 counts = word("pairs_page.counts", kind=word(f"pair_kind.{kept.kind}"), rows=f"{kept.rows:,}")
-                with _row(kept, pairs_name(kept.name), counts, _rename_pairs, pair_store.remove):
+                with _row(kept, pairs_name(kept.name), counts, pair_store, pair_set):
                     if kept.key == shown:
                         st.badge(word("pairs_page.is_shown"), icon=":material/visibility:")
                     elif st.button(word("data_page.look"), key=f"see_{kept.key}"):
-                        choose_pairs(kept.key)
+                        remember(PAIRS_IN_ADDRESS, kept.key)
                         st.rerun()
     draw_damaged(pair_store.damaged(), pair_store.remove)
 
 
 @contextmanager
 def _row(
-    kept: KeptSet, called: str, counts: str, rename: Callable[[str, str], None], remove: Callable[[str], None] | None
+    kept: KeptSet,
+    called: str,
+    counts: str,
+    stored: ModuleType,
+    opened: Cached[[str], Any],
+    *,
+    is_removable: bool = True,
 ) -> Iterator[None]:
-    """Draw a set: its name, its counts, what the block draws to select it, and what renames or removes it."""
+    """Draw a set, its counts, what the block draws to select it, and what renames or removes it.
+
+    `stored` is the module with `rename` and `remove`, and `opened` the cached function that opens a set by its key.
+    """
     with st.container(border=True):
         name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
@@ -123,55 +133,49 @@ def _row(
         created.text(moment(kept.created))
         with buttons.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
             yield
-            if not kept.shared:
-                _draw_rename(kept.key, called, rename)
-            if remove is not None and not kept.shared:
+            if kept.shared:
+                return
+            with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{kept.key}"):
+                name = _draw_name_field(called, f"name_{kept.key}")
+                look: dict[str, Any] = {"type": "primary", "disabled": not name, "key": f"rename_yes_{kept.key}"}
+                if st.button(word("data_page.rename_yes"), **look):
+                    with errors_told():
+                        if name != called:  # a name that the page translates stays as it is stored
+                            stored.rename(kept.key, name)
+                            opened.clear(kept.key)
+                        st.toast(word("data_page.renamed", name=plain(name)), icon=":material/edit:")
+                        st.rerun()
+            if is_removable:
                 sure = word("data_page.remove_sure", name=plain(called))
-                draw_remove(kept.key, remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
+                draw_remove(kept.key, stored.remove, sure=sure, removed=word("data_page.removed", name=plain(called)))
 
 
-def _draw_rename(key: str, called: str, rename: Callable[[str, str], None]) -> None:
-    with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{key}"):
-        look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"name_{key}"}
-        entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
-        name = display_name(entered or "")
-        if st.button(word("data_page.rename_yes"), type="primary", disabled=not name, key=f"rename_yes_{key}"):
-            with errors_told():
-                if name != called:  # a name that the page translates stays as it is stored
-                    rename(key, name)
-                st.toast(word("data_page.renamed", name=plain(name)), icon=":material/edit:")
-                st.rerun()
-
-
-def _rename_set(key: str, name: str) -> None:
-    store.rename(key, name)
-    question_set.clear(key)
-
-
-def _rename_pairs(key: str, name: str) -> None:
-    pair_store.rename(key, name)
-    pair_set.clear(key)
+def _draw_name_field(name: str, key: str, **look: Any) -> str:
+    look |= {"max_chars": LONGEST_NAME, "key": key}
+    return display_name(st.text_input(**label_and_help("data_page.name"), value=name, **look) or "")
 
 
 def chosen_pairs() -> StoredPairs | None:
     """Return the kept pairs to look at, if there are some: those in use on other pages too, else the newest."""
     sets = {kept.key: kept for kept in pair_store.stored()}
-    return sets.get(remembered(_PAIRS, next(iter(sets), ""), [*sets]))
+    return sets.get(remembered(PAIRS_IN_ADDRESS, next(iter(sets), ""), [*sets]))
 
 
-def choose_pairs(key: str) -> None:
-    remember(_PAIRS, key)
-
-
-def draw_name(stored: str, called: str, key: str) -> str:
-    """Draw the field for the name of a set under preview; return the name to store it under.
+def draw_store_button(stored: str, called: str, key: str, **button: Any) -> str | None:
+    """Draw the field for the name of a set under preview and the button that stores it; return the name on a click.
 
     `called` is the display name of a set whose name is `stored`, which stays unless the user changes the field.
     """
-    look: dict[str, Any] = {"max_chars": LONGEST_NAME, "key": f"set_name_{key}", "width": 320}
-    entered = st.text_input(**label_and_help("data_page.name"), value=called, **look)
-    name = display_name(entered or "")
+    name = _draw_name_field(called, f"set_name_{key}", width=320)
+    if not st.button(type="primary", icon=":material/check:", **button):
+        return None
     return stored if name == called else name or stored
+
+
+def draw_discard_button(key: str, forget: Callable[[], None]) -> None:
+    if st.button(word("data_page.discard"), icon=":material/close:", key=key):
+        forget()
+        st.rerun()
 
 
 def draw_status(understood: str, warnings: Sequence[str], notes: Sequence[str], *, is_clean: bool) -> None:
@@ -259,23 +263,19 @@ def _in_words(table: pd.DataFrame, problems: list[Problem], texts: Mapping[str, 
     return table
 
 
-def pick_other_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
-    """Draw the encodings to choose from, if any, beside text that was read in another one; return the choice."""
-    if not encodings:
-        return None
-    with st.expander(word("data_page.other_encoding"), icon=":material/translate:"):
-        return pick_encoding(encodings, used, key)
-
-
-def pick_encoding(encodings: Sequence[EncodingCandidate], used: str, key: str) -> str | None:
+def pick_encoding(
+    encodings: Sequence[EncodingCandidate], used: str, key: str, *, is_folded: bool = False
+) -> str | None:
     """Draw the possible encodings with the first line each; return the one to read the file in, if one is chosen."""
     if not encodings:
         return None
     samples = {encoding.name: encoding.sample for encoding in encodings}
     names = [*samples]
     index = names.index(used) if used in names else 0
-    selected = st.selectbox(**label_and_help("data_page.encoding"), options=names, index=index, key=f"{key}_name")
-    st.caption(word("data_page.encoding_sample"))
-    st.code(samples[selected], language=None, wrap_lines=True)
-    is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)
+    fold = st.expander(word("data_page.other_encoding"), icon=":material/translate:") if is_folded else st.container()
+    with fold:
+        selected = st.selectbox(**label_and_help("data_page.encoding"), options=names, index=index, key=f"{key}_name")
+        st.caption(word("data_page.encoding_sample"))
+        st.code(samples[selected], language=None, wrap_lines=True)
+        is_clicked = st.button(word("data_page.read_in_encoding"), icon=":material/translate:", key=key)
     return selected if is_clicked else None

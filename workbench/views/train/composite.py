@@ -41,6 +41,7 @@ from mrc_workbench.workbench.views.ui.words import (
     language,
     plain,
     signed,
+    signed_interval,
     tell_training_failure,
     word,
     word_or,
@@ -61,7 +62,7 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
     elif ablation.done and table:
         for conclusion in _conclusions(table, varied=varied):
             st.markdown(conclusion)
-    variants = table.variants if table else []
+    variants = table.variants if table else ()
     if table and table.measures:
         _draw_table(table, ablation.id, varied=varied)
     for variant in variants:
@@ -72,7 +73,13 @@ def draw_ablation(ablation: Ablation, *, is_running: bool = False) -> None:
     names = [name for variant in variants for name in (variant.model, variant.tuned)]
     reused = [run for name in names if name and (run := find_run(name))]
     parts = list(dict.fromkeys([*reused, *ablation.parts()]))
-    draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), _part_name)
+
+    def part_name(run: Run) -> str:
+        plan = run.plan()
+        is_untrained = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
+        return f"{word('ablation.untrained') if is_untrained else run_name(plan)} · {kind_name(plan.kind)}"
+
+    draw_parts(ablation, parts, word("ablation.trainings", count=len(parts)), part_name)
 
 
 def draw_ablation_buttons(ablation: Ablation) -> None:
@@ -163,11 +170,11 @@ def _conclusions(table: Table, *, varied: bool) -> list[str]:
     base = known.get(UNTRAINED)
     if base and (tested := _difference(base, measure)):
         # how far the reference is above the base: the stored difference is the reverse
-        gain = Difference(-tested.value, -tested.high, -tested.low, tested.p)
-        key = "helped" if gain.low > 0 else "harmed" if gain.high < 0 else "unsure"
+        gain = (-tested.value, -tested.high, -tested.low)
+        key = "helped" if tested.high < 0 else "harmed" if tested.low > 0 else "unsure"
         figures = {"figure": reference.value, "without": (base.figures or {})[measure].value}
         texts = {name: _figure_words(measure, value) for name, value in figures.items()}
-        conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **_points(gain)))
+        conclusions.append(word(f"ablation.{key}", measure=_measure_words(measure), **texts, **signed_interval(*gain)))
     return conclusions
 
 
@@ -178,17 +185,7 @@ def _best_words(rivals: list[tuple[Variant, Interval]], reference: Interval, mea
     if best.number == REFERENCE or tested is None:
         return word("ablation.reference_best", **values)
     values |= {"name": plain(_variant_name(best, varied=True)), "reference": _figure_words(measure, reference.value)}
-    return word("ablation.best" if tested.low > 0 else "ablation.best_unsure", **values, **_points(tested))
-
-
-def _points(difference: Difference) -> dict[str, str]:
-    return {"points": signed(difference.value), "low": signed(difference.low), "high": signed(difference.high)}
-
-
-def _part_name(run: Run) -> str:
-    plan = run.plan()
-    is_untrained = plan.trial is not None and plan.trial.whole and plan.trial.number == UNTRAINED
-    return f"{word('ablation.untrained') if is_untrained else run_name(plan)} · {kind_name(plan.kind)}"
+    return word("ablation.best" if tested.low > 0 else "ablation.best_unsure", **values, **signed_interval(*tested[:3]))
 
 
 def _draw_table(table: Table, key: str, *, varied: bool) -> None:
@@ -235,16 +232,16 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
 
 def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
     """Draw the table; the cells stay numbers below their texts, so columns sort."""
+    tests = [_difference(one, measure) for one in table.variants]
     rows: list[dict[str, Any]] = []
-    for one in table.variants:
-        apart = _difference(one, measure)
+    for one, tested in zip(table.variants, tests, strict=True):
         row = {name: _in_units(name, figure.value) for name in table.measures if (figure := _figure(one, name))}
-        tested = {"difference": 100 * apart.value, "p": apart.p} if apart else {}
-        rows.append({"variant": _variant_name(one, varied=varied), **row, **tested})
+        difference = {"difference": 100 * tested.value, "p": tested.p} if tested else {}
+        rows.append({"variant": _variant_name(one, varied=varied), **row, **difference})
     numbers = pd.DataFrame(rows, columns=["variant", *table.measures, "difference", "p"])
     style = numbers.style.format("{:.4f}", subset=["p"], na_rep="")
     best = {name: _best_number(table, name) for name in table.measures}
-    for place, one in enumerate(table.variants):
+    for place, (one, tested) in enumerate(zip(table.variants, tests, strict=True)):
         for name in table.measures:
             cell = ""
             if figure := _figure(one, name):
@@ -253,15 +250,14 @@ def _draw_numbers(table: Table, measure: str, *, varied: bool) -> None:
             style = tables.write(style, place, name, cell)
             if one.number == best[name]:
                 style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], [name]])
-        apart = _difference(one, measure)
-        text = "{points} [{low}, {high}]".format(**_points(apart)) if apart else ""
+        text = "{points} [{low}, {high}]".format(**signed_interval(*tested[:3])) if tested else ""
         style = tables.write(style, place, "difference", text)
     measured = {
         name: st.column_config.NumberColumn(_measure_words(name), help=_measure_words(name, "help"), width=155)
         for name in (measure, *table.measures)
     }
     columns = {"variant": tables.text("ablation.variant", pinned=True, width=150), measure: measured.pop(measure)}
-    if any(_difference(one, measure) for one in table.variants):
+    if any(tests):
         columns["difference"] = tables.number("ablation.difference", width=125)
         columns["p"] = tables.number("ablation.p", "%.4f", width=60)
     tables.draw(style, columns | measured, placeholder="–")
@@ -293,14 +289,14 @@ def draw_search(search: Search, *, is_running: bool = False) -> None:
     findings, plan = search.found, search.plan()
     if is_running:
         st.caption(word("settings.minutes_at_most", minutes=f"{plan.minutes:g}"))
-    is_complete = search.done and not is_running
-    if findings and is_complete:
-        st.markdown(_sentence(findings))
     if findings:
+        is_complete = search.done and not is_running
+        if is_complete:
+            _draw_conclusion(findings)
         _draw_findings(plan, findings)
-    if findings and is_complete:
-        look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
-        st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
+        if is_complete:
+            look: dict[str, Any] = {"icon": ":material/check:", "key": f"use_settings_{search.id}"}
+            st.button(**label_and_help("settings.use"), on_click=fill_in_settings, args=(plan, findings), **look)
     trials = search.parts()
     draw_parts(search, trials, word("settings.trials", count=len(trials)), lambda run: run_name(run.plan()))
 
@@ -320,39 +316,35 @@ def value_words(name: str, value: Any) -> str:
     return word_or(f"choice.{name}_{value}", number)
 
 
-def _sentence(found: Findings) -> str:
-    measure = Measure.parse(found.measure).long
+def _draw_conclusion(found: Findings) -> None:
+    values = {"measure": Measure.parse(found.measure).long}
     if found.best == DEFAULTS:
-        return word("settings.defaults_best", measure=measure)
+        st.markdown(word("settings.defaults_best", **values))
+        return
     best = next(trial for trial in found.tried if trial.number == found.best)
-    return word(
-        "settings.better" if found.chosen != DEFAULTS else "settings.alike",
-        setting=plain(setting_words(best.changed)),
-        measure=measure,
-        points=signed(best.difference),
-        low=signed(best.difference_low),
-        high=signed(best.difference_high),
-    )
+    values |= signed_interval(best.difference, best.difference_low, best.difference_high)
+    key = "settings.better" if found.chosen != DEFAULTS else "settings.alike"
+    st.markdown(word(key, setting=plain(setting_words(best.changed)), **values))
 
 
 def _draw_findings(plan: Plan, found: Findings) -> None:
-    """One row a trial, those that came furthest first; underneath, figures stay numbers, so columns sort by them."""
+    """Draw a row for each trial, those that came furthest first; the cells stay numbers, so columns sort by them."""
     measure = Measure.parse(found.measure).long
     tried = sorted(found.tried, key=lambda one: (-one.share, one.number != DEFAULTS, -one.value))
-    rows = [
-        {
-            "chosen": "✓" if one.number == found.chosen else "",
-            "setting": setting_words(one.changed),
-            "value": one.value,
-            "difference": one.difference,
-            "p": one.p_family,
-            "epochs": one.epochs,
-            "steps": one.steps,
-            "loss": one.loss,
-        }
-        for one in tried
-    ]
-    style = pd.DataFrame(rows).style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
+    table = pd.DataFrame(map(vars, tried)).rename(columns={"p_family": "p"})
+    table["chosen"] = ["✓" if one.number == found.chosen else "" for one in tried]
+    table["setting"] = [setting_words(one.changed) for one in tried]
+    columns = {
+        "chosen": tables.text("settings.chosen", width=45),
+        "setting": tables.text("settings.setting", width=250),
+        "value": tables.measure(found.measure, measure, width=130),
+        "difference": tables.number("settings.difference", width=130),
+        "p": tables.number("settings.p", "%.4f"),
+        "epochs": tables.number("settings.epochs", width=55),
+        "steps": tables.number("settings.steps", width=50),
+        "loss": tables.number("settings.loss", width=65),
+    }
+    style = table[[*columns]].style.format({"epochs": "{:.2f}", "p": "{:.4f}", "loss": "{:.4f}"}, na_rep="")
     for place, one in enumerate(tried):
         texts = {
             "value": f"{100 * one.value:.2f} [{100 * one.low:.1f}–{100 * one.high:.1f}]",
@@ -364,19 +356,7 @@ def _draw_findings(plan: Plan, found: Findings) -> None:
             style = tables.write(style, place, column, text)
         if one.number == found.chosen:
             style = style.map(lambda _: tables.BOLD, subset=pd.IndexSlice[[place], :])
-    tables.draw(
-        style,
-        {
-            "chosen": tables.text("settings.chosen", width=45),
-            "setting": tables.text("settings.setting", width=250),
-            "value": tables.measure(found.measure, measure, width=130),
-            "difference": tables.number("settings.difference", width=130),
-            "p": tables.number("settings.p", "%.4f"),
-            "epochs": tables.number("settings.epochs", width=55),
-            "steps": tables.number("settings.steps", width=50),
-            "loss": tables.number("settings.loss", width=65),
-        },
-    )
+    tables.draw(style, columns)
     values = {"questions": f"{found.questions:,}", "measure": measure}
     notes = [word("settings.measured_on", **values, untrained=f"{100 * found.untrained:.2f}")]
     for key, numbers in (("settings.failed", found.failed), ("settings.untried", found.untried)):

@@ -41,7 +41,7 @@ def refused(candidates: tuple[Columns, ...] = (), encodings: tuple[EncodingCandi
         "faq.csv",
         "faq.csv",
         files=((FAQ.encode(), "faq.csv"),),
-        sha256="0" * 64,
+        key="0" * 16,
         columns=proposal.columns,
         available=proposal.available,
         first_rows=proposal.first_rows,
