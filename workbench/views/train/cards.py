@@ -32,7 +32,6 @@ from mrc_workbench.workbench.views.ui.job import draw_log, follow
 from mrc_workbench.workbench.views.ui.words import (
     attempt,
     duration,
-    known,
     label_and_help,
     moment,
     plain,
@@ -42,7 +41,7 @@ from mrc_workbench.workbench.views.ui.words import (
 )
 
 _OPEN = "run_dialog"  # in the session: the dialog's name and the run's id
-_BADGES = {
+BADGES = {  # of the states of jobs that have ended
     State.DONE: ("green", ":material/check_circle:"),
     State.STOPPED: ("gray", ":material/stop_circle:"),
     State.FAILED: ("red", ":material/error:"),
@@ -80,16 +79,12 @@ def draw_dialog_button(name: Literal["details", "delete"], run: Run) -> None:
         open_dialog(name, run)
 
 
-def has_ended(status: Status) -> bool:
-    return status.state in _BADGES
-
-
 def draw_head(plan: Plan, status: Status) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**{plain(run_name(plan))}**", width="content")
-        colour, icon = _BADGES[status.state]
+        colour, icon = BADGES[status.state]
         st.badge(word(f"state.{status.state.value}"), icon=icon, color=colour)  # type: ignore[arg-type]
-    details = [*made_of(plan), plain(moment(plan.created))]
+    details = [*about(plan), plain(moment(plan.created))]
     if status.spent:
         details.append(word("train.about_seconds", duration=duration(status.spent)))
     if plan.is_training and status.state in RESUMABLE:
@@ -101,8 +96,8 @@ def _steps(status: Status) -> dict[str, str]:
     return {"step": f"{status.step:,}", "total": f"{status.total_steps:,}"}
 
 
-def made_of(plan: Plan) -> list[str]:
-    """Return, as Markdown, its kind, its base and its data."""
+def about(plan: Plan) -> list[str]:
+    """Return, as Markdown, the kind, the base and the data of a training."""
     return [
         kind_name(plan.kind),
         word("train.about_base", base=plain(base_name(plan.options.base, plan.kind))),
@@ -162,10 +157,8 @@ def draw_stopped(run: Run) -> None:
 
 
 def draw_resume(run: Run, *, primary: bool = False) -> None:
-    if isinstance(run, Search):
-        words = label_and_help("settings.resume")
-    elif isinstance(run, Ablation):
-        words = label_and_help("ablation.resume")
+    if isinstance(run, Search | Ablation):
+        words = label_and_help("settings.resume" if isinstance(run, Search) else "ablation.resume")
     else:
         checkpoint = newest_checkpoint(run.folder)
         step = f"{step_of(checkpoint):,}" if checkpoint else ""
@@ -225,20 +218,19 @@ def draw_details(run: Run) -> None:
 
 
 def _draw_provenance(run: Run) -> None:
-    made = run.provenance()
-    if not made:
+    provenance = run.provenance()
+    if not provenance:
         st.caption(word("train.no_provenance"))
         return
     st.caption(word("train.provenance_about"))
-    single = {name: value for name, value in made.items() if not isinstance(value, dict)}
-    groups = {name: value for name, value in made.items() if isinstance(value, dict)}
-    _table([(_fact(name), value) for name, value in single.items()], word("train.row_fact"))
+    groups = {name: facts for name, facts in provenance.items() if isinstance(facts, dict)}
+    _table([(_fact(name), value) for name, value in provenance.items() if name not in groups], word("train.row_fact"))
     for name, facts in groups.items():
         tables.draw_heading(_fact(name))
         rows = _split(facts) if name == "split" else facts
         label = _option if name in ("split", "options", "settled") else _fact
         _table([(label(fact), value) for fact, value in rows.items()], word("train.row_fact"))
-    content = json.dumps(made, ensure_ascii=False, indent=2)
+    content = json.dumps(provenance, ensure_ascii=False, indent=2)
     tables.draw_file("train.provenance_json", content, f"{run.id}-provenance.json", "application/json")
 
 
@@ -248,7 +240,7 @@ def _split(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _option(name: str) -> str:
-    return next((word(key) for key in (f"option.{name}", f"train.{name}") if known(key)), name)
+    return word_or(f"option.{name}", word_or(f"train.{name}", name))
 
 
 def _fact(name: str) -> str:
@@ -266,19 +258,23 @@ def _table(rows: list[tuple[str, Any]], heading: str) -> None:
 
 
 def _draw_curves(run: Run, plan: Plan) -> None:
-    # the names of all runs of the kind, no two alike
     plans = {one: own for one in all_runs() if (own := one.plan()).kind == plan.kind}
-    names_of_plans = Counter(map(run_name, plans.values()))
     labels = {one: run_name(own) for one, own in plans.items()}
+    counts = Counter(labels.values())
     for one, name in labels.items():
-        if names_of_plans[name] > 1:
+        if counts[name] > 1:
             labels[one] = f"{name} · {moment(plans[one].created)} · {one.id[-4:]}"
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
-        beside = _pick_others(run, labels)
+        others = {one.id: one for one in labels if one != run and one.progress()}
+        look: dict[str, Any] = {"format_func": lambda run_id: labels[others[run_id]], "disabled": not others}
+        look |= {"placeholder": word("train.beside_placeholder") if others else word("train.beside_none")}
+        look |= {"options": list(others), "max_selections": 5, "key": f"beside_{run.id}"}
+        beside = [others[run_id] for run_id in st.multiselect(**label_and_help("train.beside"), **look)]
     with right:
         measure = pick_measure(f"details_measure_{run.id}", plan.kind, best_by(run, plan))
-    if any(_evaluated_on(plans[one]) != _evaluated_on(plan) for one in beside):
+    compared = [plan, *(plans[one] for one in beside)]
+    if len({(of.fingerprint, of.split, of.options.evaluation_limit) for of in compared}) > 1:
         st.warning(word("train.other_questions"), icon=":material/warning:")
     shown = [run, *beside]
     names = ("loss", measure, "learning_rate", "grad_norm")
@@ -299,17 +295,3 @@ def _draw_curves(run: Run, plan: Plan) -> None:
                 last_step=last_step,
                 bm25=next(iter(bm25)) if name in MEASURES and len(bm25) == 1 else None,
             )
-
-
-def _pick_others(run: Run, labels: dict[Run, str]) -> list[Run]:
-    others = {one.id: one for one in labels if one != run and one.progress()}
-    look: dict[str, Any] = {"format_func": lambda run_id: labels[others[run_id]], "disabled": not others}
-    look |= {"placeholder": word("train.beside_placeholder") if others else word("train.beside_none")}
-    words = label_and_help("train.beside")
-    selected = st.multiselect(**words, options=list(others), max_selections=5, key=f"beside_{run.id}", **look)
-    return [others[run_id] for run_id in selected]
-
-
-def _evaluated_on(plan: Plan) -> tuple[Any, ...]:
-    """Return what decides which questions a training is evaluated on."""
-    return plan.fingerprint, plan.split, plan.options.evaluation_limit

@@ -24,19 +24,26 @@ _GEOMETRY = {"alignment": "Alignment", "uniformity": "Uniformity"}  # of the spa
 _NAMES = _GEOMETRY | {of: name for recipe in RECIPES.values() for of, name in recipe.family.measures.items()}
 _BM25 = PALETTE[0]
 _BESIDE = "#8a8a8a"  # of the questions that do not judge: read on light and on dark
-# how a figure is written in a chart (d3) and in a table
-_FORMATS = {"loss": (".4f", "%.4f"), "learning_rate": (".2~r", "%.7f"), "grad_norm": (".3f", "%.3f")}
-_FORMATS |= dict.fromkeys(_GEOMETRY, (".3f", "%.3f"))
-_SHARE = (".2%", "percent")
-_NUMBERS = {"loss": ".3f", "learning_rate": ".2e", "grad_norm": ".3f"} | dict.fromkeys(_GEOMETRY, ".3f")
-
-
-def measure_names(kind: str) -> dict[str, str]:
-    return {name: measure_name(name) for name in recipe_of(kind).family.curves}
+_ON_TEST = "_tested"  # ends the name of a row of test questions
+_TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
+_WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
+_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
+Row = dict[str, float]
+# of a figure, its format in a tooltip, in a table, in the description of a chart, and at an axis
+_SHARE = (".2%", "percent", ".1%", ".1%")
+_FORMATS = {
+    "loss": (".4f", "%.4f", ".3f", ".3~f"),
+    "learning_rate": (".2~r", "%.7f", ".2e", ".2~r"),
+    **dict.fromkeys(("grad_norm", *_GEOMETRY), (".3f", "%.3f", ".3f", ".3~f")),
+}
 
 
 def measure_name(name: str) -> str:
     return word_or(f"measure.{name}", _NAMES[name])
+
+
+def measure_names(kind: str) -> dict[str, str]:
+    return {name: measure_name(name) for name in recipe_of(kind).family.curves}
 
 
 def best_by(run: Run, plan: Plan) -> str:
@@ -55,13 +62,13 @@ def pick_measure(key: str, kind: str, first: str) -> str:
 
 def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
     """Draw a figure of one training, on validation and training questions if both are known."""
-    own, other = ("validation", "training") if name in MEASURES else ("training", "validation")
+    is_measure = name in MEASURES
+    own, other = ("validation", "training") if is_measure else ("training", "validation")
     lines, colours = {word(f"train.line_{own}"): found.points[name]}, [colour]
     if found.beside[name]:
         lines[word(f"train.line_{other}")] = found.beside[name]
-        colours = [colour, _BESIDE] if own == "validation" else [_BESIDE, colour]  # what judges has one colour
-    points = found.points[name] if kept_step and name in MEASURES else []
-    kept = next((point for point in points if point[0] == kept_step), None)
+        colours = [colour, _BESIDE] if is_measure else [_BESIDE, colour]  # validation questions have the same colour
+    kept = next((point for point in found.points[name] if is_measure and point[0] == kept_step), None)
     draw_figure(name, lines, colours, last_step=last_step, bm25=found.bm25.get(name), kept=kept)
 
 
@@ -107,8 +114,26 @@ def _chart(
     bm25: float | None,
     kept: tuple[int, float] | None,
 ) -> alt.LayerChart:
-    chart = _lines(name, table, runs, colours, last_step)
-    rows = findings.courses(table, "run", "step", "value", _NUMBERS.get(name, ".1%"))
+    in_tooltip, _, described, at_axis = _FORMATS.get(name, _SHARE)
+    several, step = len(runs) > 1, word("train.step")
+    names = legend(columns=2, labelLimit=180) if several else None
+    # pixels; a legend takes its room from the lines
+    height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
+    base = alt.Chart(table).encode(
+        x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=at_axis)),
+        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
+        tooltip=[
+            *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
+            *tips(("step:Q", step), ("value:Q", _short(name), in_tooltip)),
+        ],
+    )
+    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
+    # questions that do not judge have a grey, dashed line
+    dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _BESIDE else [1, 0] for tint in colours])
+    lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
+    chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
+    rows = findings.courses(table, "run", "step", "value", described)
     if kept is not None:
         point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
@@ -123,29 +148,6 @@ def _chart(
     return chart.properties(description=findings.describe(_short(name), rows))
 
 
-def _lines(name: str, table: pd.DataFrame, runs: list[str], colours: Sequence[str], last_step: int) -> alt.LayerChart:
-    number, _ = _FORMATS.get(name, _SHARE)
-    axis = {"learning_rate": ".2~r"}.get(name, ".3~f" if name in _FORMATS else ".1%")
-    several, step = len(runs) > 1, word("train.step")
-    names = legend(columns=2, labelLimit=180) if several else None
-    # pixels; a legend takes its room from the lines
-    height = (170 if name in ("learning_rate", "grad_norm") else 240) + (24 * ceil(len(runs) / 2) if several else 0)
-    base = alt.Chart(table).encode(
-        x=alt.X("step:Q", title=step, scale=alt.Scale(domain=[0, last_step]), axis=alt.Axis(tickMinStep=1, format="d")),
-        y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(format=axis)),
-        color=alt.Color("run:N", scale=alt.Scale(domain=runs, range=list(colours)), legend=names),
-        tooltip=[
-            *([alt.Tooltip("run:N", title=word("train.run"))] if several else []),
-            *tips(("step:Q", step), ("value:Q", _short(name), number)),
-        ],
-    )
-    marks = base.mark_point(filled=True, opacity=1, size=45 if name in MEASURES else 12)
-    # what does not judge is grey and dashed
-    dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _BESIDE else [1, 0] for tint in colours])
-    lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
-    return (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
-
-
 def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
     """One row a step; the columns are the trainings, and BM25."""
     wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
@@ -154,8 +156,7 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
         wide = wide.rename(columns={runs[0]: _short(name)})
     if bm25 is not None:
         wide["BM25"] = bm25
-    _, number = _FORMATS.get(name, _SHARE)
-    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=number))
+    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=_FORMATS.get(name, _SHARE)[1]))
     with st.expander(word("train.as_table")):
         shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
         st.dataframe(shown, hide_index=True, column_config=columns, height=220)
@@ -163,12 +164,6 @@ def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None
 
 def _short(name: str) -> str:
     return measure_name(name) if name in MEASURES else word(f"train.{name}")
-
-
-_TESTED = ("before", "after", "bm25")  # on test questions, where these were asked
-_WIDTH = 140  # pixels of a figure with its interval: the table fits beside the sidebar of a small screen
-_TIMES_100 = ("spearman", "pearson", "accuracy")  # as the field writes them
-Row = dict[str, float]
 
 
 def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
@@ -181,13 +176,13 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
     if not {"before", "after"} <= set(rows):
         st.caption(word("train.no_scores"))
         return
-    names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
     judge = _judge(scores)
     asks_questions = judge in ("questions", "passages")
-    leading = str(leading_measure())
-    names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
+    names = {of: name for of, name in measure_names(plan.kind).items() if any(of in row for row in rows.values())}
     if judge == "pairs":  # the figures of their space are no shares
         names = {of: name for of, name in names.items() if of in _TIMES_100}
+    leading = str(leading_measure())
+    names = dict(sorted(names.items(), key=lambda item: item[0] != leading))  # its column comes first
     measure = (scores.get("gain") or {}).get("measure", recipe_of(plan.kind).measure)  # older scores name no gain
     _draw_headline(names, rows, scores)
     if measure in names and measure in rows["before"].keys() & rows["after"].keys():
@@ -303,9 +298,9 @@ def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, s
     `heading` is the text key over the names of the rows. The cells stay numbers below their texts, so columns sort.
     """
     test = _of_test(scores)
-    tested = {_tested(name): test[name] for name in _TESTED if name in test}
-    intervals = {_tested(name): ends for name, ends in (test.get("intervals") or {}).items()}
-    intervals = (scores.get("intervals") or {}) | intervals
+    tested = {f"{name}{_ON_TEST}": test[name] for name in _TESTED if name in test}
+    intervals = {f"{name}{_ON_TEST}": ends for name, ends in (test.get("intervals") or {}).items()}
+    intervals |= scores.get("intervals") or {}
     table = pd.DataFrame(rows | tested, index=list(names)).T * 100
     table.insert(0, "row", [_row_name(name, scores) for name in table.index])
     style = table.style.format("{:.2f}", subset=pd.IndexSlice[:, [*names]])
@@ -321,13 +316,9 @@ def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, s
     tables.draw(style, {"row": tables.text(heading, width="medium"), **columns})
 
 
-def _tested(name: str) -> str:
-    return f"{name}_tested"
-
-
 def _row_name(name: str, scores: dict[str, Any]) -> str:
-    if name.endswith(_tested("")):
-        return word("train.row_tested", row=word(f"train.row_{name.removesuffix(_tested(''))}"))
+    if name.endswith(_ON_TEST):
+        return word("train.row_tested", row=word(f"train.row_{name.removesuffix(_ON_TEST)}"))
     if name == "interpolated":
         return word("train.row_interpolated", weight=f"{scores.get('weight', 0):g}")
     if scores.get("interpolated") and name in ("before", "after"):

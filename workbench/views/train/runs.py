@@ -142,7 +142,7 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
 def _draw_waiting(place: int, run: Run) -> None:
     plan = run.plan()
     since = datetime.fromtimestamp(run.status().queued, UTC).isoformat()
-    about = [*cards.made_of(plan), word("train.queued_since", moment=plain(moment(since)))]
+    about = [*cards.about(plan), word("train.queued_since", moment=plain(moment(since)))]
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
@@ -159,7 +159,7 @@ def _draw_waiting(place: int, run: Run) -> None:
 def draw_runs(runs: list[Run], *, at_work: bool = False) -> None:
     """Draw the runs that have ended, newest first, older ones on request; and the dialog that is open."""
     st.subheader(word("train.list"))
-    ended = [(run, status) for run in runs if cards.has_ended(status := run.status())]
+    ended = [(run, status) for run in runs if (status := run.status()).state in cards.BADGES]
     if not ended:
         st.info(word("train.list_going" if at_work else "train.list_empty"), icon=":material/info:")
     shown = st.session_state.setdefault("trainings_shown", _SHOWN_FIRST)
