@@ -133,9 +133,11 @@ class Base:
 
 def pick_base(kind: str) -> Base:
     """Draw the choice of a base model and what is known of it. The page never waits for the hub."""
-    choices = base_choices(kind)
     left, right = st.columns(2, vertical_alignment="bottom")
-    choices += [reference for reference in _typed() if reference not in choices]
+    # hub ids and folders that were typed or stand in the address
+    given = [one for one in (st.session_state.get("kept_base"), st.query_params.get("base")) if one and one.strip()]
+    typed = [one for one in given if one != STARTER and not one.startswith(PREFIX) and find_model_run(one) is None]
+    choices = list(dict.fromkeys([*base_choices(kind), *typed]))
     look: dict[str, Any] = {"format_func": partial(model_label, kind=kind), "help": word("train.base_help")}
     with left:
         reference = choose(
@@ -171,13 +173,6 @@ def suited_to(kind: str, base: Base) -> TrainingOptions:
 
 def _runs(kind: str) -> dict[str, Run]:
     return {run.id: run for run, plan in finished_runs().items() if plan.kind == kind}
-
-
-def _typed() -> list[str]:
-    """Return the hub ids and folders that were typed or stand in the address."""
-    given = (st.session_state.get("kept_base"), st.query_params.get("base"))
-    typed = [one for one in given if one and one.strip() and one != STARTER and not one.startswith(PREFIX)]
-    return list(dict.fromkeys(one for one in typed if find_model_run(one) is None))
 
 
 def _draw_availability(kind: str, reference: str, place: DeltaGenerator) -> bool:
@@ -222,17 +217,17 @@ def _wait_for_the_hub(hub_id: str) -> None:
 
 def _say_what_is_missing(kind: str, hub_id: str, error: BaseException) -> None:
     offers_starter = STARTER in recipe_of(kind).options.offered()
-    code = f"model.{getattr(error, 'code', '')}"
-    if not offers_starter and known(f"{code}_no_starter"):
-        code = f"{code}_no_starter"
-    st.warning(word(code if known(code) else "model.hub_unknown", model=plain(hub_id)), icon=":material/cloud_off:")
+    key = f"model.{getattr(error, 'code', '')}"
+    keys = [key, "model.hub_unknown"] if offers_starter else [f"{key}_no_starter", key, "model.hub_unknown"]
+    st.warning(word(next(filter(known, keys)), model=plain(hub_id)), icon=":material/cloud_off:")
     with st.container(horizontal=True):
         for number, base in enumerate(recipe_of(kind).options.offered()):
-            starter = base == STARTER
-            if not (starter or base.startswith(PREFIX)):  # another one of the hub
+            if base == STARTER:
+                label, icon = word("train.use_starter"), ":material/bolt:"
+            elif base.startswith(PREFIX):
+                label, icon = word("train.use_installed", model=base_name(base, kind)), ":material/check:"
+            else:  # another model of the hub
                 continue
-            label = word("train.use_starter") if starter else word("train.use_installed", model=base_name(base, kind))
-            icon = ":material/bolt:" if starter else ":material/check:"
             look: dict[str, Any] = {"type": "primary" if number == 0 else "secondary", "key": f"train_use_{base}"}
             st.button(label, on_click=remember, args=("base", base), icon=icon, **look)
         _check_again(hub_id)
@@ -247,19 +242,20 @@ def _check_again(hub_id: str) -> None:
 def _hub_words(revision: HubRevision) -> str:
     if revision.downloaded:
         return f":material/check_circle: {word('train.hub_here' if revision.online else 'train.hub_here_offline')}"
-    if not revision.size:
-        return f":material/cloud_download: {word('train.hub_download_unknown')}"
-    megabytes = revision.size / 1e6
-    size = f"{megabytes / 1000:.1f} GB" if megabytes >= 1000 else f"{megabytes:,.0f} MB"
-    return f":material/cloud_download: {word('train.hub_download', size=size)}"
+    text = word("train.hub_download_unknown")
+    if revision.size:
+        size = f"{revision.size / 1e9:.1f} GB" if revision.size >= 1e9 else f"{revision.size / 1e6:,.0f} MB"
+        text = word("train.hub_download", size=size)
+    return f":material/cloud_download: {text}"
 
 
 def pick_objective(kind: str, base: Base, data: Learned | StoredPairs) -> str:
     pairs = data.kind if isinstance(data, StoredPairs) else None
-    choices, key = objectives(kind, starter=base.starter, pairs=pairs), f"train_{kind}_objective"
+    choices = objectives(kind, starter=base.starter, pairs=pairs)
     if not choices:
         st.info(word("train.no_objective"), icon=":material/info:")
         st.stop()
+    key = f"train_{kind}_objective"
     options = base.run.plan().options if base.run else suited_to(kind, base)
     suited = (options.objective.value, SentenceObjective.SIMCSE_SUPERVISED.value)  # to the base, or else to the data
     default = next((objective for objective in suited if objective in choices), choices[0])
@@ -301,25 +297,22 @@ def starting_values(kind: str, options: TrainingOptions, objective: str, *, as_t
 
 def matters(name: str, values: Mapping[str, Any], *, starter: bool) -> bool:
     """Whether an option changes anything in a training with these values, from a starter or a pretrained model."""
+    objective = values["objective"]
     if name in (*NEGATIVES_SOURCE, *NEGATIVES_DRAWN) and not _matters_of_negatives(name, values):
         return False
-    if _is_overruled(name, values):
+    # a teacher does not score the batch's other passages, and questions of IDF have only their own terms
+    if name == "batches_of" and objective in TAUGHT and values["distillation_weight"] == 1:
         return False
-    is_new_model = values["objective"] in {*LanguageObjective}  # a starter of those is a transformer
+    if name == "question_regularizer" and values["question_side"] == QuestionSide.IDF:
+        return False
+    # with hard negatives each question has passages of its own
+    if name in ("shared_passages", "mix_weight") and values["negatives"] > 0:
+        return False
+    is_new_model = objective in {*LanguageObjective}  # a starter of those is a transformer
     if starter and name in (_NOT_OF_A_NEW_MODEL if is_new_model else _NOT_OF_A_STARTER):
         return False
     # an objective of an added kind may use any option
-    return values["objective"] not in _KNOWN or values["objective"] in _ONLY_FOR.get(name, _KNOWN)
-
-
-def _is_overruled(name: str, values: Mapping[str, Any]) -> bool:
-    """Whether the value of another option leaves this one without effect."""
-    if name == "batches_of":  # a teacher does not score the batch's other passages
-        return values["objective"] in TAUGHT and bool(values["distillation_weight"] == 1)
-    if name == "question_regularizer":  # questions have only their own terms
-        return bool(values["question_side"] == QuestionSide.IDF)
-    # with hard negatives each question has passages of its own
-    return name in ("shared_passages", "mix_weight") and values["negatives"] > 0
+    return objective not in _KNOWN or objective in _ONLY_FOR.get(name, _KNOWN)
 
 
 def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
@@ -334,11 +327,9 @@ def _matters_of_negatives(name: str, values: Mapping[str, Any]) -> bool:
 
 def fitted(kind: str, objective: str) -> dict[str, tuple[int, int]]:
     """Return the smallest and largest value that an objective leaves to options which it restricts."""
-    if kind not in ranking_kinds():
-        return {}
-    if objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
+    if kind in ranking_kinds() and objective == BiEncoderObjective.MEGA_BATCH_MARGIN:
         return {"negatives": (0, 0)}
-    if objective == BiEncoderObjective.TRIPLET:
+    if kind in ranking_kinds() and objective == BiEncoderObjective.TRIPLET:
         return {"negatives": (1, 20), "mini_batch_size": (0, 0)}
     if kind in (BI_ENCODER, LATE_INTERACTION) and objective in TAUGHT:
         return {"negatives": (1, 20)}

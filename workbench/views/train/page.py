@@ -59,7 +59,7 @@ def draw() -> None:
     if at_work:
         show_top(at_work.id)
         draw_at_work(at_work)
-    draw_queue()
+    draw_queue(at_work, QUEUE.queued())
     jobs = sorted(all_jobs(), key=lambda job: job.id, reverse=True)
     stopped = None if at_work else latest_stopped(jobs)
     if stopped:
@@ -84,23 +84,19 @@ def draw() -> None:
 
 
 def draw_untrained(data: StoredSet) -> None:
-    """Draw the best score that is reached without any training: what a training has to beat."""
-    if data.questions - data.made >= FEWEST:
-        best = _without_training(data.fingerprint)
-        text = word("train.untrained", **best) if best else word("train.untrained_unknown")
-        st.caption(f":material/bolt: {text}")
+    """Draw the best score that is reached without any training: what a training has to beat.
 
-
-def _without_training(fingerprint: str) -> dict[str, str]:
-    """Return the best untrained retriever of all comparisons of the same questions; empty if there is none.
-
-    The questions are those of the last comparison. Test questions are left out: nothing is decided by those.
+    It is that of all comparisons of the questions of the last comparison. Test questions are left out: nothing is
+    decided by those.
     """
+    if data.questions - data.made < FEWEST:
+        return
     best: tuple[str, Measure, float] | None = None
     questions: tuple[Part, int, int] | None = None
     for stored in kept_comparisons():
         evaluated = (stored.part, stored.relevant_from, stored.questions)
-        if stored.data_fingerprint != fingerprint or stored.part is Part.TEST or questions not in (None, evaluated):
+        is_same = stored.data_fingerprint == data.fingerprint and questions in (None, evaluated)
+        if stored.part is Part.TEST or not is_same:
             continue
         untrained = _untrained_names(origin_of(stored.folder).get("experiment", {}).get("retriever", ()))
         figures = {name: values for name, values in stored.figures.items() if name in untrained}
@@ -108,12 +104,14 @@ def _without_training(fingerprint: str) -> dict[str, str]:
         if rival and (best is None or (rival[1] == best[1] and rival[2] > best[2])):
             best = rival
             questions = evaluated
-    if best is None or questions is None:
-        return {}
-    name, measure, mean = best
-    score = f"{100 * mean:.1f}"
-    about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{questions[2]:,}"}
-    return about | {"score": score + particle(score, "이", "가") if language() == "ko" else score}
+    text = word("train.untrained_unknown")
+    if best is not None and questions is not None:
+        name, measure, mean = best
+        score = f"{100 * mean:.1f}"
+        score += particle(score, "이", "가") if language() == "ko" else ""
+        about = {"name": plain(retriever_name(name)), "measure": measure.long, "questions": f"{questions[2]:,}"}
+        text = word("train.untrained", **about, score=score)
+    st.caption(f":material/bolt: {text}")
 
 
 def _untrained_names(specs: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -95,35 +95,30 @@ def _draw_figures(run: Run, plan: Plan, status: Status, found: Curves, measure: 
         "grad_norm": lambda norm: f"{norm:.3f}",
     }
     figures |= {name: form(found.points[name][-1][1]) for name, form in forms.items() if found.points[name]}
-    tiles = [{**label_and_help(f"train.{name}"), "value": value} for name, value in figures.items()]
+    tiles = [label_and_help(f"train.{name}") | {"value": value} for name, value in figures.items()]
     if points := found.points[measure]:
-        about = {"label": charts.measure_name(measure), "help": word("train.best_by_help")}
-        tiles.append({**about, "value": f"{points[-1][1]:.2%}"})
+        value = f"{points[-1][1]:.2%}"
+        tiles.append({"label": charts.measure_name(measure), "help": word("train.best_by_help"), "value": value})
     for first in range(0, len(tiles), _TILES):
         for column, tile in zip(st.columns(_TILES), tiles[first : first + _TILES], strict=False):
             column.metric(**tile)
 
 
-def _seconds_left(run: Run, plan: Plan, status: Status) -> float | None:
-    """Seconds left as the process says; until it knows, by the estimate that was made of the plan."""
+def _seconds_left(run: Run, plan: Plan, status: Status) -> float:
+    """Return the seconds left: as the process reports, else by the estimate of the plan; 0 if neither is known."""
     if status.left:
         return status.left
     estimate = Rehearsal.of(plan, RehearsalTask.ESTIMATE)
     if status.step or not estimate.done:
-        return None
-    left = estimate.estimate().seconds - run.status().spent
-    return left if left > 0 else None
-
-
-def draw_queue() -> None:
-    """Draw the queue, if any; it polls even while empty: another user, or a command, may start a training."""
-    _follow_queue((QUEUE.at_work(), QUEUE.queued()))
+        return 0.0
+    return max(0.0, estimate.estimate().seconds - run.status().spent)
 
 
 @st.fragment(run_every=2.0)
-def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
+def draw_queue(drawn_at_work: Run | None, drawn_waiting: list[Run]) -> None:
+    """Draw the queue, if any; it polls even while empty: another user, or a command, may start a training."""
     at_work, waiting = QUEUE.at_work(), QUEUE.queued()
-    if (at_work, waiting) != seen:
+    if (at_work, waiting) != (drawn_at_work, drawn_waiting):
         st.rerun()
     if not waiting:
         return
@@ -142,12 +137,12 @@ def _follow_queue(seen: tuple[Run | None, list[Run]]) -> None:
 def _draw_waiting(place: int, run: Run) -> None:
     plan = run.plan()
     since = datetime.fromtimestamp(run.status().queued, UTC).isoformat()
-    about = [*cards.about(plan), word("train.queued_since", moment=plain(moment(since)))]
+    queued_since = word("train.queued_since", moment=plain(moment(since)))
     with st.container(border=True, horizontal=True, vertical_alignment="center"):
         with st.container(width="stretch", gap=None):
             badge = f" :blue-badge[{word('train.queue_next')}]" if place == 1 else ""
             st.markdown(f"**{place}\\. {plain(run_name(plan))}**{badge}")
-            st.caption(" · ".join(about))
+            st.caption(" · ".join([*cards.about(plan), queued_since]))
         if draw_button("take_out", run, ":material/playlist_remove:", word("train.take_out_help")):
             run.stop()
             st.rerun()

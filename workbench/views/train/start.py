@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -77,24 +78,21 @@ class Asked(NamedTuple):
 
 def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
     """Return the question about a plan; the process that answers for a plan since changed is ended."""
-    asked = Asked(plan, Rehearsal.of(plan, task)) if plan else None
+    rehearsal = Rehearsal.of(plan, task) if plan else None
     key = _asked_key(task)
     earlier: Rehearsal | None = st.session_state.get(key)
-    if earlier and (asked is None or asked.rehearsal != earlier):
+    if earlier and rehearsal != earlier:
         earlier.end()
         del st.session_state[key]
-    return asked
+    return Asked(plan, rehearsal) if plan and rehearsal else None
 
 
 def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerator) -> None:
     """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
     name = f"ask_{task.value}"
-    look: dict[str, Any] = {
-        "icon": _ICONS[task],
-        "disabled": asked is None or asked.rehearsal.running,
-        "key": f"train_{name}",
-    }
-    pressed = st.button(**label_and_help(f"train.{name}"), **look)
+    is_disabled = asked is None or asked.rehearsal.running
+    words = label_and_help(f"train.{name}")
+    pressed = st.button(**words, icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
     if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
         return
     if attempt(lambda: asked.rehearsal.start(asked.plan), "train.not_started", told):
@@ -199,14 +197,10 @@ def draw_negatives(asked: Asked | None) -> None:
         return
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
-        tables.draw_file(
-            "train.negatives_jsonl",
-            # written on request: there may be a hundred thousand rows
-            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
-            "hard-negatives.jsonl",
-            "application/jsonl",
-            "train_negatives_jsonl",
-        )
+        # written on request: there may be a hundred thousand rows
+        content = partial(table.to_json, orient="records", lines=True, force_ascii=False)
+        name = "hard-negatives.jsonl"
+        tables.draw_file("train.negatives_jsonl", content, name, "application/jsonl", "train_negatives_jsonl")
     _browse(table)
 
 
@@ -271,13 +265,22 @@ def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
         told = st.container()
         st.markdown(f"**{word('settings.find')}**")
         st.markdown(word("settings.about"))
-        if plan is not None:
-            _draw_find(plan, told)
-            if not base.starter and isinstance(plan.options, BiEncoderOptions):
-                _draw_poolings(plan, plan.options, told)
+        if plan is None:
+            return
+        _draw_search(plan, told)
+        options = plan.options
+        if base.starter or not isinstance(options, BiEncoderOptions):
+            return
+        st.divider()
+        st.markdown(f"**{word('train.poolings')}**")
+        st.markdown(word("train.poolings_about"))
+        if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
+            poolings = [Pooling.MEAN, Pooling.CLS, Pooling.MAX]
+            variants = [(f"{plan.name} · {pooling}", replace(options, pooling=pooling)) for pooling in poolings]
+            _start([replace(plan, name=name, options=variant) for name, variant in variants], told)
 
 
-def _draw_find(plan: Plan, told: DeltaGenerator) -> None:
+def _draw_search(plan: Plan, told: DeltaGenerator) -> None:
     """Draw a search of settings: what it tries, how long it may take, and its start."""
     tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
     st.caption(word("settings.tried") + "\n\n" + tried)
@@ -291,22 +294,8 @@ def _draw_find(plan: Plan, told: DeltaGenerator) -> None:
         begin(lambda: create_search(plan, float(minutes)), told)
 
 
-def _draw_poolings(plan: Plan, options: BiEncoderOptions, told: DeltaGenerator) -> None:
-    """Draw the start of a pretrained bi-encoder's trainings with each of the poolings, all else the same."""
-    st.divider()
-    st.markdown(f"**{word('train.poolings')}**")
-    st.markdown(word("train.poolings_about"))
-    if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
-        poolings = {pooling: replace(options, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)}
-        _start([replace(plan, name=f"{plan.name} · {name}", options=one) for name, one in poolings.items()], told)
-
-
 def _start(plans: list[Plan], told: DeltaGenerator) -> None:
-    def make() -> None:
-        for plan in plans:
-            create_rounds(plan)
-
-    begin(make, told, sum(rounds_of(plan.options) for plan in plans))
+    begin(lambda: [create_rounds(plan) for plan in plans], told, sum(rounds_of(plan.options) for plan in plans))
 
 
 def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
