@@ -53,12 +53,7 @@ def _is_experiment(item: object) -> bool:
 
 
 def base_experiment(
-    request: Request,
-    *,
-    part: str | None,
-    split: object,
-    ks: Sequence[int] | None,
-    relevant_from: object,
+    request: Request, *, part: str | None, split: object, ks: Sequence[int] | None, relevant_from: object
 ) -> Experiment:
     """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
     given = request.experiment

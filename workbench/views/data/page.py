@@ -37,14 +37,7 @@ from mrc_workbench.workbench.views.data.preview import Preview, preview_of, prev
 from mrc_workbench.workbench.views.data.widgets import MEGABYTE, draw_sets, following, reading_progress
 from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page, way_to
-from mrc_workbench.workbench.views.resources.sets import (
-    SAMPLE,
-    audit_of,
-    chosen_set,
-    question_set,
-    split_of,
-    use_set,
-)
+from mrc_workbench.workbench.views.resources.sets import SAMPLE, audit_of, chosen_set, question_set, split_of, use_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
 from mrc_workbench.workbench.views.ui.words import (
@@ -227,11 +220,7 @@ def _text(place: DeltaGenerator, name: str, **look: Any) -> str:
 
 
 def _generate(
-    questions: QuestionSet,
-    options: MakerOptions,
-    place: DeltaGenerator,
-    server: tuple[str, str] | None,
-    name: str = "",
+    questions: QuestionSet, options: MakerOptions, place: DeltaGenerator, server: tuple[str, str] | None, name: str = ""
 ) -> MadeQuestions:
     """Generate questions under a bar that can be stopped; without a `server`, only stored answers of a model count.
 

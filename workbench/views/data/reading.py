@@ -28,14 +28,7 @@ from mrc_workbench.workbench.views.data.widgets import (
 from mrc_workbench.workbench.views.names import few_text, set_name, split_text
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.tables import draw_heading
-from mrc_workbench.workbench.views.ui.words import (
-    errors_told,
-    failure_text,
-    label_and_help,
-    plain,
-    problem_text,
-    word,
-)
+from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, label_and_help, plain, problem_text, word
 
 _ROLE_KEYS = {role.name: role.name for role in fields(Columns)}  # their locale keys, whose help is `column.KEY_help`
 _ROLE_KEYS |= {"label": "relevance", "part": "question_part"}  # sentence pairs have other words for these roles

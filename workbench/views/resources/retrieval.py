@@ -37,12 +37,7 @@ from mrc_workbench.retrieval.comparison.first_stage import (
 )
 from mrc_workbench.retrieval.comparison.multistage import RerankSpec
 from mrc_workbench.retrieval.comparison.spec import Materials
-from mrc_workbench.retrieval.explain import (
-    BM25Explainer,
-    BM25Explanation,
-    WindowedBM25Explainer,
-    counting_explainer,
-)
+from mrc_workbench.retrieval.explain import BM25Explainer, BM25Explanation, WindowedBM25Explainer, counting_explainer
 from mrc_workbench.retrieval.explain.encoders import (
     LateExplanation,
     SentenceExplanation,

@@ -13,15 +13,7 @@ import streamlit as st
 from mrc_workbench.data.jobs.folder import DAMAGED, RESUMABLE, State, Status
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.engine.checkpoints import newest_checkpoint, step_of
-from mrc_workbench.training.jobs import (
-    QUEUE,
-    Ablation,
-    BestModelJob,
-    CompositeRun,
-    Search,
-    best_checkpoint,
-    find_job,
-)
+from mrc_workbench.training.jobs import QUEUE, Ablation, BestModelJob, CompositeRun, Search, best_checkpoint, find_job
 from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.results import MEASURES, curves
 from mrc_workbench.training.runs import Plan, Run, all_runs
