@@ -3,7 +3,6 @@ and its passages with their questions and marked answers."""
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from html import escape
 from typing import Any
 
@@ -20,7 +19,6 @@ from mrc_workbench.data.questions import (
     overlap_level,
     questions_of,
 )
-from mrc_workbench.data.questions.read import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import PARTS, Split, SplitMethod, parts_table, split_table
 from mrc_workbench.data.text.marking import merged
@@ -42,25 +40,9 @@ _MARK = "background: rgba(255, 176, 0, 0.35); color: inherit; border-bottom: 2px
 _TEXT = "white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.7"
 
 
-def draw_languages(questions: QuestionSet) -> None:
-    languages = languages_of(questions)
-    values = {"analyzer": plain(analyzer_words(languages.analyzer))}
-    if languages.language:
-        text = word("data_page.language", language=language_name(languages.language), **values)
-    else:
-        text = word("data_page.language_unclear", **values)
-    st.markdown(text, help=word("data_page.language_help"))
-    if languages.foreign:
-        names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
-        count = sum(map(len, languages.foreign.values()))
-        counts = {"count": f"{count:,}", "examined": f"{languages.examined:,}"}
-        st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
-
-
 def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
-    """Draw what a question set is like at first sight: its counts, what is doubtful, and what a search will find."""
-    _counts(figures)
-    draw_languages(questions)
+    _draw_counts(figures)
+    _draw_languages(questions)
     if questions.questions:
         overlap = figures.overlap
         values = {
@@ -71,12 +53,26 @@ def draw(questions: QuestionSet, figures: Audit, parts: Split) -> None:
             "unit": word(f"data_page.unit_{overlap.unit}"),
         }
         st.markdown(word(f"data_page.overlap_{overlap_level(overlap)}", **values))
-    _doubtful(questions, figures)
+    _draw_doubtful(questions, figures)
     with st.spinner(word("data_page.checking_texts"), show_time=True):
         notes = content_notes_of(questions, parts)
     if notes:
         lines = [word("data_page.content_notes"), "", *(f"- {plain(problem_text(note))}" for note in notes)]
         st.info("\n".join(lines), icon=":material/info:")
+
+
+def _draw_languages(questions: QuestionSet) -> None:
+    languages = languages_of(questions)
+    values = {"analyzer": plain(analyzer_words(languages.analyzer))}
+    key = "data_page.language_unclear"
+    if languages.language:
+        key = "data_page.language"
+        values["language"] = language_name(languages.language)
+    st.markdown(word(key, **values), help=word("data_page.language_help"))
+    if languages.foreign:
+        names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
+        counts = {"count": f"{languages.foreign_count:,}", "examined": f"{languages.examined:,}"}
+        st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 
 def draw_figures(questions: QuestionSet, figures: Audit) -> None:
@@ -96,18 +92,21 @@ def draw_figures(questions: QuestionSet, figures: Audit) -> None:
             "overlap": tables.number("data_page.overlap", "percent"),
         }
         kinds = kinds_table(questions, figures)
-        st.dataframe(kinds.assign(kind=[*map(kind_words, kinds["kind"])]), hide_index=True, column_config=columns)
+        st.dataframe(kinds.assign(kind=kinds["kind"].map(kind_words)), hide_index=True, column_config=columns)
 
 
 def draw_split(questions: QuestionSet, found: Split) -> None:
-    """Draw the parts as a table, and a warning if one has no or too few questions."""
     st.subheader(word("data_page.split"), anchor=False)
     if found.method is SplitMethod.GROUPED:
         options = found.options
-        train = 1 - options.validation - options.test
-        shares = {"train": f"{train:.0%}", "validation": f"{options.validation:.0%}", "test": f"{options.test:.0%}"}
+        shares = {
+            "train": 1 - options.validation - options.test,
+            "validation": options.validation,
+            "test": options.test,
+        }
         about = "data_page.split_about" if found.by_article else "data_page.split_about_passages"
-        st.markdown(word(about, **shares, seed=options.seed))
+        percentages = {part: f"{share:.0%}" for part, share in shares.items()}
+        st.markdown(word(about, **percentages, seed=options.seed))
     else:
         st.markdown(split_text(found))
     table = parts_table(found)
@@ -127,17 +126,7 @@ def draw_split(questions: QuestionSet, found: Split) -> None:
     tables.draw_csv("data_page.download_split", lambda: split_table(questions, found), f"{questions.name}_split.csv")
 
 
-def draw_downloads(questions: QuestionSet) -> None:
-    """Draw the downloads of the set in published layouts, each written on request."""
-    st.subheader(word("data_page.downloads"), anchor=False)
-    st.caption(word("data_page.downloads_about"))
-    with st.container(horizontal=True):
-        for layout in WRITTEN:
-            file = (partial(written, questions, layout), f"{folder_name(questions.name)}_{layout}.zip")
-            tables.draw_file(f"data_page.download_{layout}", *file, "application/zip")
-
-
-def _counts(figures: Audit) -> None:
+def _draw_counts(figures: Audit) -> None:
     counts = {
         "passage_count": f"{figures.passage_count:,}",
         "question_count": f"{figures.question_count:,}",
@@ -161,7 +150,7 @@ def _counts(figures: Audit) -> None:
     st.caption(text, help=explained)
 
 
-def _doubtful(questions: QuestionSet, figures: Audit) -> None:
+def _draw_doubtful(questions: QuestionSet, figures: Audit) -> None:
     by_id = {question.id: question for question in questions.questions}
     lists = {
         "unanswerable": [question for question in questions.questions if not question.relevant],
@@ -184,7 +173,6 @@ def _doubtful(questions: QuestionSet, figures: Audit) -> None:
 
 
 def draw_lengths(lengths: Mapping[str, np.ndarray]) -> None:
-    """Draw how long texts are, each kind's in characters beside the next one's; none of them is empty."""
     for place, (name, values) in zip(st.columns(len(lengths)), lengths.items(), strict=True):
         with place:
             st.markdown(f"**{word(f'data_page.lengths_{name}')}**")
@@ -202,7 +190,6 @@ def _draw_histogram(table: pd.DataFrame, x: str, y: str, median: float, *, perce
 
 
 def draw_ranges(table: pd.DataFrame, form: str) -> None:
-    """Draw what a histogram shows as a table, its ranges written as `form`."""
     with st.expander(word("compare.as_table")):
         columns = {end: tables.number(f"data_page.{end}", form) for end in ("from", "to")}
         columns["count"] = tables.number("data_page.count", "localized")
@@ -212,8 +199,7 @@ def draw_ranges(table: pd.DataFrame, form: str) -> None:
 def draw_passages(questions: QuestionSet, key: str) -> None:
     """Draw a page of passages; `key` tells the set from others."""
     look: dict[str, Any] = {"placeholder": word("data_page.filter_placeholder"), "bind": "query-params"}
-    entered = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **look)
-    pattern = (entered or "").strip()
+    pattern = st.text_input(word("data_page.filter"), key="find", type="search", max_chars=200, **look).strip()
     rows = passages_found(questions, pattern) if pattern else np.arange(len(questions.passages))
     if not len(rows):
         st.info(word("data_page.none_found"), icon=":material/search_off:")
@@ -221,15 +207,15 @@ def draw_passages(questions: QuestionSet, key: str) -> None:
     pages = math.ceil(len(rows) / _A_PAGE)
     st.caption(word("data_page.found", count=f"{len(rows):,}", all=f"{len(questions.passages):,}"))
     place = st.container()
-    page = _page(pages, f"{key} {pattern}")
+    page = _pick_page(pages, f"{key} {pattern}")
     shown = rows[(page - 1) * _A_PAGE : page * _A_PAGE].tolist()
     asked = questions_of(questions, shown)
     with place:
         for row in shown:
-            _passage(questions.passages[row], asked[row])
+            _draw_passage(questions.passages[row], asked[row])
 
 
-def _page(pages: int, listed: str) -> int:
+def _pick_page(pages: int, listed: str) -> int:
     """Draw the pagination. The page in the address counts for the first list that a session draws."""
     given = "" if "passages_listed" in st.session_state else st.query_params.get(PAGE_OF_LIST, "")
     st.session_state["passages_listed"] = True
@@ -240,11 +226,11 @@ def _page(pages: int, listed: str) -> int:
     return page
 
 
-def _passage(passage: Passage, asked: list[Question]) -> None:
+def _draw_passage(passage: Passage, asked: list[Question]) -> None:
     with st.container(border=True):
         text, questions = st.columns([3, 2])
         with text:
-            st.markdown(f"**{plain(passage.title)}**" if passage.title else f"**{plain(passage.id)}**")
+            st.markdown(f"**{plain(passage.title or passage.id)}**")
             st.html(_marked(passage.text, [answer for question in asked for answer in question.answers]))
         with questions:
             st.markdown(f"**{word('data_page.asked', count=f'{len(asked):,}')}**")

@@ -24,6 +24,7 @@ from mrc_workbench.data.generate import (
 )
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.questions.audit import Audit
+from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
 from mrc_workbench.data.store import CATALOG, CatalogEntry, StoredSet, keep, obtain
@@ -126,7 +127,6 @@ def _choose_tab(*tabs: str) -> tuple[str, Any]:
 
 
 def _draw_tab(tab: str, questions: QuestionSet, figures: Audit, parts: Split, key: str) -> None:
-    """Draw a tab about a set, which `key` identifies."""
     if tab == "summary":
         data_audit.draw(questions, figures, parts)
     elif tab == "passages":
@@ -135,7 +135,12 @@ def _draw_tab(tab: str, questions: QuestionSet, figures: Audit, parts: Split, ke
         data_audit.draw_figures(questions, figures)
         if questions.questions:
             data_audit.draw_split(questions, parts)
-        data_audit.draw_downloads(questions)
+        st.subheader(word("data_page.downloads"), anchor=False)
+        st.caption(word("data_page.downloads_about"))
+        with st.container(horizontal=True):
+            for layout in WRITTEN:  # written on request
+                file = (partial(written, questions, layout), f"{folder_name(questions.name)}_{layout}.zip")
+                tables.draw_file(f"data_page.download_{layout}", *file, "application/zip")
 
 
 def _draw_generated(data: StoredSet, questions: QuestionSet) -> None:

@@ -41,7 +41,6 @@ _SENTENCE = "sentence"
 
 
 def draw(used: StoredSet) -> None:
-    """Draw the page's part about pairs; `used` is the question set in use."""
     shown = preview.current()
     selected = chosen_pairs()
     is_new = selected is not None and preview.stored_last() == selected.key
@@ -74,7 +73,6 @@ def _draw_next(kept: StoredPairs) -> None:
 
 
 def _draw_others(used: StoredSet, *, is_open: bool) -> None:
-    """Draw the samples, public sets and sentences to take; folded again once a preview is shown."""
     key = f"pairs_others_{not is_open}"  # another key makes it another expander
     with st.expander(word("pairs_page.others"), icon=":material/library_add:", key=key):
         sample, public = st.columns(2, border=True)

@@ -174,7 +174,6 @@ def _pick_encoding(shown: Preview, used: str, *, is_folded: bool = False) -> Non
 
 
 def _draw_choices(shown: Preview) -> None:
-    """Draw how the files are read; a change reads them again."""
     st.caption(word("pairs_page.choices"))
     places = chain.from_iterable(st.columns(3) for _ in count())
     kind = _pick_kind(next(places), shown)

@@ -41,7 +41,6 @@ _FILES_WITH_ROWS = 12  # whose first rows are shown
 
 
 def draw(shown: Preview) -> None:
-    """Draw the file under preview: what became of it and what to do with it, above where a person corrects it."""
     with st.container(border=True):
         st.subheader(word("data_page.preview", name=plain(shown.title or shown.name)), anchor=False)
         top = st.container()
@@ -141,7 +140,6 @@ def _columns(shown: Preview) -> None:
 
 
 def _pick_columns(roles: Sequence[str], shown: Preview) -> dict[str, str | None]:
-    """Draw the fields for the columns of some roles, a few in a row."""
     given = asdict(shown.columns)
     columns: dict[str, str | None] = {}
     for start in range(0, len(roles), _FIELDS_IN_ROW):
@@ -223,7 +221,6 @@ def _pick_reading(shown: Preview) -> None:
 
 
 def _draw_report(found: Read) -> None:
-    """Draw the report of a reading below its status and buttons."""
     _draw_columns(found.reading)
     _draw_files(found.reading.files)
     _draw_split(found)

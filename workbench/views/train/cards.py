@@ -62,7 +62,6 @@ def draw_dialog(contents: dict[str, Callable[[Run], None]]) -> None:
 
 
 def draw_button(name: str, run: Run, icon: str, help_text: str | None = None, **look: Any) -> bool:
-    """Draw a button of a run; returns whether it was clicked."""
     return st.button(word(f"train.{name}"), key=f"{name}_{run.id}", icon=icon, help=help_text, **look)
 
 
@@ -132,7 +131,6 @@ def latest_stopped(jobs: Sequence[Run]) -> Run | None:
 
 
 def draw_stopped(run: Run) -> None:
-    """Draw the card of a training that just stopped, with the ways on."""
     plan, status = run.plan(), run.status()
     with st.container(border=True, key="stopped_training"):
         if status.state is State.STOPPED:
@@ -177,7 +175,6 @@ def draw_use_best(run: Run) -> None:
 
 
 def draw_making(run: Run) -> None:
-    """Draw how far the model of the best checkpoint is."""
     job = BestModelJob.of(run)
     if job.running:
         follow(job, lambda _: word("train.making_best"))

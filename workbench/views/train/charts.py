@@ -53,7 +53,6 @@ def best_by(run: Run, plan: Plan) -> str:
 
 
 def pick_measure(key: str, kind: str, first: str) -> str:
-    """Draw the choice of the displayed measure, by default `first`."""
     names = measure_names(kind)
     look: dict[str, Any] = {"format_func": names.__getitem__, "required": True, "label_visibility": "collapsed"}
     measure = st.segmented_control(word("train.measure_shown"), list(names), default=first, key=key, **look)
@@ -61,7 +60,6 @@ def pick_measure(key: str, kind: str, first: str) -> str:
 
 
 def draw_run_figure(name: str, found: Curves, colour: str, *, last_step: int = 0, kept_step: int = 0) -> None:
-    """Draw a figure of one training, on validation and training questions if both are known."""
     is_measure = name in MEASURES
     own, other = ("validation", "training") if is_measure else ("training", "validation")
     lines, colours = {word(f"train.line_{own}"): found.points[name]}, [colour]
@@ -239,7 +237,6 @@ def _judge(scores: dict[str, Any]) -> str:
 
 
 def _of_test(scores: dict[str, Any]) -> dict[str, Any]:
-    """Return the scores on test questions, empty if there are none."""
     return dict(scores.get("test") or {})
 
 

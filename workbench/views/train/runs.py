@@ -80,7 +80,6 @@ def _draw_progress(run: Run, plan: Plan, status: Status) -> None:
 
 
 def _draw_figures(run: Run, plan: Plan, status: Status, found: Curves, measure: str) -> None:
-    """Draw a tile for each figure that is known already."""
     step, total, epochs = status.step, status.total_steps, plan.options.epochs
     figures: dict[str, str] = {}
     if total:

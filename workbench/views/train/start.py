@@ -138,7 +138,6 @@ def _is_answered(asked: Asked) -> bool:
 
 
 def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
-    """Draw what the training would take, after what to do if it does not fit."""
     if asked is None or not _is_answered(asked):
         return
     found = asked.rehearsal.estimate()
@@ -281,7 +280,6 @@ def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
 
 
 def _draw_search(plan: Plan, told: DeltaGenerator) -> None:
-    """Draw a search of settings: what it tries, how long it may take, and its start."""
     tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
     st.caption(word("settings.tried") + "\n\n" + tried)
     key = "train_settings_minutes"
