@@ -162,23 +162,23 @@ def words_cut_wrongly(
 
     The questions of the test part are not looked at: they are to judge the dictionary. Raises `DictionaryError`.
     """
-    place = _place(data, shares, reference)
+    results = _cut_words(data, shares, reference)
     with _one_at_a_time:
-        if not place:
+        if not results:
             on_progress(0.0)
             rows = split_of(data.key, shares).rows
             asked = question_set(data.key).with_questions(np.union1d(rows[Part.TRAIN], rows[Part.VALIDATION]))
             words = cut_words(asked, dictionary_of(reference), on_progress) if asked.questions else []
-            place.append(CutWords(tuple(words), tuple(question.text for question in asked.questions)))
-    return place[0]
+            results.append(CutWords(tuple(words), tuple(question.text for question in asked.questions)))
+    return results[0]
 
 
 def is_read(data: StoredSet, shares: SplitOptions, reference: str) -> bool:
     """Whether `words_cut_wrongly` has its answer at once. Raises `DictionaryError`."""
-    return bool(_place(data, shares, reference))
+    return bool(_cut_words(data, shares, reference))
 
 
-def _place(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWords]:
+def _cut_words(data: StoredSet, shares: SplitOptions, reference: str) -> list[CutWords]:
     dictionary, split = dictionary_of(reference), astuple(shares)
     return place_of(("cut words", data.key, data.fingerprint, split, dictionary.fingerprint if dictionary else ""))
 
@@ -193,11 +193,10 @@ def counted_bm25(key: str, spec: TermSpec, question: str, row: int, among: Quest
 
     `among` is the set whose questions were asked together with this one, None where it was asked alone.
     """
+    counter = None
     if among and isinstance(spec, BM25Spec):
         counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
-        if counter:
-            return counter.explain(question, row)
-    return explained_bm25(key, spec, question, row)
+    return counter.explain(question, row) if counter else explained_bm25(key, spec, question, row)
 
 
 @cached(max_entries=4, hash_funcs=_BY_CONTENT)

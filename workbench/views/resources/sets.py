@@ -62,17 +62,17 @@ class Cached(Generic[P, R]):
         parameters = [place, *signature.parameters.values()]
         of_workspace.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         self._content = content
-        self._kept: Any = st.cache_resource(show_spinner=False, **options)(of_workspace)
+        self._cache: Any = st.cache_resource(show_spinner=False, **options)(of_workspace)
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the cached result, or compute it. Raises, and caches nothing, if the function raises."""
-        found: R = self._kept((str(workspace()), self._content(*args[:1])), *args, **kwargs)
-        return found
+        result: R = self._cache((str(workspace()), self._content(*args[:1])), *args, **kwargs)
+        return result
 
     def clear(self, *args: Any) -> None:
         """Forget the result for these arguments in this workspace; without any, all results of all workspaces."""
-        self._kept.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
+        self._cache.clear(*(((str(workspace()), self._content(args[0])), *args) if args else ()))
 
 
 def cached(
@@ -90,8 +90,8 @@ def content_of(reference: str) -> str:
 
 def opened(read: Callable[[Path], R], folder: Path) -> R | None:
     """Return what `read` makes of a finished job's folder, read once until it runs again; None where it cannot be."""
-    found: R | None = _opened(read, str(folder), (folder / "scores.json").stat().st_mtime)
-    return found
+    result: R | None = _opened(read, str(folder), (folder / "scores.json").stat().st_mtime)
+    return result
 
 
 @cached(max_entries=24, hash_funcs={FunctionType: lambda read: f"{read.__module__}.{read.__qualname__}"})
@@ -162,9 +162,8 @@ def missing_set() -> MissingSet | None:
     key = st.query_params.get("data") or st.session_state.get("data")
     if not key or any(kept.key == key for kept in stored_sets()):
         return None
-    displayed = st.session_state.get(_DISPLAYED, {})
-    compared = {one.reference: one.data for one in kept_comparisons()}
-    return MissingSet(key, displayed.get(key) or compared.get(key, ""))
+    compared = {comparison.reference: comparison.data for comparison in kept_comparisons()}
+    return MissingSet(key, st.session_state.get(_DISPLAYED, {}).get(key) or compared.get(key, ""))
 
 
 def chosen_set() -> StoredSet:
@@ -182,10 +181,8 @@ def require_set() -> None:
     missing = missing_set()
     if missing is None:
         return
-    if missing.name:
-        text = word("missing_set.deleted", name=plain(missing.name))
-    else:
-        text = word("missing_set.unknown", key=plain(missing.key[:_LONGEST_KEY]))
+    unknown = word("missing_set.unknown", key=plain(missing.key[:_LONGEST_KEY]))
+    text = word("missing_set.deleted", name=plain(missing.name)) if missing.name else unknown
     st.error(text, icon=":material/folder_off:")
     st.markdown(word("missing_set.choose"))
     for kept in stored_sets():
@@ -209,14 +206,14 @@ def use_set(key: str) -> None:
 
 def stored_pairs() -> list[StoredPairs]:
     """Return the sets of the workspace, newest first; the samples are stored on the first visit."""
-    if not pair_store.stored():
-        _keep_samples()
+    return pair_store.stored() or _keep_samples()
+
+
+@cached(validate=lambda kept: {pairs.key for pairs in kept} <= {known.key for known in pair_store.stored()})
+def _keep_samples() -> list[StoredPairs]:
+    for name in SAMPLES:
+        pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name)
     return pair_store.stored()
-
-
-@cached(validate=lambda kept: set(kept) <= {known.key for known in pair_store.stored()})
-def _keep_samples() -> tuple[str, ...]:
-    return tuple(pair_store.keep(read_pair_entry(PAIR_CATALOG[name]).pairs, source=name).key for name in SAMPLES)
 
 
 @cached(max_entries=8)

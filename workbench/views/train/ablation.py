@@ -87,8 +87,7 @@ def _draw_chosen(plan: Plan) -> None:
     for name, values in offered(plan.options).items():
         columns = columns or [*st.columns(4)]
         with columns.pop(0):
-            if chosen := _pick(name, values, getattr(plan.options, name)):
-                vary[name] = [one for one in values if one in chosen]
+            vary[name] = _pick_values(name, values, getattr(plan.options, name))
     judges = _pick_judges("train_ablation", (plan.data, chosen_set().key))
     look: dict[str, Any] = {"key": "train_ablation_untrained", "persist_state": "session"}
     untrained = st.checkbox(**label_and_help("ablation.with_untrained"), value=True, **look)
@@ -96,21 +95,17 @@ def _draw_chosen(plan: Plan) -> None:
     _draw_start(experiment, plan.name, "train_ablation")
 
 
-def _pick(name: str, values: list[Any], reference: Any) -> list[Any]:
+def _pick_values(name: str, values: list[Any], reference: Any) -> list[Any]:
     key = f"train_ablation_vary_{name}"
-    kept = st.session_state.get(key)
-    if kept is not None and not set(kept) <= set(values):  # the reference is another by now
-        st.session_state[key] = [one for one in kept if one in values]
+    if not set(st.session_state.get(key, ())) <= set(values):  # the reference is another value by now
+        st.session_state[key] = [value for value in st.session_state[key] if value in values]
     relabel(key)
-    return st.multiselect(
-        word("train.objective" if name == "objective" else f"option.{name}"),
-        values,
-        format_func=partial(value_words, name),
-        key=key,
-        placeholder=word("ablation.as_in_the_form", value=value_words(name, reference)),
-        help=word(_EXPLAINED.get(name, f"option_help.{name}")),
-        persist_state="session",
-    )
+    look: dict[str, Any] = {"format_func": partial(value_words, name), "key": key, "persist_state": "session"}
+    look |= {"placeholder": word("ablation.as_in_the_form", value=value_words(name, reference))}
+    look |= {"help": word(_EXPLAINED.get(name, f"option_help.{name}"))}
+    label = word("train.objective" if name == "objective" else f"option.{name}")
+    selected = st.multiselect(label, values, **look)
+    return [value for value in values if value in selected]
 
 
 def _draw_file() -> None:
@@ -129,9 +124,8 @@ def _draw_file() -> None:
     except ExperimentError as error:
         st.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
         return
-    name = named_by_file(file.name, "ablation").removesuffix(".toml")
     st.markdown("\n".join(f"1. {plain(setting_words(changes))}" for changes in experiment.changes.values() if changes))
-    _draw_start(experiment, name, "train_ablation_of_file")
+    _draw_start(experiment, named_by_file(file.name, "ablation").removesuffix(".toml"), "train_ablation_of_file")
 
 
 def _draw_start(experiment: AblationExperiment, name: str, key: str) -> None:
@@ -157,12 +151,12 @@ def draw_does_it_help(run: Run) -> None:
     if not pressed:
         return
     try:
-        fingerprint = recipe_of(plan.kind).family.find(plan.data).fingerprint
+        is_same_text = recipe_of(plan.kind).family.find(plan.data).fingerprint == plan.fingerprint
+        problem = "" if is_same_text else word("ablation.text_changed")  # the model would be trained again
     except Failure as error:
-        st.error(plain(failure_text(error)), icon=":material/error:")
-        return
-    if fingerprint != plan.fingerprint:  # the model would be trained again
-        st.error(word("ablation.text_changed"), icon=":material/error:")
+        problem = plain(failure_text(error))
+    if problem:
+        st.error(problem, icon=":material/error:")
         return
     close_dialog()  # starting draws the page anew
     _start(_experiment_around(plan, judges), plan.name, told)
@@ -177,13 +171,13 @@ class _Judges(NamedTuple):
 
 
 def _pick_judges(name: str, preferred: Sequence[str]) -> _Judges:
-    """Draw the choices; the first of the question sets `preferred` that has questions is chosen before anybody does."""
+    """Draw the choices; the first of the question sets `preferred` that has questions is selected by default."""
     questions = {kept.key: set_name(kept.name) for kept in stored_sets() if kept.questions}
     pairs = {kept.key: pair_set_name(kept) for kept in stored_pairs() if kept.kind is PairKind.SCORED}
-    usual = next((key for key in (*preferred, *questions) if key in questions), _NONE)
+    default = next((key for key in (*preferred, *questions) if key in questions), _NONE)
     left, middle, right = st.columns(3, vertical_alignment="bottom")
     with left:
-        question_set = _choose_set(name, "questions", questions, usual)
+        question_set = _choose_set(name, "questions", questions, default)
     with middle:
         key = f"{name}_epochs"
         offer(key, _EPOCHS)
@@ -209,16 +203,16 @@ def _experiment_around(
         untrained=untrained,
         language_model={name: entered_value(value) for name, value in asdict(plan.options).items()},
         fine_tuning={"epochs": judges.epochs} if judges.questions else {},
-        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items()},
+        vary={name: tuple(map(entered_value, values)) for name, values in (vary or {}).items() if values},
     )
 
 
 def _start(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
-    """Check an experiment and have it begin; what is wrong with it is told in `told`."""
+    """Check an experiment and start it; a problem is drawn in `told`."""
     try:
         experiment.check()
         for base in {experiment.learning(number).base for number in experiment.changes}:
-            find_model(base)  # which a command is told only when it comes to it
+            find_model(base)  # a command would report it only when it comes to it
         begin(lambda: planned_ablation(experiment, name), told)
     except ExperimentError as error:
         told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")

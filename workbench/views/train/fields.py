@@ -67,7 +67,13 @@ class Field:
 def draw_field(field: Field) -> Any:
     """Draw the widget of an option; returns what is entered, None for a number left empty."""
     hold_field(field)
-    words, start = _words(field), field.start
+    start = field.start
+    help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
+    if field.low is not None:
+        key = "train.range" if field.high is not None else "train.range_open"
+        help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
+    words: dict[str, Any] = {"label": word_or(f"option.{field.name}", field.name), "help": help_text, "key": field.key}
+    words["persist_state"] = "session"  # a look at another page loses nothing that was entered
     if field.name in _MODELS:
         return _draw_model(field, words)
     if field.name == "judged_on":
@@ -93,7 +99,7 @@ def draw_field(field: Field) -> Any:
 
 
 def hold_field(field: Field) -> Any:
-    """Offer what an option starts with, and return what is entered, of a field that may be folded away."""
+    """Offer the initial value of an option, and return what is entered, of a field that may be folded away."""
     if field.name in _MODELS:
         return _hold_model(field)
     start = entered_value(field.start)
@@ -103,16 +109,6 @@ def hold_field(field: Field) -> Any:
     if isinstance(field.start, StrEnum) and st.session_state[field.key] not in _choices(field):  # a removed package
         st.session_state[field.key] = _choices(field)[0]
     return st.session_state[field.key]
-
-
-def _words(field: Field) -> dict[str, Any]:
-    help_text = word_or(f"option_help.{field.name}_{field.kind}", word_or(f"option_help.{field.name}", field.help))
-    if field.low is not None:
-        key = "train.range" if field.high is not None else "train.range_open"
-        help_text += " " + word(key, low=_shown(field.low), high=_shown(field.high or 0))
-    # kept for the session: a look at another page loses nothing that was entered
-    label = word_or(f"option.{field.name}", field.name)
-    return {"label": label, "help": help_text, "key": field.key, "persist_state": "session"}
 
 
 def _shown(value: float) -> str:
@@ -176,7 +172,14 @@ class OptionFields:
 
     def __init__(self, kind: str, base: Base, objective: str) -> None:
         self._kind, self._base = kind, base
-        self._start = _start(kind, base, objective)
+        if base.run:  # a finished run is trained on as it was trained
+            plan = base.run.plan()
+            options, shares = plan.options, plan.split
+        else:
+            options, shares = suited_to(kind, base), SplitOptions()
+        self._start = starting_values(kind, options, objective, as_trained=base.run is not None)
+        self._start |= {"base": base.reference, "test": shares.test, "validation": shares.validation}
+        self._start["split_seed"] = shares.seed
         # of each option and of the split: its smallest and largest value, and its help
         self._about: dict[str, dict[str, Any]] = {
             **{field.name: dict(field.metadata) for field in fields(recipe_of(kind).options)},
@@ -191,7 +194,7 @@ class OptionFields:
 
     @property
     def changed(self) -> list[str]:
-        """Options that hold something else than they were offered with, folded away or not."""
+        """The options whose values differ from the offered ones, folded away or not."""
         return [name for name in self._entered if is_changed(self.key(name))]
 
     def draw_first(self, columns: Sequence[DeltaGenerator]) -> None:
@@ -211,7 +214,6 @@ class OptionFields:
             return st.container() if fold.open and self._of(NEGATIVES_DRAWN) else None
 
     def draw_more(self) -> None:
-        """Draw all others, by what they are about, and the split."""
         with self._fold("more", ":material/tune:") as fold:
             others = [name for name in self._start if name not in LISTED and name not in _SPLIT]
             for group, names in (MORE | {"loss": (*MORE["loss"], *others), "split": tuple(_SPLIT)}).items():
@@ -250,7 +252,6 @@ class OptionFields:
             st.error(f"**{word_or(f'option.{name}', name)}**: {problem}", icon=":material/error:")
 
     def key(self, name: str) -> str:
-        """Return the key of a field: the same for every base and objective, so that what was entered stays."""
         return field_key(self._kind, name)
 
     def enter(self, options: Mapping[str, Any]) -> None:
@@ -318,15 +319,4 @@ def entered_value(value: Any) -> Any:
 
 
 def field_key(kind: str, name: str) -> str:
-    return f"train_{kind}_{name}"
-
-
-def _start(kind: str, base: Base, objective: str) -> dict[str, Any]:
-    """Values that suit base and objective, the split's with them; a finished run is trained on as it was trained."""
-    if base.run:
-        plan = base.run.plan()
-        options, shares = plan.options, plan.split
-    else:
-        options, shares = suited_to(kind, base), SplitOptions()
-    start = starting_values(kind, options, objective, as_trained=base.run is not None) | {"base": base.reference}
-    return start | {"validation": shares.validation, "test": shares.test, "split_seed": shares.seed}
+    return f"train_{kind}_{name}"  # the same for every base and objective, so that what was entered stays
