@@ -80,7 +80,7 @@ class Batches:
         self._searcher, self._thread, self._most, self._seconds = searcher, thread, most, seconds
         self._waiting: deque[_Request] = deque()
         self._somebody, self._enough = asyncio.Event(), asyncio.Event()
-        self._began: float | None = None  # when the search of now began, of any batch
+        self.began: float | None = None  # when the search of now began, of any batch
 
     async def search(self, questions: Sequence[str], k: int) -> list[list[Hit]]:
         """Return what `Searcher.search` does, and raise what it raises. Cancelled in time, it is not searched."""
@@ -88,10 +88,6 @@ class Batches:
         self._waiting.append(request)
         self._note()
         return await request.answer
-
-    def searching_for(self) -> float:
-        """Return for how many seconds the search of now has been running; 0 while none is."""
-        return 0.0 if self._began is None else time.monotonic() - self._began
 
     async def work(self) -> None:
         """Answer until cancelled."""
@@ -128,12 +124,12 @@ class Batches:
 
     def _search_waiting(self, batch: Sequence[_Request]) -> list[tuple[_Request, list[list[Hit]] | Exception]]:
         """Search a batch in the thread, without the requests that were given up while it waited for the thread."""
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         try:
             waiting = [request for request in batch if not request.answer.done()]
             return list(zip(waiting, self._search(waiting), strict=True)) if waiting else []
         finally:
-            self._began = None
+            self.began = None
 
     def _search(self, batch: Sequence[_Request]) -> list[list[list[Hit]] | Exception]:
         try:
@@ -176,11 +172,11 @@ class Service:
                     work.cancel()
 
     async def live(self) -> Response:
-        """Tell that the process answers."""
+        """Return whether the process answers."""
         return self.json({"status": "live"})
 
     async def ready(self) -> Response:
-        """Tell whether questions can be answered here now."""
+        """Return whether questions can be answered now."""
         if code := await self._not_ready():
             words = {
                 "ending": "this server is about to end",
@@ -191,10 +187,11 @@ class Service:
         return self.json({"status": "ready"})
 
     async def info(self, request: Request) -> Response:
-        """Tell what is served: the corpus, the retrievers, their models and the version."""
+        """Return what is served: the corpus, the retrievers, their models and the version."""
         self._require_key(request)
-        told = {"retrievers": [{"name": name} for name in self.searchers], **self.information, "started": self.started}
-        return self.json({**told, "limits": vars(self.limits)})
+        names = [{"name": name} for name in self.searchers]
+        content = {"retrievers": names, **self.information, "started": self.started, "limits": vars(self.limits)}
+        return self.json(content)
 
     async def measured(self, request: Request) -> Response:
         """Return counts and times in Prometheus's text format."""
@@ -233,8 +230,10 @@ class Service:
             raise Refused(503, error.code, words, **_AGAIN) from error
         finally:
             self.in_progress -= 1
-        answered = zip(asked.all, hits, strict=True)
-        results = [{"question": question, "hits": _as_json(found, asked)} for question, found in answered]
+        results = [
+            {"question": question, "hits": _as_json(found, asked)}
+            for question, found in zip(asked.all, hits, strict=True)
+        ]
         return self.json({"retriever": name, "results": results})
 
     def json(self, content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -260,7 +259,8 @@ class Service:
         """Return why no question can be answered now: a code, empty if they can."""
         if self.is_ending:
             return "ending"
-        if any(batches.searching_for() > self.limits.timeout for batches in self._batches.values()):
+        latest = time.monotonic() - self.limits.timeout
+        if any(batches.began is not None and batches.began < latest for batches in self._batches.values()):
             return "hanging"
         async with self._checking:  # probes that come meanwhile wait for the same check
             if time.monotonic() - self._checked >= _SECONDS_BETWEEN_CHECKS:

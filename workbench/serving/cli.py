@@ -9,8 +9,9 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,10 +74,10 @@ def serve(
     limits = Limits(**{RENAMED.get(name, name): value for name, value in chosen.items()})
     access_key = read_key(key_file)
     with _listening(host, port, fd, has_key=bool(access_key)) as listening:
-        opened = open_all(key, retriever, report_progress)
+        searchers = open_searchers(key, retriever, report_progress)
+        app = app_of(searchers, limits, access_key, logs=logs, information=information_of(key, searchers))
         _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
-        tell(f"serving {', '.join(opened.searchers)} at {_shown(listening)}")
-        app = app_of(opened.searchers, limits, access_key, logs=logs, information=opened.information)
+        tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
         try:
             serve_until_ended(app, listening)
         except KeyboardInterrupt:
@@ -84,19 +85,8 @@ def serve(
     return 0
 
 
-@dataclass(frozen=True)
-class Opened:
-    """Searchers by name, and what `GET /info` tells of them."""
-
-    searchers: dict[str, Searcher]
-    information: dict[str, Any]
-
-
-def open_all(
-    reference: str | Path, names: Sequence[str] = (), on_progress: Callable[[str, float], None] | None = None
-) -> Opened:
-    """Open retrievers as `open_searchers` does, with what identifies them: two servers on one index tell the same."""
-    searchers = open_searchers(reference, names, on_progress)
+def information_of(reference: str | Path, searchers: Mapping[str, Searcher]) -> dict[str, Any]:
+    """Return what identifies the searchers of a comparison: two servers on one index return the same."""
     experiment, base = find_experiment(reference)
     passages = next(iter(searchers.values())).passages
     specs = {spec.name: spec for spec in experiment.retriever}
@@ -104,7 +94,7 @@ def open_all(
         {"name": name, "kind": specs[name].kind, "models": _models_of(experiment.needed([name]), base, passages)}
         for name in searchers
     ]
-    information = {
+    return {
         "version": project_version(),
         "data": _without_folders(experiment.data),
         "corpus_fingerprint": passages.fingerprint,
@@ -112,19 +102,15 @@ def open_all(
         "experiment": _without_folders(experiment.model_dump(mode="json", exclude_none=True)),
         "retrievers": retrievers,
     }
-    return Opened(searchers, information)
 
 
 def _models_of(specs: Sequence[Spec], base: Path, passages: Passages) -> dict[str, str]:
     """Return the fingerprint of each model that retrievers use, by its reference; empty if it cannot be had."""
     models = {}
-    for reference in (str(getattr(spec, "model", "")) for spec in specs):
-        if reference:
-            try:
-                fingerprint = find_model(reference, base).fingerprint(passages.fingerprint)
-            except ModelError:
-                fingerprint = ""
-            models[_without_folders(reference)] = fingerprint
+    for reference in filter(None, (str(getattr(spec, "model", "")) for spec in specs)):
+        models[_without_folders(reference)] = ""
+        with suppress(ModelError):
+            models[_without_folders(reference)] = find_model(reference, base).fingerprint(passages.fingerprint)
     return models
 
 
@@ -220,20 +206,14 @@ class _OncePerSecond(logging.Filter):
         return True
 
 
-def connections_allowed(wanted: int) -> int:
-    """Return how many connections may be open: as many as wanted, or as the process's file descriptors allow."""
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if most_files == resource.RLIM_INFINITY:
-        return wanted
-    open_files: int = psutil.Process().num_fds()
-    return max(1, min(wanted, most_files - open_files - _SPARE_FILES))
-
-
 def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
     """Answer at a socket until SIGTERM or SIGINT, and then answer the requests that were let in before."""
     service: Service = app.state.service
     limits = service.limits
-    most = connections_allowed(limits.max_connections)
+    most = limits.max_connections
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most_files != resource.RLIM_INFINITY:
+        most = max(1, min(most, most_files - psutil.Process().num_fds() - _SPARE_FILES))
 
     class Protocol(H11Protocol):
         """HTTP/1.1 with a limit of connections, and a time within which the head of a request must arrive."""
@@ -287,9 +267,9 @@ def serve_until_ended(app: FastAPI, listening: socket.socket) -> None:
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             service.is_ending = True
             loop = asyncio.get_running_loop()
-            for one in (one for server in self.servers for one in server.sockets):
-                loop.remove_reader(one.fileno())  # who comes now waits for whoever has the socket, too
-            await asyncio.sleep(0.5)  # who was let in a moment ago has not said yet what is asked
+            for listener in (listener for server in self.servers for listener in server.sockets):
+                loop.remove_reader(listener.fileno())  # new clients wait for another process that has the socket
+            await asyncio.sleep(0.5)  # a client that was let in a moment ago has not sent its request yet
             await super().shutdown(sockets)
 
     def log_shortly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -227,6 +227,7 @@ _HELP = {
     "process_start_time_seconds": "Start time of the process since the Unix epoch, in seconds.",
     "process_resident_memory_bytes": "Resident memory in bytes.",
 }
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 Labels = tuple[tuple[str, str], ...]
 logger = logging.getLogger(__name__)
 access = logging.getLogger(f"{__package__}.access")
@@ -267,18 +268,14 @@ class Metrics:
         for name, histograms in sorted(self._histograms.items()):
             lines += _head(name, "histogram")
             for key, histogram in sorted(histograms.items()):
-                lines += _histogram_lines(name, key, histogram)
+                below = 0
+                for bound, count in zip((*map(repr, _BUCKETS), "+Inf"), histogram.counts, strict=True):
+                    below += count
+                    lines.append(_sample(f"{name}_bucket", (*key, ("le", bound)), below))
+                lines += [_sample(f"{name}_sum", key, histogram.total), _sample(f"{name}_count", key, below)]
         for name, (value, labels) in sorted(gauges.items()):
             lines += [*_head(name, "gauge"), _sample(name, _key(labels), value)]
         return "\n".join(lines) + "\n"
-
-
-def _histogram_lines(name: str, key: Labels, histogram: _Histogram) -> list[str]:
-    lines, below = [], 0
-    for bound, count in zip((*map(repr, _BUCKETS), "+Inf"), histogram.counts, strict=True):
-        below += count
-        lines.append(_sample(f"{name}_bucket", (*key, ("le", bound)), below))
-    return [*lines, _sample(f"{name}_sum", key, histogram.total), _sample(f"{name}_count", key, below)]
 
 
 def _head(name: str, kind: str) -> list[str]:
@@ -286,13 +283,9 @@ def _head(name: str, kind: str) -> list[str]:
 
 
 def _sample(name: str, key: Labels, value: float) -> str:
-    labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in key)
+    labels = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in key)
     number = repr(value) if isinstance(value, int) or not value.is_integer() else str(int(value))
     return f"{name}{{{labels}}} {number}" if labels else f"{name} {number}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
 def _key(labels: Mapping[str, str]) -> Labels:

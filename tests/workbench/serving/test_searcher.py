@@ -20,7 +20,7 @@ from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep
 from mrc_workbench.retrieval.rankings import Rankings, Retriever
 from mrc_workbench.retrieval.searcher import Hit, Searcher, open_searcher, open_searchers
 from mrc_workbench.workbench.serving.app import Batches
-from mrc_workbench.workbench.serving.cli import open_all
+from mrc_workbench.workbench.serving.cli import information_of
 from tests.doubles import QUESTIONS, texts_of
 from tests.retrieval.test_contract import ASKED, MAKERS, MANY, bm25
 
@@ -95,21 +95,23 @@ def files() -> set[Path]:
     return {path for path in workspace().rglob("*") if path.is_file()}
 
 
+def information(file: Path, name: str) -> dict[str, Any]:
+    return information_of(file, open_searchers(file, [name]))
+
+
 @pytest.mark.slow
 def test_information_identifies_the_index_and_names_no_folder(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text(write_experiment(EXPERIMENT), encoding="utf-8")
-    opened = open_all(file, ["Hybrid"])
-    assert list(opened.searchers) == ["Hybrid"]
-    told = opened.information
+    told = information(file, "Hybrid")
     assert told["corpus_fingerprint"] == find("sample").passages.fingerprint
     assert told["retrievers"] == [{"name": "Hybrid", "kind": "hybrid", "models": {}}]
     assert [one["kind"] for one in told["experiment"]["retriever"]] == ["bm25", "bm25", "hybrid"]
-    assert open_all(file, ["Hybrid"]).information == told
+    assert information(file, "Hybrid") == told
     data = tmp_path / "mine.csv"
     data.write_text("question,context,answers\n누구인가?,세종은 왕이다.,세종\n", encoding="utf-8")
     file.write_text(write_experiment(EXPERIMENT.model_copy(update={"data": str(data)})), encoding="utf-8")
-    other = open_all(file, ["BM25"]).information
+    other = information(file, "BM25")
     assert other["data"] == "mine.csv"
     assert str(tmp_path) not in str(other)
     assert other["corpus_fingerprint"] != told["corpus_fingerprint"]
