@@ -21,6 +21,8 @@ from mrc_workbench.retrieval.measures import DEFAULT_KS
 from mrc_workbench.retrieval.outside.adapt import measure
 from mrc_workbench.retrieval.rankings import MOST
 
+logger = logging.getLogger(__name__)
+
 
 def dataset_and_items(data: Source | Experiment | None, retrievers: Items | None) -> tuple[Dataset, Items]:
     """Return the dataset and the retrievers; an experiment names its data itself."""
@@ -64,6 +66,11 @@ def base_experiment(
     if not is_whole_number(relevant_from) or relevant_from < RELEVANT_GRADE:
         message = f"relevant_from must be a whole number of {RELEVANT_GRADE} or more, not {relevant_from!r}"
         raise ApiError("wrong_grade", message)
+    depths = given.ks if given else DEFAULT_KS
+    if ks is not None:
+        depths = tuple(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else ()
+        if not depths or not all(is_whole_number(k) and 1 <= k <= MOST for k in depths):
+            raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MOST:,}, not {ks!r}")
     plans = [model.plan for model in request.models]
     shares = split or (plans[-1].split if plans else given.split_options if given else SplitOptions())
     first_part = Part.TEST if plans else given.split if given else Part.ALL
@@ -75,7 +82,7 @@ def base_experiment(
         seed=shares.seed,
         strict_split=shares.strict,
         relevant_from=given.relevant_from if given else int(relevant_from),
-        ks=_checked_ks(ks) if ks is not None else given.ks if given else DEFAULT_KS,
+        ks=tuple(map(int, depths)),
         lab=None,
         retriever=(),
     )
@@ -97,16 +104,6 @@ def check_query(query: object, k: object) -> None:
         raise ApiError("wrong_query", f"the query must be text, not {query!r}")
     if not is_whole_number(k) or k < 1:
         raise ApiError("wrong_k", f"k must be a whole number of 1 or more, not {k!r}")
-
-
-def _checked_ks(ks: object) -> tuple[int, ...]:
-    values = list(ks) if isinstance(ks, Iterable) and not isinstance(ks, str) else []
-    if not values or not all(is_whole_number(k) and 1 <= k <= MOST for k in values):
-        raise ApiError("wrong_ks", f"ks must be a list of whole numbers from 1 to {MOST:,}, not {ks!r}")
-    return tuple(int(k) for k in values)
-
-
-logger = logging.getLogger(__name__)
 
 
 def store_rankings(

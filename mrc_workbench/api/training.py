@@ -14,7 +14,7 @@ import pandas as pd
 
 from mrc_workbench.api.data import Dataset, Source, load
 from mrc_workbench.api.display import ApiError, html_table, is_number, is_whole_number, progress_bar, unknown_name
-from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.workspace import workspace
@@ -147,7 +147,10 @@ def train(
         if ended.state is not State.DONE:
             for later in runs[number + 1 :]:
                 later.stop()
-            raise _failed(run, ended)
+            if ended.code == "interrupted":
+                raise KeyboardInterrupt(f"stopped; the run {run.id} can be resumed from its last checkpoint")
+            message = f"the training {run.id} ended early: {ended.message or ended.state.value}"
+            raise TrainingFailedError(ended.code or "stopped", message, run=run.id)
     return TrainedModel(runs[-1])
 
 
@@ -197,13 +200,6 @@ def _reference(kind: str, data: Source) -> str:
     if isinstance(data, Dataset):
         raise ApiError("wrong_data", f"a {kind} does not learn from questions: give a path or the name of a dataset")
     return str(data)
-
-
-def _failed(run: Run, ended: Status) -> BaseException:
-    if ended.code == "interrupted":
-        return KeyboardInterrupt(f"stopped; the run {run.id} can be resumed from its last checkpoint")
-    reason = ended.message or ended.state.value
-    return TrainingFailedError(ended.code or "stopped", f"the training {run.id} ended early: {reason}", run=run.id)
 
 
 @contextmanager

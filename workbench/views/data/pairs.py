@@ -160,7 +160,11 @@ def _draw_audit(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit
             draw_chart(score_bars, table, x=word("column.score"), y=word("pairs_page.row_count"))
             draw_ranges(table, "%g")
         if pairs.kind is PairKind.LABELLED:
-            _draw_labels(figures)
+            st.markdown(f"**{word('pairs_page.labels')}**")
+            table = _shares({_label_words(label): count for label, count in figures.labels.items()}, "label", "count")
+            draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
+            with st.expander(word("compare.as_table")):
+                _draw_shares(table, "column.label")
         if len(pairs):
             draw_lengths(dict(zip(_names(pairs), figures.lengths, strict=True)))
     with all_rows:
@@ -185,19 +189,20 @@ def _draw_counts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudi
             _draw_table(pairs, rows, figures.repeated)
 
 
-def _draw_labels(figures: PairAudit) -> None:
-    st.markdown(f"**{word('pairs_page.labels')}**")
-    counts = [*figures.labels.values()]
-    table = pd.DataFrame({"label": [_label_words(label) for label in figures.labels], "count": counts})
-    table["share"] = table["count"] / max(1, sum(counts))
-    draw_chart(label_bars, table, x=word("pairs_page.row_count"), y=word("column.label"))
-    with st.expander(word("compare.as_table")):
-        columns = {
-            "label": tables.text("column.label"),
-            "count": tables.number("pairs_page.row_count", "localized"),
-            "share": tables.number("pairs_page.share", "percent"),
-        }
-        st.dataframe(table, hide_index=True, column_config=columns)
+def _shares(counts: dict[str, int], name: str, number: str) -> pd.DataFrame:
+    table = pd.DataFrame(list(counts.items()), columns=[name, number])
+    return table.assign(share=table[number] / max(1, sum(counts.values())))
+
+
+def _draw_shares(table: pd.DataFrame, first: str) -> None:
+    """Draw a table of names, counts and fractions; `first` is the text key of the names."""
+    name, number, share = table.columns
+    columns = {
+        name: tables.text(first),
+        number: tables.number("pairs_page.row_count", "localized"),
+        share: tables.number("pairs_page.share", "percent"),
+    }
+    st.dataframe(table, hide_index=True, column_config=columns)
 
 
 def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit) -> None:
@@ -209,14 +214,9 @@ def _draw_parts(pairs: PairSet, rows: dict[Part, np.ndarray], figures: PairAudit
         texts.append(word("pairs_page.drawn", parts=_named(drawn), seed=SplitOptions().seed))
     st.markdown(" ".join(texts))
     counts = figures.part_counts
-    table = pd.DataFrame({"part": [word(f"part.{part}") for part in counts], "rows": [*counts.values()]})
-    table["share"] = table["rows"] / max(1, figures.row_count)
-    columns = {
-        "part": tables.text("data_page.part"),
-        "rows": tables.number("pairs_page.row_count", "localized"),
-        "share": tables.number("pairs_page.share", "percent"),
-    }
-    st.dataframe(table, hide_index=True, column_config=columns)
+    _draw_shares(
+        _shares({word(f"part.{part}"): count for part, count in counts.items()}, "part", "rows"), "data_page.part"
+    )
     if not counts[Part.TRAIN]:
         st.info(word("pairs_page.no_train"), icon=":material/info:")
     if not counts[Part.TEST]:

@@ -176,7 +176,11 @@ def _pick_encoding(shown: Preview, used: str, *, is_folded: bool = False) -> Non
 def _draw_choices(shown: Preview) -> None:
     st.caption(word("pairs_page.choices"))
     places = chain.from_iterable(st.columns(3) for _ in count())
-    kind = _pick_kind(next(places), shown)
+    kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
+    look: dict[str, Any] = {"options": [*kinds], "format_func": kinds.__getitem__, "key": f"pairs_kind_{shown.number}"}
+    look |= {"index": None if shown.kind is None else [*kinds].index(shown.kind)}
+    look |= {"placeholder": word("pairs_page.kind_unknown")}
+    kind = next(places).selectbox(**label_and_help("pairs_page.kind"), **look) or shown.kind
     given = asdict(shown.columns)
     roles = (*SENTENCES, "score", "label")
     if shown.kind is not None:
@@ -195,14 +199,6 @@ def _draw_choices(shown: Preview) -> None:
     widgets.draw_first(shown.first_rows, shown.available, columns)
     if options != shown.options:
         look_at(shown, options)
-
-
-def _pick_kind(place: DeltaGenerator, shown: Preview) -> PairKind | None:
-    kinds = {kind: word(f"pair_kind.{kind}") for kind in PairKind}
-    look: dict[str, Any] = {"options": [*kinds], "format_func": kinds.__getitem__, "key": f"pairs_kind_{shown.number}"}
-    look |= {"index": None if shown.kind is None else [*kinds].index(shown.kind)}
-    kind = place.selectbox(**label_and_help("pairs_page.kind"), placeholder=word("pairs_page.kind_unknown"), **look)
-    return kind or shown.kind
 
 
 def _column(place: DeltaGenerator, role: str, shown: Preview) -> str | None:

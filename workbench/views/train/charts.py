@@ -99,7 +99,17 @@ def draw_figure(
     table = pd.DataFrame(rows, columns=["run", "step", "value"])
     last = max(last_step, int(table["step"].max()))
     draw_chart(_chart, name, table, list(lines), list(colours[: len(lines)]), last, bm25=bm25, kept=kept)
-    _numbers(name, table, list(lines), bm25)
+    # a row for each step; the columns are the trainings, and BM25
+    wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
+    wide = wide.reindex(columns=[run for run in lines if run in wide])
+    if len(lines) == 1:
+        wide.columns = [_short(name)]
+    if bm25 is not None:
+        wide["BM25"] = bm25
+    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=_FORMATS.get(name, _SHARE)[1]))
+    with st.expander(word("train.as_table")):
+        shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
+        st.dataframe(shown, hide_index=True, column_config=columns, height=220)
 
 
 def _chart(
@@ -144,20 +154,6 @@ def _chart(
         chart += line + text.encode(text="text:N", x=alt.value("width"))
         rows.append(word("chart.row", name="BM25", value=f"{bm25:.1%}"))
     return chart.properties(description=findings.describe(_short(name), rows))
-
-
-def _numbers(name: str, table: pd.DataFrame, runs: list[str], bm25: float | None) -> None:
-    """One row a step; the columns are the trainings, and BM25."""
-    wide = table.pivot_table(index="step", columns="run", values="value", aggfunc="last", dropna=False)
-    wide = wide.reindex(columns=[run for run in runs if run in wide])
-    if len(runs) == 1:
-        wide = wide.rename(columns={runs[0]: _short(name)})
-    if bm25 is not None:
-        wide["BM25"] = bm25
-    columns = dict.fromkeys(wide.columns, st.column_config.NumberColumn(format=_FORMATS.get(name, _SHARE)[1]))
-    with st.expander(word("train.as_table")):
-        shown = wide.rename_axis(index=word("train.step"), columns=None).reset_index()
-        st.dataframe(shown, hide_index=True, column_config=columns, height=220)
 
 
 def _short(name: str) -> str:

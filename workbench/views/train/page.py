@@ -180,7 +180,11 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             name_column, *columns = st.columns(4)
             with name_column:
                 # a new name is offered after every start; until then what was typed stays
-                key, usual_name = f"train_{kind}_name_{start.trainings_started()}", _free_name(kind)
+                key = f"train_{kind}_name_{start.trainings_started()}"
+                # short, so that tables can show the retriever's name; runs of a comparison share their beginning
+                taken = {run.plan().name.split(" · ")[0] for run in all_runs()}
+                numbered = (f"{kind_name(kind)} {number}" for number in count(1))
+                usual_name = next(name for name in numbered if name not in taken)
                 offer(key, usual_name)
                 name = st.text_input(word("train.name"), key=key, max_chars=80, persist_state="session")
             form.draw_first(columns)
@@ -260,9 +264,3 @@ def _checked(
     if len(rows[Part.TRAIN]) < 2 or not judged:
         raise OptionError("validation", "validation_empty", "leaves nothing to train on or to measure on")
     return data.key, data.name, data.fingerprint
-
-
-def _free_name(kind: str) -> str:
-    """The kind and the first number that is free: short, so that tables can show what searches with it."""
-    taken = {run.plan().name.split(" · ")[0] for run in all_runs()}  # those of a comparison share their beginning
-    return next(name for number in count(1) if (name := f"{kind_name(kind)} {number}") not in taken)
