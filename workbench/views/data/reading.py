@@ -259,12 +259,16 @@ def _draw_files(files: Sequence[CollectionFile]) -> None:
     columns = {
         "file": tables.text("data_page.file"),
         "role": tables.text("data_page.file_role"),
-        "row_count": tables.number("data_page.file_rows", "localized", width=100),
+        "rows": tables.number("data_page.file_rows", "localized", width=100),
         "left_out": tables.number("data_page.file_rows_left_out", "localized", width=110),
         "format": tables.text("data_page.file_format"),
         "encoding": tables.text("data_page.file_encoding"),
     }
-    table = pd.DataFrame(map(vars, files[:_SHOWN_FILES])).drop(columns="first_rows").rename(columns={"name": "file"})
+    table = (
+        pd.DataFrame(map(vars, files[:_SHOWN_FILES]))
+        .drop(columns="first_rows")
+        .rename(columns={"name": "file", "row_count": "rows"})
+    )
     for column in ("role", "format"):
         table[column] = [word(f"{column}.{value}") for value in table[column]]
     for optional in ("encoding", "left_out"):

@@ -12,8 +12,8 @@ from mrc_workbench.data.problems import ProblemCode
 from mrc_workbench.data.questions.judgements import Verdict, judge, path_of
 from mrc_workbench.data.questions.read import read
 from mrc_workbench.data.store import load, stored
+from mrc_workbench.workbench.views.data.page import sample_csv
 from mrc_workbench.workbench.views.data.preview import preview_of, preview_with
-from mrc_workbench.workbench.views.data.widgets import sample_csv
 from mrc_workbench.workbench.views.ui.words import LANGUAGES, catalog
 from tests.data.formats.test_refusals import DOCX, PDF
 from tests.data.layouts.written import beir
