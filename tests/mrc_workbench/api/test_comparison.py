@@ -1,13 +1,16 @@
 """Comparisons of the API: their retrievers, tables and tests, and where they are stored."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import ir_measures
 import numpy as np
 import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
+from mrc_workbench.api.display import ApiError
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.analysis.evidence import evidence
@@ -68,12 +71,6 @@ def test_table_takes_any_metric_of_ir_measures(result: mrc.ComparisonResult) -> 
         result.table("nDCX@10")
 
 
-def test_metric_deeper_than_the_search_has_no_value() -> None:
-    result = mrc.compare("sample", "bm25", ks=[1, 5], progress=False)
-    assert np.isnan(result.table("R@50").loc["BM25", "R@50"])
-    assert result.table("R@7").notna().all().all()
-
-
 def test_charts_have_the_numbers_of_the_tables(result: mrc.ComparisonResult) -> None:
     (rows,) = result.plot("nDCG@10").to_dict()["datasets"].values()
     expected = result.table("nDCG@10")["nDCG@10"].to_dict()
@@ -123,8 +120,6 @@ def test_experiment_file_names_its_data_and_retrievers(tmp_path: Path) -> None:
 def test_part_selects_questions() -> None:
     whole, test = (mrc.compare("sample", "bm25", part=part, progress=False) for part in (None, "test"))
     assert 0 < len(test.question_set.questions) < len(whole.question_set.questions)
-    with pytest.raises(ValueError, match="part must be one of all, train"):
-        mrc.compare("sample", "bm25", part="dev", progress=False)
 
 
 def test_runs_are_compared_as_dictionary_table_and_file(result: mrc.ComparisonResult, tmp_path: Path) -> None:
@@ -143,14 +138,6 @@ def test_runs_are_compared_as_dictionary_table_and_file(result: mrc.ComparisonRe
         runs["a"].search(QUERY, progress=False)
 
 
-def test_failed_retriever_is_named_and_left_out_of_tables() -> None:
-    gone = {"kind": "dense", "name": "Gone", "model": "no/such folder"}
-    result = mrc.compare("sample", ["bm25", gone], progress=False)
-    assert result.names == ["BM25"]
-    assert "no/such folder" in result.failures["Gone"]
-    assert "Gone failed" in result._repr_html_()
-
-
 def test_result_that_cannot_be_stored_is_returned_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "/workspace")
@@ -162,23 +149,28 @@ def test_result_that_cannot_be_stored_is_returned_with_a_warning(monkeypatch: py
     assert mrc.compare("sample", "bm25", store=False, progress=False).key == ""
 
 
-def test_refuses_unknown_retrievers() -> None:
-    with pytest.raises(UnknownRetrieverError, match="did you mean 'bm25'"):
-        mrc.compare("sample", "bm52", progress=False)
-    with pytest.raises(UnknownRetrieverError, match="needs a pretrained model"):
-        mrc.compare("sample", "late", progress=False)
-    with pytest.raises(ValueError, match="k3: unknown field"):
-        mrc.compare("sample", {"kind": "bm25", "k3": 1}, progress=False)
-    with pytest.raises(ValueError, match="needs its kind"):
-        mrc.compare("sample", [{"kond": "bm25"}], progress=False)
-    with pytest.raises(ValueError, match="two retrievers are named"):
-        mrc.compare("sample", ["bm25", {"kind": "bm25", "name": "BM25", "b": 0.9}], progress=False)
-    with pytest.raises(ValueError, match="at least one retriever"):
-        mrc.compare("sample", [], progress=False)
+@pytest.mark.parametrize(
+    ("retrievers", "message"),
+    [
+        ("bm52", "did you mean 'bm25'"),
+        ("late", "needs a pretrained model"),
+        ({"kind": "bm25", "k3": 1}, "k3: unknown field"),
+        ([{"kond": "bm25"}], "needs its kind"),
+        (["bm25", {"kind": "bm25", "name": "BM25", "b": 0.9}], "two retrievers are named"),
+        ([], "at least one retriever"),
+    ],
+)
+def test_refuses_unknown_retrievers(retrievers: Any, message: str) -> None:
+    with pytest.raises((UnknownRetrieverError, ApiError), match=message):
+        mrc.compare("sample", retrievers, progress=False)
 
 
-def test_notebook_shows_names_escaped() -> None:
-    result = mrc.compare("sample", {"<b>x</b>": "bm25"}, progress=False)
+def test_failed_retriever_is_named_and_left_out_of_tables_and_names_are_escaped() -> None:
+    gone = {"kind": "dense", "model": "no/such folder"}
+    result = mrc.compare("sample", {"<b>x</b>": "bm25", "Gone": gone}, progress=False)
+    assert result.names == ["<b>x</b>"]
+    assert "no/such folder" in result.failures["Gone"]
+    assert "Gone failed" in result._repr_html_()
     assert "<b>x" not in result._repr_html_()
     assert "&lt;b&gt;x" in result._repr_html_()
 
@@ -202,3 +194,123 @@ def test_registered_retriever_is_compared_by_its_name(monkeypatch: pytest.Monkey
     result = mrc.compare("sample", ["letters", "bm25"], progress=False)
     assert result.failures == {}
     assert result["letters"].search("자격루", k=2)["rank"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ks": [0]}, r"ks must be a list of whole numbers from 1 to .*, not \[0\]"),
+        ({"ks": []}, "ks must be"),
+        ({"ks": "x"}, "ks must be"),
+        ({"ks": 5}, "ks must be"),
+        ({"ks": [1.5]}, "ks must be"),
+        ({"relevant_from": 0}, "relevant_from must be a whole number of 1 or more, not 0"),
+        ({"relevant_from": "x"}, "relevant_from must be"),
+        ({"relevant_from": 2}, "no question of the dataset has a relevant passage of grade 2 or higher"),
+        ({"split": "test"}, "split must be a SplitOptions"),
+        ({"part": 5}, "part must be one of"),
+        ({"part": "dev"}, "part must be one of all, train"),
+    ],
+)
+def test_compare_refuses_wrong_values(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        mrc.compare("sample", "bm25", progress=False, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("query", "k", "message"),
+    [
+        (None, 3, "the query must be text, not None"),
+        (["a"], 3, "the query must be text"),
+        ("a", 0, "k must be a whole number of 1 or more, not 0"),
+        ("a", "x", "k must be a whole number"),
+        ("a", 2.5, "k must be a whole number"),
+    ],
+)
+def test_search_refuses_wrong_values(query: Any, k: Any, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        mrc.search("sample", query, k=k, progress=False)
+    result = mrc.compare("sample", "bm25", progress=False)
+    with pytest.raises(ApiError, match=message):
+        result["bm25"].search(query, k=k, progress=False)
+
+
+def test_search_takes_one_retriever_of_the_project() -> None:
+    with pytest.raises(ApiError, match="search needs a retriever of this project"):
+        mrc.search("sample", "a", lambda query, k: [query][:k], progress=False)
+
+
+METRICS = ["R@5", "nDCG@10", "RR@10", "AP", "P@5"]
+
+
+def tied_run(seed: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
+    """Return judgements and a run in which most scores tie."""
+    rng = np.random.default_rng(seed)
+    ids = [f"d{number}" for number in range(40)]
+    qrels = {f"q{q}": {str(id_): int(rng.integers(1, 3)) for id_ in rng.choice(ids, 5)} for q in range(10)}
+    run = {f"q{q}": {str(id_): float(rng.integers(0, 2)) for id_ in rng.choice(ids, 30)} for q in range(10)}
+    return qrels, run
+
+
+@pytest.mark.parametrize("name", ["BM25", "BM25 words"])
+def test_run_gives_other_tools_the_numbers_of_the_table(result: mrc.ComparisonResult, name: str) -> None:
+    qrels = {question.id: dict(question.grade_of) for question in result.question_set.questions}
+    measures = [ir_measures.parse_measure(metric) for metric in METRICS]
+    expected = ir_measures.calc_aggregate(measures, qrels, result.run(name))
+    table = result.table(METRICS)
+    for metric, measure in zip(METRICS, measures, strict=True):
+        assert table.loc[name, metric] == pytest.approx(expected[measure], abs=1e-6), metric
+
+
+def test_run_has_strictly_descending_scores_and_compared_again_the_same_values(result: mrc.ComparisonResult) -> None:
+    for scores in result["bm25-words"].run().values():
+        assert (np.diff(np.array(list(scores.values()), np.float32)) < 0).all()
+    again = mrc.compare("sample", {"again": result.run("bm25-words")}, progress=False)
+    assert again.table(METRICS).loc["again"].tolist() == pytest.approx(result.table(METRICS).loc["BM25 words"].tolist())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_run_of_an_evaluation_keeps_the_order_of_ties(seed: int) -> None:
+    qrels, run = tied_run(seed)
+    of_trec_eval = ["R@5", "nDCG@10", "RR", "AP", "P@5"]  # RR@10 of ir_measures orders ties in another way
+    result = mrc.evaluate(qrels, run, of_trec_eval)
+    for metrics, of in ((of_trec_eval, run), (METRICS, result.run("run"))):
+        measures = [ir_measures.parse_measure(metric) for metric in metrics]
+        expected = ir_measures.calc_aggregate(measures, qrels, of)
+        values = [expected[measure] for measure in measures]
+        assert result.table(metrics).loc["run"].tolist() == pytest.approx(values, abs=1e-6)
+
+
+def test_metric_deeper_than_the_search_has_no_value_and_stays_in_the_tests() -> None:
+    result = mrc.compare("sample", ["bm25", "bm25-words"], ks=np.array([1, 5]), progress=False)
+    assert result.comparison.experiment.ks == (1, 5)
+    assert result.table(["R@20", "P@20", "AP@20", "R@50"]).isna().all().all()
+    assert result.table(["R@7", "P@7", "AP", "R@10", "P@10"]).notna().all().all()
+    rows = result.differences("bm25", ["nDCG@10", "P@20"]).set_index("metric")
+    assert rows["retriever"].tolist() == ["BM25 words", "BM25 words"]
+    assert rows.loc["P@20", ["difference", "p", "wins"]].isna().all()
+    assert not rows.loc["P@20", "significant"]
+    assert rows.loc["nDCG@10", "wins"] + rows.loc["nDCG@10", "ties"] + rows.loc["nDCG@10", "losses"] == len(
+        result.question_set.questions
+    )
+
+
+def test_result_is_a_collection_of_names(result: mrc.ComparisonResult) -> None:
+    names: Iterator[str] = iter(result)
+    assert list(names) == ["BM25", "BM25 words"]
+    assert len(result) == 2
+    assert "BM25" in result
+    assert "bm25-words" in result
+    assert "dense" not in result
+    assert 0 not in result
+    with pytest.raises(ValueError, match="by its name, one of"):
+        result[0]  # type: ignore[index]
+
+
+def test_measures_of_ir_measures_are_metrics(result: mrc.ComparisonResult) -> None:
+    table = result.table([ir_measures.AP, ir_measures.nDCG @ 10, "P@5"])
+    pd.testing.assert_frame_equal(table, result.table(["AP", "nDCG@10", "P@5"]))
+    qrels, run = tied_run(0)
+    assert mrc.evaluate(qrels, run, ir_measures.AP(rel=2)).table().columns.tolist() == ["AP(rel=2)"]
+    chart = result.plot(ir_measures.AP).to_dict()
+    assert chart == result.plot("AP").to_dict()

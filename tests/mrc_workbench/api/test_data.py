@@ -41,10 +41,6 @@ def test_rows_of_any_table_are_read_as_those_of_a_file(source: Any, tmp_path: Pa
     assert dataset.passages["text"].tolist() == [row["지문"] for row in ROWS]
 
 
-def test_roles_that_are_not_named_are_recognised() -> None:
-    assert mrc.load(ROWS, columns={"question": "질문"}).passages["text"].tolist() == [row["지문"] for row in ROWS]
-
-
 def test_beir_dictionaries_keep_ids_and_grades() -> None:
     dataset = mrc.load(BEIR, name="Weather")
     assert dataset.name == "Weather"
@@ -92,6 +88,7 @@ def test_problems_tell_which_rows_are_left_out() -> None:
         (BEIR | {"queries": pd.DataFrame({"_id": ["q1"]})}, "queries must be a dictionary of texts"),
         (BEIR | {"qrels": [{"query-id": "q1"}]}, "judgements must be grades by passage id by question id"),
         (BEIR | {"qrels": {"q1": ["d2"]}}, "judgements of question 'q1' must be grades by passage id"),
+        (BEIR | {"qrels": {"q1": {"d2": 0.9}}}, r"must be a whole number, not 0\.9"),
     ],
 )
 def test_refuses_what_is_no_data(source: Any, message: str) -> None:
@@ -99,19 +96,13 @@ def test_refuses_what_is_no_data(source: Any, message: str) -> None:
         mrc.load(source)
 
 
-def test_refuses_columns_that_are_no_mapping() -> None:
-    with pytest.raises(ApiError, match="columns must be names by role"):
-        mrc.load(ROWS, columns=["질문"])  # type: ignore[arg-type]
-
-
-def test_refuses_unknown_role_and_suggests_one() -> None:
-    with pytest.raises(ValueError, match="did you mean 'context'"):
-        mrc.load(ROWS, columns={"contxt": "지문"})
-
-
-def test_refuses_unknown_name() -> None:
-    with pytest.raises(DataError, match="There is no dataset"):
-        mrc.load("nothing.csv")
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [(["질문"], "columns must be names by role"), ({"contxt": "지문"}, "did you mean 'context'")],
+)
+def test_refuses_columns_that_name_no_roles(columns: Any, message: str) -> None:
+    with pytest.raises(ApiError, match=message):
+        mrc.load(ROWS, columns=columns)
 
 
 @pytest.mark.parametrize(
@@ -128,21 +119,13 @@ def test_single_row_is_read_as_a_row(row: dict[str, str]) -> None:
     assert len(data.passages) == 1
 
 
-def test_collections_of_a_single_entry_are_read() -> None:
+def test_collections_may_have_one_entry_or_a_table_of_judgements() -> None:
     dataset = mrc.load({"corpus": {1: "It rains."}, "queries": {2: {"text": "What falls?"}}, "qrels": {2: {1: 1.0}}})
     assert dataset.passages["text"].to_dict() == {"1": "It rains."}
     assert dataset.questions["text"].to_dict() == {"2": "What falls?"}
-
-
-def test_judgements_of_a_collection_may_be_a_table() -> None:
     pairs = [(query, passage, grade) for query, of in BEIR["qrels"].items() for passage, grade in of.items()]
     table = pd.DataFrame(pairs, columns=["query-id", "corpus-id", "score"])
     assert mrc.load(BEIR | {"qrels": table}).key == mrc.load(BEIR).key
-
-
-def test_refuses_fractional_grades_of_a_collection() -> None:
-    with pytest.raises(ApiError, match=r"must be a whole number, not 0\.9"):
-        mrc.load(BEIR | {"qrels": {"q1": {"d2": 0.9}}})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +142,8 @@ def test_data_of_python_is_named_by_its_size(source: Any, name: str) -> None:
     assert mrc.load(source, name="Own").name == "Own"
 
 
-def test_columns_may_be_numbers() -> None:
+def test_columns_are_recognised_if_not_named_and_may_be_numbers() -> None:
+    assert mrc.load(ROWS, columns={"question": "질문"}).passages["text"].tolist() == [row["지문"] for row in ROWS]
     table = pd.DataFrame([list(row.values()) for row in ROWS])
     dataset = mrc.load(table, columns={"question": 0, "context": 1, "answers": 2})  # type: ignore[dict-item]
     assert dataset.key == mrc.load(ROWS, columns=COLUMNS).key

@@ -47,17 +47,13 @@ def test_judgements_and_runs_are_read_from_tables_and_files(tmp_path: Path) -> N
     pd.testing.assert_frame_equal(of_files, expected)
 
 
-def test_judgements_of_beir_have_a_header(tmp_path: Path) -> None:
-    file = tmp_path / "qrels.tsv"
-    file.write_text("query-id\tcorpus-id\tscore\n01\td1\t1\n")
-    assert mrc.evaluate(file, {"01": {"d1": 1.0}}, "AP").table().loc["run", "AP"] == 1.0
-
-
 @pytest.mark.parametrize("columns", [("qid", "docno", "label"), ("query-id", "corpus-id", "score")])
-def test_judgements_of_other_libraries_are_recognised(columns: tuple[str, ...]) -> None:
-    table = pd.DataFrame([("q1", "d1", 1), ("q2", "d2", 1)], columns=list(columns))
-    run = {"q1": {"d1": 1.0}, "q2": {"d1": 1.0}}
+def test_judgements_of_other_libraries_are_recognised(columns: tuple[str, ...], tmp_path: Path) -> None:
+    table = pd.DataFrame([("01", "d1", 1), ("q2", "d2", 1)], columns=list(columns))
+    run = {"01": {"d1": 1.0}, "q2": {"d1": 1.0}}
     assert mrc.evaluate(table, run, "P@1").table().loc["run", "P@1"] == 0.5
+    table.to_csv(tmp_path / "qrels.tsv", sep="\t", index=False)  # as BEIR: with a header
+    assert mrc.evaluate(tmp_path / "qrels.tsv", run, "P@1").table().loc["run", "P@1"] == 0.5
 
 
 def test_table_of_texts_with_a_label_is_a_dataset() -> None:
@@ -84,13 +80,12 @@ def test_records_of_ir_measures_are_read() -> None:
     pd.testing.assert_frame_equal(mrc.evaluate(judged, {"run": found}, METRICS).table(), expected)
 
 
-@pytest.mark.parametrize("grade", [0.9, 1.5, "0.5", float("nan"), float("inf"), None, 10**30])
+@pytest.mark.parametrize("grade", [0.7, 1.5, "0.5", float("nan"), float("inf"), None, 10**30, "high"])
 def test_refuses_grades_that_are_no_whole_numbers(grade: Any) -> None:
-    with pytest.raises(ValueError, match="must be a whole number"):
-        mrc.evaluate({"q1": {"d1": grade}}, {"q1": {"d1": 1.0}})
     table = pd.DataFrame({"query_id": ["q1"], "doc_id": ["d1"], "relevance": [grade]})
-    with pytest.raises(ValueError, match="must be a whole number"):
-        mrc.evaluate(table, {"q1": {"d1": 1.0}})
+    for judgements in ({"q1": {"d1": grade}}, table):
+        with pytest.raises(ValueError, match=r"must be a whole number, not .* \(a run's scores are no grades\)"):
+            mrc.evaluate(judgements, {"q1": {"d1": 1}})
 
 
 def test_whole_grades_may_be_floats_or_texts() -> None:
@@ -98,24 +93,16 @@ def test_whole_grades_may_be_floats_or_texts() -> None:
         assert mrc.evaluate({"q1": {"d1": grade}}, {"q1": {"d1": 1.0}}, "P@1").table().loc["run", "P@1"] == 1.0
 
 
-def test_refuses_swapped_arguments() -> None:
-    with pytest.raises(ValueError, match="a run's scores are no grades"):
-        mrc.evaluate({"q1": {"d1": 0.7}}, {"q1": {"d1": 1}})
-
-
 @pytest.mark.parametrize(
     ("qrels", "run", "message"),
     [
         ({"q1": {"d1": 1}}, [["d1"]], "run must be scores by passage id by question id"),
         ({"q1": {"d1": 1}}, {"a": 3}, "run must be scores by passage id by question id"),
-        (
-            {"q1": {"d1": 1}},
-            {"a": {"q0": {"d1": 1.0}, "q1": ["d1"]}},
-            "run of question 'q1' must be scores by passage id",
-        ),
+        ({"q1": {"d1": 1}}, {"a": {"q0": {"d1": 1.0}, "q1": ["d1"]}}, "run of question 'q1' must be scores by passage"),
         ({"q1": {"d1": 1}}, None, "run must be scores by passage id by question id"),
         ({"q1": ["d1"]}, {"q1": {"d1": 1.0}}, "judgements of question 'q1' must be grades by passage id"),
         ({}, {"q1": {"d1": 1.0}}, "no question has a relevant passage"),
+        ({"q1": {"d1": 0}}, {"q1": {"d1": 1.0}}, "no question has a relevant passage"),
         (None, {"q1": {"d1": 1.0}}, "cannot be loaded from None"),
         (3, {"q1": {"d1": 1.0}}, "cannot be loaded from int"),
     ],
@@ -123,11 +110,6 @@ def test_refuses_swapped_arguments() -> None:
 def test_refuses_other_forms(qrels: Any, run: Any, message: str) -> None:
     with pytest.raises(ApiError, match=message):
         mrc.evaluate(qrels, run)
-
-
-def test_refuses_grades_that_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="a whole number, not 'high'"):
-        mrc.evaluate({"q1": {"d1": "high"}}, {"q1": {"d1": 1.0}})
 
 
 def test_run_is_evaluated_on_a_dataset_by_ids_or_texts() -> None:
@@ -186,8 +168,3 @@ def test_questions_without_a_relevant_passage_are_counted_as_skipped() -> None:
 def test_refuses_what_is_no_run(run: Any, message: str) -> None:
     with pytest.raises(Exception, match=message):
         mrc.evaluate({"q1": {"d1": 1}}, run)
-
-
-def test_refuses_judgements_without_a_relevant_passage() -> None:
-    with pytest.raises(ValueError, match="no question has a relevant passage"):
-        mrc.evaluate({"q1": {"d1": 0}}, {"q1": {"d1": 1.0}})

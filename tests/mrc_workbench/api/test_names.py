@@ -1,8 +1,10 @@
-"""What `import mrc_workbench` gives, and what it costs."""
+"""What `import mrc_workbench` gives, and what it costs; and progress bars."""
 
 import doctest
 import inspect
 import json
+import logging
+import os
 import subprocess
 import sys
 import tomllib
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import mrc_workbench as mrc
+from mrc_workbench.api.display import progress_bar
 from mrc_workbench.data.workspace import IMPORT_ROOT
 from tests.release import PROJECT
 
@@ -69,3 +72,29 @@ def test_examples_of_docstrings_hold(module: str) -> None:
 def test_public_functions_have_examples() -> None:
     functions = [name for name in mrc.__all__ if inspect.isfunction(getattr(mrc, name)) and name != "train"]
     assert all(">>> " in (inspect.getdoc(getattr(mrc, name)) or "") for name in functions)
+
+
+def test_no_bar_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar("Comparing") as report:
+        report("BM25", 0.5)
+        report("", 1.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_terminal_shows_what_is_running(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("tqdm.std.tqdm.mininterval", 0, raising=False)
+    with progress_bar("Comparing") as report:
+        report("BM25", 0.5)
+    assert "Comparing" in capsys.readouterr().err
+
+
+def test_libraries_are_quiet_meanwhile_and_then_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRANSFORMERS_VERBOSITY", raising=False)
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    with progress_bar("Comparing", enabled=False):
+        assert os.environ["TRANSFORMERS_VERBOSITY"] == "error"
+        assert logger.level == logging.ERROR
+    assert "TRANSFORMERS_VERBOSITY" not in os.environ
+    assert logger.level == before

@@ -252,6 +252,10 @@ def test_the_description_tells_limits_and_its_examples_are_answered() -> None:
     with ExitStack() as stack:
         both = client(stack, SEARCHERS, key=KEY, max_query_length=77)
         told = both.get("/openapi.json").json()
+        assert told["openapi"].startswith("3.")
+        assert set(told["paths"]) == {"/search", "/livez", "/readyz", "/healthz", "/info", "/metrics"}
+        assert told["paths"]["/metrics"]["get"]["security"]
+        assert "security" not in told["paths"]["/livez"]["get"]
         asked = told["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
         assert '"maxLength": 77' in json.dumps(asked["schema"])
         assert told["paths"]["/search"]["post"]["security"]
@@ -264,3 +268,93 @@ def test_the_description_tells_limits_and_its_examples_are_answered() -> None:
 def test_a_limit_is_a_positive_number(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Limits(**wrong)
+
+
+# what an answer holds, and what the description says
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[TestClient]:
+    with ExitStack() as stack:
+        yield client(stack, SEARCHERS, max_k=5)
+
+
+def hits(both: TestClient, **asked: Any) -> list[dict[str, Any]]:
+    answer = both.post("/search", json={"question": ASKED, "retriever": "dense", "k": 5, **asked})
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["results"][0]["hits"])
+
+
+def refusal(both: TestClient, **asked: Any) -> str:
+    answer = both.post("/search", json={"question": ASKED, "retriever": "dense", **asked})
+    assert (answer.status_code, answer.json()["code"]) == (422, "not_understood")
+    return str(answer.json()["error"])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"query": ASKED, "top_k": 2},
+        {"queries": [ASKED], "top_k": 2},
+        {"questions": [ASKED], "k": 2},
+        {"query": ASKED, "k": 2},
+    ],
+)
+def test_names_of_the_field_are_accepted(both: TestClient, asked: dict[str, Any]) -> None:
+    of_both = [
+        both.post("/search", json={"retriever": "dense", **one}).json() for one in (asked, {"question": ASKED, "k": 2})
+    ]
+    assert of_both[0] == of_both[1]
+    assert len(of_both[0]["results"][0]["hits"]) == 2
+
+
+@pytest.mark.parametrize(
+    "asked", [{"query": ASKED}, {"questions": [ASKED]}, {"queries": [ASKED]}, {"k": 1, "top_k": 1}]
+)
+def test_a_question_given_twice_is_refused(both: TestClient, asked: dict[str, Any]) -> None:
+    assert refusal(both, **asked)
+
+
+def test_an_offset_skips_the_best_passages(both: TestClient) -> None:
+    everything = hits(both)
+    for offset in range(5):
+        assert hits(both, k=5 - offset, offset=offset) == everything[offset:]
+    assert "at most 5" in refusal(both, k=3, offset=3)
+    assert refusal(both, offset=-1)
+
+
+def test_passages_below_the_least_score_are_left_out(both: TestClient) -> None:
+    everything = hits(both)
+    for hit in everything:
+        found = hits(both, min_score=hit["score"])
+        assert found == [one for one in everything if one["score"] >= hit["score"]]
+    assert hits(both, min_score=1e9) == []
+    assert refusal(both, min_score="1")
+
+
+def test_only_the_fields_asked_for_are_sent(both: TestClient) -> None:
+    everything = hits(both)
+    assert set(everything[0]) == {"rank", "id", "title", "text", "score"}
+    assert hits(both, fields=["id", "score"]) == [{"id": hit["id"], "score": hit["score"]} for hit in everything]
+    for wrong in (["body"], [], "id", [3]):
+        assert refusal(both, fields=wrong)
+
+
+def schema(both: TestClient) -> dict[str, Any]:
+    told = both.get("/openapi.json").json()
+    content = told["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]
+    return dict(content["schema"])
+
+
+def test_the_description_names_retrievers_and_what_is_required(both: TestClient) -> None:
+    told = schema(both)
+    assert told["properties"]["retriever"]["enum"] == ["bm25", "dense"]
+    assert told["required"] == ["retriever"]
+    assert {one["required"][0] for one in told["oneOf"]} == {"question", "questions", "query", "queries"}
+    assert {"top_k", "offset", "min_score", "fields"} <= told["properties"].keys()
+    with ExitStack() as stack:
+        single = client(stack, ONE)
+        assert "required" not in schema(single)
+        assert schema(single)["properties"]["retriever"]["enum"] == ["bm25"]
+        responses = single.get("/openapi.json").json()["paths"]["/search"]["post"]["responses"]
+        assert {"401", "405", "413", "421", "429", "503"} <= responses.keys()
