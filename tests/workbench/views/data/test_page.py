@@ -107,8 +107,12 @@ def test_a_preview_has_one_status(app: AppTest, content: str | bytes, status: st
 
 
 @pytest.mark.slow
-def test_a_set_without_titles_is_split_by_passage(app: AppTest) -> None:
+def test_a_set_is_downloaded_as_others_have_it_and_one_without_titles_is_split_by_passage(app: AppTest) -> None:
     app.session_state["kept_look"] = "figures"
+    run(app)
+    assert "다른 도구에서 쓰기" in texts(app)
+    labels = [button.label for button in app.get("download_button")]
+    assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}
     upload(app, OTHER)
     assert "제목이 없어서 지문 단위로" in texts(app)
     assert "문서 단위로" not in texts(app)
@@ -125,6 +129,8 @@ def test_a_broken_file_says_where_and_loses_nothing(app: AppTest) -> None:
     assert "use" not in keys(app)
     press(app, "discard")
     assert not app.error
+    upload(app, "질문,지문\n,부산은 항구이다.\n")
+    assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app), "of rows, none of which is good"
 
 
 def test_columns_that_cannot_be_guessed_are_chosen(app: AppTest) -> None:
@@ -161,11 +167,6 @@ def test_rows_left_out_are_listed_in_the_persons_words(app: AppTest) -> None:
     assert app.dataframe[0].value["problem"].tolist()[0].startswith("The passage (지문) is empty.")
 
 
-def test_no_good_row_tells_the_first_problem_in_the_persons_words(app: AppTest) -> None:
-    upload(app, "질문,지문\n,부산은 항구이다.\n")
-    assert "첫 번째 문제: 2행: 질문(질문)이 비어 있습니다" in texts(app)
-
-
 LABELS = "질문,지문,정답\n" + "".join(f"{n}번은 맞나?,{n}번째 지문이다.,{n % 2 == 0}\n" for n in range(20))
 
 
@@ -180,9 +181,7 @@ def test_answers_that_are_labels_can_be_left_out(app: AppTest) -> None:
     assert "분류 값" not in texts(app)
     press(app, "use")
     assert {question.answers for question in load(stored()[0].key).questions} == {()}
-
-
-def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) -> None:
+    # also of a layout without columns
     asked = [{"id": str(n), "question": f"{n}번은?", "answers": [{"text": str(n % 2 == 0)}]} for n in range(20)]
     paragraphs = [{"context": f"{n}번째 지문", "qas": [one]} for n, one in enumerate(asked)]
     upload(app, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}), "set.json")
@@ -191,13 +190,10 @@ def test_labels_of_a_layout_without_columns_can_be_left_out_too(app: AppTest) ->
     assert {question.answers for question in load(stored()[0].key).questions} == {()}
 
 
-def test_what_the_audit_found_stands_beside_the_button(app: AppTest) -> None:
-    upload(app, "질문,지문,정답\n수도는?,서울은 수도이다.,서울\n수도는?,부산은 항구이다.,인천\n")
+def test_what_the_audit_found_stands_beside_the_button_and_notes_about_texts_in_the_summary(app: AppTest) -> None:
+    rows = "수도는?,<p>서울은 *수도*이다.</p>,서울\n수도는?,부산은 항구이다.,인천\n"
+    upload(app, f"질문,지문,정답\n{rows}")
     assert "사용 전 확인할 점: 중복 질문 2 · 지문에 없는 정답 1" in texts(app)
-
-
-def test_notes_about_texts_stand_in_the_summary(app: AppTest) -> None:
-    upload(app, "질문,지문\n수도는?,<p>서울은 *수도*이다.</p>\n바다는?,부산은 항구이다.\n")
     for lang, start in {"en": "In the texts:", "ko": "글에서 확인할 점:"}.items():
         app.query_params["lang"] = lang
         (box,) = [info.value for info in run(app).info if info.value.startswith(start)]
@@ -320,14 +316,9 @@ def test_a_zip_of_beir_becomes_the_set_of_every_page(app: AppTest) -> None:
     assert "#### 파일 3개" in texts(app)
     files = next(table.value for table in app.dataframe if "role" in table.value)
     assert [name.rpartition("/")[2] for name in files["file"]] == ["corpus.jsonl", "test.tsv", "queries.jsonl"]
-    assert files.iloc[1].to_dict() == {
-        "file": "scifact/qrels/test.tsv",
-        "role": "적합성 판정",
-        "format": "TSV",
-        "encoding": "UTF-8",
-        "rows": 5,
-        "left_out": 0,
-    }
+    counted = {"rows": 5, "left_out": 0}
+    about = {"file": "scifact/qrels/test.tsv", "role": "적합성 판정", "format": "TSV", "encoding": "UTF-8"}
+    assert files.iloc[1].to_dict() == about | counted
     assert statuses(app) == ["info"]
     assert not [box for box in app.selectbox if (box.key or "").startswith("column_")]
     press(app, "use")
@@ -357,14 +348,6 @@ def test_a_file_that_does_not_belong_to_the_others_replaces_them(app: AppTest, f
     assert "미리 보기: rows" in texts(app)
     assert not app.error
     assert counts(app) == ["2", "2", "–"]
-
-
-def test_a_set_is_downloaded_as_others_have_it(app: AppTest) -> None:
-    app.session_state["kept_look"] = "figures"
-    run(app)
-    assert "다른 도구에서 쓰기" in texts(app)
-    labels = [button.label for button in app.get("download_button")]
-    assert {"BEIR 구성으로 내려받기 (zip)", "MTEB 구성으로 내려받기 (zip)"} <= {*labels}
 
 
 def test_questions_in_another_language_are_told_with_advice() -> None:

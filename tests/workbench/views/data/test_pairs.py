@@ -141,26 +141,19 @@ def left_out(app: AppTest) -> pd.DataFrame:
     return next(one.value for one in app.dataframe if "problem" in one.value)
 
 
-def test_a_bad_score_or_label_is_left_out_with_its_row(app: AppTest) -> None:
-    upload(app, ("pairs.tsv", SCORED + "하나\t둘\t많이\n"))
-    assert "1 of 21 rows were skipped." in texts(app)
+def test_a_bad_score_or_label_is_left_out_with_its_row_and_the_rest_is_drawn(app: AppTest) -> None:
+    too_large = "".join(f"하나\t둘\t{score}\n" for score in ("1e39", "-1e300", "9" * 5000))
+    upload(app, ("pairs.tsv", f"{SCORED}하나\t둘\t많이\n{too_large}"))
+    assert "4 of 24 rows were skipped." in texts(app)
     table = left_out(app)
-    assert table["row"].tolist() == [22]
-    assert table["problem"].tolist() == ["The score (score) is not a number: 많이. Type a number, or remove the row."]
-    assert table["score"].tolist() == ["많이"]
+    assert table["row"].tolist() == [22, 23, 24, 25]
+    assert table["problem"][0] == "The score (score) is not a number: 많이. Type a number, or remove the row."
+    assert table["problem"][1:].str.startswith("The score (score) is too large: ").all()
+    assert table["score"][0] == "많이"
+    assert not app.error
     rows = [*LABELLED, LABELLED[0] | {"gold_label": "maybe", "premise": "다른 전제"}]
     upload(app, ("nli.json", json.dumps(rows)))
     assert left_out(app)["problem"].tolist()[0].startswith("The label (gold_label) is unknown: maybe.")
-
-
-@pytest.mark.slow
-def test_a_score_beyond_all_is_left_out_and_the_rest_is_drawn(app: AppTest) -> None:
-    upload(app, ("pairs.tsv", SCORED + "".join(f"하나\t둘\t{score}\n" for score in ("1e39", "-1e300", "9" * 5000))))
-    assert "3 of 23 rows were skipped." in texts(app)
-    table = left_out(app)
-    assert table["row"].tolist() == [22, 23, 24]
-    assert table["problem"].str.startswith("The score (score) is too large: ").all()
-    assert not app.error
 
 
 def test_rows_left_out_of_several_files_stand_under_the_name_of_their_file(app: AppTest) -> None:
@@ -232,9 +225,7 @@ def test_what_was_loaded_stays_where_a_bad_file_comes(app: AppTest) -> None:
     assert not app.error
     press(app, "keep_pairs")
     assert [kept.name for kept in stored()] == ["good"]
-
-
-def test_a_file_of_several_that_is_bad_is_named(app: AppTest) -> None:
+    # one of several files is named
     upload(app, ("good.tsv", SCORED), ("broken.json", "["))
     assert app.error[0].value.replace("\\", "").startswith("broken.json: The JSON ends in the middle")
     press(app, "close_failed")

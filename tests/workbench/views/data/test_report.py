@@ -170,16 +170,14 @@ def test_a_named_encoding_is_used_and_can_be_changed_again() -> None:
     press(app, "use")
 
 
-def test_a_guessed_encoding_can_be_replaced() -> None:
+def test_a_guessed_or_unknown_encoding_can_be_replaced() -> None:
     preview = preview_of([(GUESSED.encode("cp1252"), "set.csv")])
     assert preview.read is not None
     assert preview.encodings[0].name == "Windows-1252"
     assert len(preview.encodings) > 1
     app = page_with(preview)
     assert "인코딩" in [one.label for one in app.selectbox]
-
-
-def test_text_of_an_unknown_encoding_offers_several() -> None:
+    # text of an unknown encoding offers several
     preview = preview_of([("вопрос,текст\nгде,там\n".encode("koi8_r"), "set.csv")])
     assert preview.error is not None
     assert {"KOI8-R", "Windows-1251"} <= {encoding.name for encoding in preview.encodings}

@@ -78,10 +78,14 @@ def test_a_broken_file_of_a_collection_is_named_and_replaced_alone() -> None:
     assert "test.jsonl" not in [name for _, name in shown.files]
 
 
-def test_a_complete_dataset_replaces_another_one() -> None:
+def test_a_complete_dataset_replaces_another_one_and_the_same_files_are_read_once() -> None:
     rows = [("질문,지문\n수도는?,서울은 수도이다.\n".encode(), name) for name in ("first.csv", "second.csv")]
+    files = [(content, name) for name, content in BEIR.items()]
     assert preview_with(rows[1:], preview_of(rows[:1])).name == "second.csv"
-    assert preview_with(rows[:1], preview_of([(content, name) for name, content in BEIR.items()])).name == "first.csv"
+    assert preview_with(rows[:1], preview_of(files)).name == "first.csv"
+    shown = preview_with(files, preview_of(files))
+    assert shown.read is not None
+    assert shown.read.reading.problems == ()
 
 
 def test_a_wider_corpus_completes_rows() -> None:
@@ -94,13 +98,6 @@ def test_a_wider_corpus_completes_rows() -> None:
         assert (len(question_set.passages), len(question_set.questions)) == (3, 1)
 
 
-def test_the_same_file_again_is_read_once() -> None:
-    files = [(content, name) for name, content in BEIR.items()]
-    shown = preview_with(files, preview_of(files))
-    assert shown.read is not None
-    assert shown.read.reading.problems == ()
-
-
 def test_a_known_set_is_not_read_together_with_a_file(app: AppTest) -> None:
     press(app, "look_sample")
     upload(app, OTHER, "my.csv")
@@ -109,26 +106,23 @@ def test_a_known_set_is_not_read_together_with_a_file(app: AppTest) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_code_of_a_document_has_its_words(language: str) -> None:
+def test_every_document_has_its_words_and_the_sample_csv_is_read_right(language: str) -> None:
     codes = (ProblemCode.WORD_DOCUMENT, ProblemCode.PDF_DOCUMENT, ProblemCode.HANGUL_DOCUMENT, ProblemCode.PRESENTATION)
     words = [catalog(language)[f"problem.{code}"] for code in codes]
     assert len({*words}) == 4
     assert all("CSV" in one for one in words), "each says what to do"
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_the_sample_csv_is_read_right(language: str) -> None:
     content = sample_csv(language)
     assert content.startswith(b"\xef\xbb\xbf"), "spreadsheets read UTF-8 by its mark"
     reading = read(content, "sample.csv")
     assert (reading.problems, reading.left_out) == ((), 0)
     questions = reading.question_set.questions
     assert (len(questions), len(reading.question_set.passages)) == (4, 3)
-    texts_of = {passage.id: passage for passage in reading.question_set.passages}
+    passages = {passage.id: passage for passage in reading.question_set.passages}
     for question in questions:
-        assert all(answer in texts_of[question.relevant[0]].text for answer in question.answers)
+        passage = passages[question.relevant[0]]
         assert question.answers
-        assert texts_of[question.relevant[0]].title
+        assert all(answer in passage.text for answer in question.answers)
+        assert passage.title
 
 
 def test_the_page_shows_the_formats_and_offers_the_sample_csv(app: AppTest) -> None:

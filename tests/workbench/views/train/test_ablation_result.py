@@ -125,17 +125,18 @@ HELPED = "**Pre-training on this text helped**"
         # of variants that could not be trained nothing is said
         ([UNTRAINED, REFERENCE, BROKEN], [HELPED], ["The reference is as good"]),
         ([replace(REFERENCE, figures={"perplexity": PERPLEXITY})], [EN["ablation.nothing_judges"]], []),
+        # pairs judge where there are no questions
+        (
+            [of_pairs(UNTRAINED), of_pairs(REFERENCE)],
+            [f"{HELPED}: Spearman before fine-tuning 50.0, without it 45.0"],
+            [],
+        ),
     ],
 )
 def test_what_is_concluded(app: AppTest, variants: list[Variant], told: list[str], untold: list[str]) -> None:
     answer = said(app, *variants)
     assert [one for one in told if one not in answer] == []
     assert [one for one in untold if one in answer] == []
-
-
-def test_pairs_judge_where_there_are_no_questions(app: AppTest) -> None:
-    told = said(app, of_pairs(UNTRAINED), of_pairs(REFERENCE), vary=False)
-    assert f"{HELPED}: Spearman before fine-tuning 50.0, without it 45.0" in told
 
 
 @pytest.mark.slow
@@ -226,34 +227,27 @@ def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch
     assert set(opened["retrievers"].split("|")) <= choices_for(kept).specs.keys()
 
 
-def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest) -> None:
-    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
-    status = {"phase": "learning_2", "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
-    ablation = made(a_table(known), State.RUNNING, **status)
-    run(app)
-    assert any(
-        "variant 2 of 3: training its language model" in one and "1 min 30 s" in one for one in progress_texts(app)
-    )
-    assert shown(app)["perplexity"].tolist() == [60]
-    assert not [key for key in buttons(app) if key.startswith("compare_")]
-    click(app, f"stop_{ablation.id}")
-    assert ablation.asked_to_stop
-    assert any(EN["ablation.stopping"] in one for one in progress_texts(app))
-
-
 @pytest.mark.parametrize(
     ("vary", "phase", "told"),
     [
+        (True, "learning_2", "variant 2 of 3: training its language model"),
+        # without a number where that says more
         (True, "tuning_0", "without pre-training: fine-tuning it on questions"),
         (False, "tuning_1", "with pre-training: fine-tuning it on questions"),
         (True, "measuring", "evaluating all variants"),
     ],
 )
-def test_what_it_does_is_said_without_a_number_where_that_says_more(
-    app: AppTest, vary: bool, phase: str, told: str
-) -> None:
-    made(a_table(), State.RUNNING, vary=vary, phase=phase)
-    assert any(told in one for one in progress_texts(run(app)))
+def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest, vary: bool, phase: str, told: str) -> None:
+    known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
+    status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
+    ablation = made(a_table(known), State.RUNNING, vary=vary, **status)
+    run(app)
+    assert any(told in one and "1 min 30 s" in one for one in progress_texts(app))
+    assert shown(app)["perplexity"].tolist() == [60]
+    assert not [key for key in buttons(app) if key.startswith("compare_")]
+    click(app, f"stop_{ablation.id}")
+    assert ablation.asked_to_stop
+    assert any(EN["ablation.stopping"] in one for one in progress_texts(app))
 
 
 @pytest.mark.slow

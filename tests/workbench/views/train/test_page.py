@@ -284,9 +284,7 @@ def test_deleting_asks_first(app: AppTest) -> None:
     app.button(key=f"delete_{made.id}").click()
     click(run(app), "delete_yes")
     assert not made.folder.exists()
-
-
-def test_a_dialog_about_a_training_that_somebody_else_deleted_is_gone(app: AppTest) -> None:
+    # a dialog about a training that somebody else deleted is gone
     made = done_run()
     run(app).button(key=f"details_{made.id}").click()
     assert run(app).tabs

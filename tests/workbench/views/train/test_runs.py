@@ -95,6 +95,7 @@ def test_settings_and_log(app: AppTest) -> None:
     made = done_run()
     (made.folder / "log.txt").write_text("\n".join(f"line {n}" for n in range(1000)), encoding="utf-8")
     (rows,) = tables(opened(app, made), EN["train.row_option"])
+    assert EN["train.no_provenance"] in texts(app)
     assert (rows["Learning rate"], rows["Split seed"], rows["Base model"]) == ("0.001", "0", "Starter")
     assert rows["Objective"] == "mega-batch-margin"
     assert app.code[-1].value.splitlines() == [f"line {n}" for n in range(800, 1000)]
@@ -104,25 +105,21 @@ def test_settings_and_log(app: AppTest) -> None:
 def test_runs_of_the_same_kind_stand_beside_each_other(app: AppTest) -> None:
     with_curves(made_run(State.STOPPED, CROSS_ENCODER, "other kind"), 9.0, 0.9)
     made_run(State.STOPPED, name="without curves")
+    same = with_curves(made_run(State.STOPPED, name="first"), 3.0, 0.5)  # of one name, they are told apart
     second = with_curves(made_run(State.STOPPED, name="second"), 4.0, 0.6)
     first = with_curves(made_run(State.STOPPED, name="first"), 2.0, 0.7)
     beside = opened(app, first).multiselect(key=f"beside_{first.id}")
-    assert beside.options == ["second"]
-    beside.set_value([second.id])
+    assert {name.split(" · ")[0] for name in beside.options} == {"first", "second"}
+    beside.set_value([same.id])
+    columns = run(app).dataframe[0].value
+    assert [column.split(" · ")[0] for column in columns] == ["Step", "first", "first"]
+    assert columns.to_numpy()[0].tolist() == [5.0, 2.0, 3.0]
+    same.delete()
+    app.multiselect(key=f"beside_{first.id}").set_value([second.id])
     loss, measured = (table.value.to_dict("list") for table in run(app).dataframe[:2])
     assert loss == {"Step": [5, 10], "first": [2.0, 1.0], "second": [4.0, 2.0]}
     assert measured == {"Step": [10], "first": [0.7], "second": [0.6], "BM25": [0.8]}
     assert EN["train.other_questions"] not in texts(app)
-
-
-@pytest.mark.slow
-def test_runs_of_one_name_are_told_apart(app: AppTest) -> None:
-    second, first = (with_curves(made_run(State.STOPPED, name="same"), loss, 0.5) for loss in (4.0, 2.0))
-    beside = opened(app, first).multiselect(key=f"beside_{first.id}")
-    beside.set_value([second.id])
-    loss = run(app).dataframe[0].value
-    assert [column.split(" · ")[0] for column in loss.columns] == ["Step", "same", "same"]
-    assert loss.to_numpy()[0].tolist() == [5.0, 2.0, 4.0]
 
 
 @pytest.mark.slow
@@ -155,11 +152,6 @@ def test_provenance_is_shown_in_groups_and_can_be_had_as_it_is(app: AppTest) -> 
     assert versions == {"torch": "2.9"}
     assert hardware == {"GPUs": "A, B", "bfloat16": "False"}
     assert EN["train.provenance_json"] in [button.label for button in app.get("download_button")]
-
-
-def test_a_training_without_provenance_says_so(app: AppTest) -> None:
-    made = done_run()
-    assert EN["train.no_provenance"] in texts(opened(app, made))
     (made.folder / "provenance.json").write_text("broken {", encoding="utf-8")
     assert EN["train.no_provenance"] in texts(run(app))
 

@@ -91,7 +91,14 @@ def chance(interval: list[float], outcome: str) -> str:
     return EN[f"train.{outcome}"].format(low=low, high=high)
 
 
-def test_a_gain_says_whether_it_is_sure(app: AppTest) -> None:
+def test_a_gain_says_whether_it_is_sure_unless_it_is_too_small_to_be_shown(app: AppTest) -> None:
+    for after, measure, interval in (({}, "recall@10", [0.0, 0.0]), ({"ndcg@10": 0.6001}, "ndcg@10", [1e-5, 2e-4])):
+        gain = {"measure": measure, "difference": sum(interval) / 2, "interval": interval}
+        done_run(after=SCORES["before"] | after, gain=gain)
+    shown = texts(run(app))
+    assert "Recall@10 **stayed at 70.0%**." in shown
+    assert "nDCG@10 **stayed at 60.0%**." in shown
+    assert "95% interval" not in shown
     sure, unsure = [(0.01, 0.2), (-0.2, -0.01)], [(-0.01, 0.2), (0, 0.2)]
     intervals = dict.fromkeys(sure, "gain_sure") | dict.fromkeys(unsure, "gain_unsure")
     for interval in intervals:
@@ -107,16 +114,9 @@ def test_intervals_stand_beside_the_figures_and_say_of_which_kind_they_are(app: 
     assert written["recall@1"].tolist() == ["50.00 [41.0–59.0]", "60.00 [50.0–100.0]", "70.00"]
     (told,) = [caption for caption in app.caption if EN["train.intervals"] in caption.value]
     assert told.proto.help == EN["train.intervals_help"]
-
-
-def test_a_difference_too_small_to_be_shown_is_none_to_be_sure_of(app: AppTest) -> None:
-    for after, measure, interval in (({}, "recall@10", [0.0, 0.0]), ({"ndcg@10": 0.6001}, "ndcg@10", [1e-5, 2e-4])):
-        gain = {"measure": measure, "difference": sum(interval) / 2, "interval": interval}
-        done_run(after=SCORES["before"] | after, gain=gain)
-    shown = texts(run(app))
-    assert "Recall@10 **stayed at 70.0%**." in shown
-    assert "nDCG@10 **stayed at 60.0%**." in shown
-    assert "95% interval" not in shown
+    assert EN["train.intervals_at_the_end"] not in told.value
+    done_run(intervals={"after": {"recall@10": [0.79, 1.0]}}, after=SCORES["after"] | {"recall@10": 1.0})
+    assert EN["train.intervals_at_the_end"] in texts(run(app)), "of a figure at the end of its scale"
 
 
 def test_training_questions_the_kept_step_and_advice_are_told(app: AppTest) -> None:
@@ -163,14 +163,6 @@ def test_what_test_questions_say_stands_under_what_validation_questions_say(app:
     assert table.value["ndcg@10"].round(1).tolist() == [60, 70, 65, 55, 65, 60]
     written = convert_arrow_bytes_to_pandas_df(table.proto.arrow_data.styler.display_values)
     assert written["recall@1"].tolist()[3:] == ["45.00", "55.00 [50.0–60.0]", "65.00"]
-
-
-def test_figures_at_the_end_of_their_scale_say_how_their_interval_came_about(app: AppTest) -> None:
-    intervals = {"after": {"recall@10": [0.79, 1.0]}}
-    done_run(intervals=intervals)
-    assert EN["train.intervals_at_the_end"] not in texts(run(app))
-    done_run(intervals=intervals, after=SCORES["after"] | {"recall@10": 1.0})
-    assert EN["train.intervals_at_the_end"] in texts(run(app))
 
 
 # of sentence pairs
@@ -285,10 +277,7 @@ def test_figures_are_told_as_those_of_text_and_the_way_on_is_to_look_into_it(app
     labels = [one.label for one in app.button if str(one.key).endswith(made.id)]
     assert EN["train.use_language"] in labels
     assert EN["train.use"] not in labels
-
-
-def test_a_checkpoint_chosen_by_what_was_guessed_is_told_so(app: AppTest) -> None:
-    made = guesses()
+    # a checkpoint that was selected by the accuracy
     plan = json.loads((made.folder / "run.json").read_text(encoding="utf-8"))
     plan["options"]["best_by"] = LanguageBestBy.ACCURACY.value
     (made.folder / "run.json").write_text(json.dumps(plan), encoding="utf-8")

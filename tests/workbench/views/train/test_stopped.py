@@ -70,17 +70,11 @@ def test_the_best_checkpoint_is_made_a_model_by_one_press(app: AppTest, monkeypa
     assert job.running
     assert EN["train.making_best"] in texts(app)
     assert app.button(key=f"use_best_{made.id}").disabled
+    job.write_status(Status(State.FAILED, code="disk", message="full"))
+    assert EN["failure.disk"] in [error.value for error in run(app).error]
+    assert not app.button(key=f"use_best_{made.id}").disabled
     finished = done_run(name="halted (4)")
     finished.write("provenance.json", {"checkpoint": {"run": made.id, "step": 4}})
     finished.folder.rename(finished.folder.with_name(made_id(made, made.folder / "checkpoints" / "checkpoint-4")))
     assert job.done
     assert any("halted" in success.value for success in run(app).success)
-
-
-def test_what_went_wrong_is_told(app: AppTest) -> None:
-    made = with_checkpoint(made_run(State.STOPPED, step=4, total_steps=30))
-    job = BestModelJob.of(made)
-    job.folder.mkdir()
-    job.write_status(Status(State.FAILED, code="disk", message="full"))
-    assert EN["failure.disk"] in [error.value for error in run(app).error]
-    assert not app.button(key=f"use_best_{made.id}").disabled
