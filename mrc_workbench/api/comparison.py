@@ -34,7 +34,8 @@ from mrc_workbench.retrieval.comparison.store import load as load_comparison
 from mrc_workbench.retrieval.measures import cutoff_of, own_measure
 from mrc_workbench.retrieval.searcher import Searcher, searchers_of
 
-_HITS = ["rank", "score", "passage_id", "title", "text"]
+_opened: dict[tuple[str, str], Searcher] = {}
+_MOST_OPENED = 4  # retrievers that stay in memory
 
 
 class ComparisonResult(ScoredRankings):
@@ -277,11 +278,7 @@ def hits_table(searcher: Searcher, query: str, k: int) -> pd.DataFrame:
     check_query(query, k)
     (hits,) = searcher.search([query], k)
     rows = [(rank, hit.score, hit.id, hit.title, hit.text) for rank, hit in enumerate(hits, start=1)]
-    return pd.DataFrame(rows, columns=_HITS)
-
-
-_opened: dict[tuple[str, str], Searcher] = {}
-_MOST_OPENED = 4  # retrievers that stay in memory
+    return pd.DataFrame(rows, columns=["rank", "score", "passage_id", "title", "text"])
 
 
 @naming_extras("mrc_workbench.search")
@@ -322,15 +319,15 @@ def search(data: Source, query: str, retriever: Item = "bm25", k: int = 10, *, p
     request = requested(retriever, dataset.question_set)
     if request.runs or request.objects or not request.specs:
         raise ApiError("not_searchable", "search needs a retriever of this project: a name, a specification or a model")
-    wanted = list(request.specs)[-1]
+    name = list(request.specs)[-1]
     experiment = Experiment(data=dataset.key, retriever=tuple(request.specs.values()))
-    if any(not spec.searchable for spec in experiment.needed([wanted])):
-        raise ApiError("not_searchable", f"{wanted} is a run: it has rankings of known questions alone")
-    opened = (dataset.question_set.fingerprint, experiment.model_dump_json())
-    if opened not in _opened:
+    if any(not spec.searchable for spec in experiment.needed([name])):
+        raise ApiError("not_searchable", f"{name} is a run: it has rankings of known questions alone")
+    key = (dataset.question_set.fingerprint, experiment.model_dump_json())
+    if key not in _opened:
         with progress_bar("Opening", enabled=progress) as report:
-            found = searchers_of(experiment, dataset.question_set, None, [wanted], report)
+            searchers = searchers_of(experiment, dataset.question_set, None, [name], report)
         while len(_opened) >= _MOST_OPENED:
             del _opened[next(iter(_opened))]
-        _opened[opened] = found[wanted]
-    return hits_table(_opened[opened], query, k)
+        _opened[key] = searchers[name]
+    return hits_table(_opened[key], query, k)

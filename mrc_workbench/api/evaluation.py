@@ -32,6 +32,8 @@ from mrc_workbench.retrieval.trec import read_run_table, without_ties
 
 Metrics: TypeAlias = str | Sequence[Any] | Any  # names or measures of ir_measures
 DEFAULT_METRIC = "nDCG@10"
+Runs: TypeAlias = Run | Mapping[str, Run]
+_DEFAULT_METRICS = ("R@1", "R@5", "R@10", "RR@10", DEFAULT_METRIC)
 
 
 def metric_names(metrics: Metrics) -> list[str]:
@@ -249,10 +251,6 @@ class ScoredRankings:
 
 def _full_name(name: str, known: Sequence[str]) -> str:
     return name if name in known else SHORT_NAMES.get(name.casefold(), name)
-
-
-Runs: TypeAlias = Run | Mapping[str, Run]
-_DEFAULT_METRICS = ("R@1", "R@5", "R@10", "RR@10", DEFAULT_METRIC)
 
 
 class Evaluation(ScoredRankings):

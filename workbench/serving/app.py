@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import psutil
 from fastapi import FastAPI, Request, Response, Security
@@ -380,11 +380,11 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 def _as_json(hits: list[Hit], asked: Asked) -> list[dict[str, Any]]:
     """Return the JSON of the hits after those that `offset` skips, with the requested fields and scores."""
-    names = asked.fields or list(HitField)
+    names = asked.fields or get_args(HitField)
     rows = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, start=1)][asked.offset :]
     if asked.min_score is not None:
         rows = [row for row in rows if row["score"] >= asked.min_score]
-    return [{name.value: row[name.value] for name in names} for row in rows]
+    return [{name: row[name] for name in names} for row in rows]
 
 
 async def _closed(request: Request) -> None:

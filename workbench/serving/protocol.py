@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 from uuid import uuid4
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model, model_validator
@@ -33,7 +33,34 @@ RENAMED = {
 _ALIASES = {"question": "query", "questions": "queries", "k": "top_k"}
 
 
-def _limit(default: Any, text: str) -> Any:
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+_HELP = {
+    "mrc_requests_total": "Requests by path, method and status; 499: the client closed the connection.",
+    "mrc_refusals_total": "Requests that were not answered, by the code in their JSON.",
+    "mrc_request_duration_seconds": "Seconds from the head of a request to the end of its answer, by path.",
+    "mrc_queries_total": "Questions that were answered, by retriever.",
+    "mrc_search_duration_seconds": "Seconds that a search request waited and was searched, by retriever.",
+    "mrc_connections_refused_total": "Connections closed because too many were open.",
+    "mrc_connections_timed_out_total": "Connections closed because no head of a request arrived in time.",
+    "mrc_connections": "Open connections.",
+    "mrc_requests_in_progress": "Requests to /search that wait or are answered now.",
+    "mrc_ready": "1 if /readyz answers 200, else 0.",
+    "mrc_info": "1, labelled with the version and the corpus that is served.",
+    "process_start_time_seconds": "Start time of the process since the Unix epoch, in seconds.",
+    "process_resident_memory_bytes": "Resident memory in bytes.",
+}
+_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+Labels = tuple[tuple[str, str], ...]
+logger = logging.getLogger(__name__)
+access = logging.getLogger(f"{__package__}.access")
+GONE = 499  # the client closed the connection: nobody reads this status
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+_OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+Noted = dict[str, Any]
+
+
+def _option(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
@@ -41,16 +68,16 @@ def _limit(default: Any, text: str) -> Any:
 class Limits:
     """How much may be asked. Raises `ValueError` for a value that is not a positive number."""
 
-    max_query_length: int = _limit(2000, "characters of a question")
-    max_queries: int = _limit(64, "questions of a request")
-    max_k: int = _limit(100, "passages of a question, those that `offset` skips included")
-    max_request_bytes: int = _limit(1_000_000, "bytes of a request's body")
-    max_concurrency: int = _limit(256, "requests that wait or are answered at one time; more get 429")
-    max_connections: int = _limit(1000, "open connections; more are closed at once")
-    timeout: float = _limit(30.0, "seconds that a request's body may take to arrive, and then to be answered")
-    header_timeout: float = _limit(10.0, "seconds that a connection may take to send the head of a request")
-    max_batch_size: int = _limit(32, "questions that are searched together")
-    batch_wait_ms: float = _limit(2.0, "milliseconds that a batch stays open for others to join it")
+    max_query_length: int = _option(2000, "characters of a question")
+    max_queries: int = _option(64, "questions of a request")
+    max_k: int = _option(100, "passages of a question, those that `offset` skips included")
+    max_request_bytes: int = _option(1_000_000, "bytes of a request's body")
+    max_concurrency: int = _option(256, "requests that wait or are answered at one time; more get 429")
+    max_connections: int = _option(1000, "open connections; more are closed at once")
+    timeout: float = _option(30.0, "seconds that a request's body may take to arrive, and then to be answered")
+    header_timeout: float = _option(10.0, "seconds that a connection may take to send the head of a request")
+    max_batch_size: int = _option(32, "questions that are searched together")
+    batch_wait_ms: float = _option(2.0, "milliseconds that a batch stays open for others to join it")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -69,10 +96,8 @@ class AccessLog(StrEnum):
 class Logging:
     """What is logged of requests: never the text of a question. Raises `ValueError` for a negative time."""
 
-    access_log: AccessLog = field(
-        default=AccessLog.NONE, metadata={"help": "log each request as a line of JSON, or none"}
-    )
-    slow_query_ms: float = _limit(0.0, "log requests that took this many milliseconds or more; 0: none")
+    access_log: AccessLog = _option(AccessLog.NONE, "log each request as a line of JSON, or none")
+    slow_query_ms: float = _option(0.0, "log requests that took this many milliseconds or more; 0: none")
 
     def __post_init__(self) -> None:
         if not self.slow_query_ms >= 0:
@@ -89,17 +114,8 @@ class Found(BaseModel):
     score: float = 0.0
 
 
-class HitField(StrEnum):
-    """A field of a passage that was found, as `fields` names it."""
-
-    RANK = "rank"
-    ID = "id"
-    TITLE = "title"
-    TEXT = "text"
-    SCORE = "score"
-
-
-_Fields = Annotated[list[Annotated[HitField, Field(strict=False)]], Field(min_length=1, max_length=len(HitField))]
+HitField = Literal["rank", "id", "title", "text", "score"]  # of `Found`, as `fields` names it
+_Fields = Annotated[list[HitField], Field(min_length=1, max_length=len(get_args(HitField)))]
 
 
 class Answered(BaseModel):
@@ -210,33 +226,6 @@ def examples_of(retrievers: Collection[str]) -> dict[str, Any]:
     }
 
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-_HELP = {
-    "mrc_requests_total": "Requests by path, method and status; 499: the client closed the connection.",
-    "mrc_refusals_total": "Requests that were not answered, by the code in their JSON.",
-    "mrc_request_duration_seconds": "Seconds from the head of a request to the end of its answer, by path.",
-    "mrc_queries_total": "Questions that were answered, by retriever.",
-    "mrc_search_duration_seconds": "Seconds that a search request waited and was searched, by retriever.",
-    "mrc_connections_refused_total": "Connections closed because too many were open.",
-    "mrc_connections_timed_out_total": "Connections closed because no head of a request arrived in time.",
-    "mrc_connections": "Open connections.",
-    "mrc_requests_in_progress": "Requests to /search that wait or are answered now.",
-    "mrc_ready": "1 if /readyz answers 200, else 0.",
-    "mrc_info": "1, labelled with the version and the corpus that is served.",
-    "process_start_time_seconds": "Start time of the process since the Unix epoch, in seconds.",
-    "process_resident_memory_bytes": "Resident memory in bytes.",
-}
-_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-Labels = tuple[tuple[str, str], ...]
-logger = logging.getLogger(__name__)
-access = logging.getLogger(f"{__package__}.access")
-GONE = 499  # the client closed the connection: nobody reads this status
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-_OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-Noted = dict[str, Any]
-
-
 @dataclass
 class _Histogram:
     counts: list[int] = field(default_factory=lambda: [0] * (len(_BUCKETS) + 1))
@@ -251,11 +240,9 @@ class Metrics:
         self._histograms: dict[str, dict[Labels, _Histogram]] = defaultdict(lambda: defaultdict(_Histogram))
 
     def count(self, name: str, value: float = 1, /, **labels: str) -> None:
-        """Add to a counter, whose name is listed in `_HELP`."""
         self._counters[name][_key(labels)] += value
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Add a duration to a histogram."""
         histogram = self._histograms[name][_key(labels)]
         histogram.counts[bisect_left(_BUCKETS, seconds)] += 1
         histogram.total += seconds

@@ -113,8 +113,8 @@ def as_written(table: Table) -> pd.DataFrame:
     """Return a row for each variant: scores from 0 to 1 and differences to the reference."""
     rows: list[dict[str, Any]] = []
     for one in table.variants:
-        row: dict[str, Any] = {"variant": one.number, "same_hidden_tokens": one.alike, "failed": one.code}
-        row |= {"changed": ", ".join(f"{name} = {value}" for name, value in one.changed.items())}
+        changed = ", ".join(f"{name} = {value}" for name, value in one.changed.items())
+        row = {"variant": one.number, "same_hidden_tokens": one.alike, "failed": one.code, "changed": changed}
         for name in table.measures:
             if figure := _figure(one, name):
                 row |= {name: figure.value, f"{name}_low": figure.low, f"{name}_high": figure.high}
