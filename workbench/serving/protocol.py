@@ -60,7 +60,7 @@ _OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 Noted = dict[str, Any]
 
 
-def _option(default: Any, text: str) -> Any:
+def _limit(default: Any, text: str) -> Any:
     return field(default=default, metadata={"help": text})
 
 
@@ -68,16 +68,16 @@ def _option(default: Any, text: str) -> Any:
 class Limits:
     """How much may be asked. Raises `ValueError` for a value that is not a positive number."""
 
-    max_query_length: int = _option(2000, "characters of a question")
-    max_queries: int = _option(64, "questions of a request")
-    max_k: int = _option(100, "passages of a question, those that `offset` skips included")
-    max_request_bytes: int = _option(1_000_000, "bytes of a request's body")
-    max_concurrency: int = _option(256, "requests that wait or are answered at one time; more get 429")
-    max_connections: int = _option(1000, "open connections; more are closed at once")
-    timeout: float = _option(30.0, "seconds that a request's body may take to arrive, and then to be answered")
-    header_timeout: float = _option(10.0, "seconds that a connection may take to send the head of a request")
-    max_batch_size: int = _option(32, "questions that are searched together")
-    batch_wait_ms: float = _option(2.0, "milliseconds that a batch stays open for others to join it")
+    max_query_length: int = _limit(2000, "characters of a question")
+    max_queries: int = _limit(64, "questions of a request")
+    max_k: int = _limit(100, "passages of a question, those that `offset` skips included")
+    max_request_bytes: int = _limit(1_000_000, "bytes of a request's body")
+    max_concurrency: int = _limit(256, "requests that wait or are answered at one time; more get 429")
+    max_connections: int = _limit(1000, "open connections; more are closed at once")
+    timeout: float = _limit(30.0, "seconds that a request's body may take to arrive, and then to be answered")
+    header_timeout: float = _limit(10.0, "seconds that a connection may take to send the head of a request")
+    max_batch_size: int = _limit(32, "questions that are searched together")
+    batch_wait_ms: float = _limit(2.0, "milliseconds that a batch stays open for others to join it")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -96,8 +96,8 @@ class AccessLog(StrEnum):
 class Logging:
     """What is logged of requests: never the text of a question. Raises `ValueError` for a negative time."""
 
-    access_log: AccessLog = _option(AccessLog.NONE, "log each request as a line of JSON, or none")
-    slow_query_ms: float = _option(0.0, "log requests that took this many milliseconds or more; 0: none")
+    access_log: AccessLog = _limit(AccessLog.NONE, "log each request as a line of JSON, or none")
+    slow_query_ms: float = _limit(0.0, "log requests that took this many milliseconds or more; 0: none")
 
     def __post_init__(self) -> None:
         if not self.slow_query_ms >= 0:
