@@ -96,7 +96,9 @@ class AccessLog(StrEnum):
 class Logging:
     """What is logged of requests: never the text of a question. Raises `ValueError` for a negative time."""
 
-    access_log: AccessLog = _limit(AccessLog.NONE, "log each request as a line of JSON, or none")
+    access_log: AccessLog = field(
+        default=AccessLog.NONE, metadata={"help": "log each request as a line of JSON, or none"}
+    )
     slow_query_ms: float = _limit(0.0, "log requests that took this many milliseconds or more; 0: none")
 
     def __post_init__(self) -> None:
