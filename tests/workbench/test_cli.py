@@ -75,7 +75,7 @@ def test_an_earlier_name_still_inspects_pairs(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-def test_help_of_every_command(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_every_command_and_unknown_option(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*path, "--help"]) == ExitStatus.DONE
     told = capsys.readouterr()
     assert told.err == ""
@@ -86,6 +86,8 @@ def test_help_of_every_command(path: tuple[str, ...], capsys: pytest.CaptureFixt
     assert "Options of every command" in told.out
     if len(path) == 1:
         assert summary == COMMANDS[path[0]].summary
+        assert main([*path, "--no-such-option"]) == ExitStatus.NOTHING_DONE
+        assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_help_lists_commands_under_headings_in_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,12 +185,6 @@ def test_where_nothing_is_done_the_status_is_2(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if len(path) == 1], ids=" ".join)
-def test_an_unknown_option_has_status_2(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*path, "--no-such-option"]) == ExitStatus.NOTHING_DONE
-    assert capsys.readouterr().err.startswith("error: ")
-
-
 def test_a_failed_retriever_or_a_gate_not_reached_has_status_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,13 +197,12 @@ def test_a_failed_retriever_or_a_gate_not_reached_has_status_1(
     assert main(["compare", str(path), "--at-least", "recall@1=0.0"]) == ExitStatus.DONE
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_in_a_checkout_and_of_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--version"]) == ExitStatus.DONE
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert capsys.readouterr().out == f"{project['version']}\n"
-
-
-def test_version_of_an_installed_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("mrc_workbench.data.workspace.PROJECT", tmp_path)
     monkeypatch.setattr("importlib.metadata.version", lambda name: f"{name} 9.9")
     assert project_version() == "mrc-workbench 9.9"

@@ -90,9 +90,8 @@ def test_the_compose_example_builds_the_server_s_stage(dockerfile: dict[str, lis
 
 
 def test_the_commands_of_the_guide_name_a_stage_that_exists(dockerfile: dict[str, list[str]]) -> None:
-    built = [
-        shlex.split(line) for line in GUIDE.read_text(encoding="utf-8").splitlines() if line.startswith("docker build")
-    ]
+    lines = GUIDE.read_text(encoding="utf-8").splitlines()
+    built = [shlex.split(line) for line in lines if line.startswith("docker build")]
     assert built
     for words in built:
         assert words[words.index("--target") + 1] in dockerfile
@@ -103,11 +102,10 @@ EXPERIMENT = 'data = "sample"\n[[retriever]]\nname = "words"\nkind = "bm25"\nana
 
 def ignored_by_docker(path: Path, patterns: list[str]) -> bool:
     """Whether .dockerignore leaves out a path of the project, given relative to it; `*` stands for no slash."""
-    for pattern in patterns:
-        anywhere = pattern.startswith("**/")
-        if fnmatchcase(path.name if anywhere else path.as_posix(), pattern.removeprefix("**/")):
-            return True
-    return False
+    return any(
+        fnmatchcase(path.name if pattern.startswith("**/") else path.as_posix(), pattern.removeprefix("**/"))
+        for pattern in patterns
+    )
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +130,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def environment(image: Path, workspace: Path, instructions: list[str]) -> dict[str, str]:
     """Return the variables that the stage sets, with this folder's paths."""
-    variables = dict(
-        word.split("=", 1) for line in instructions if line.startswith("ENV ") for word in line.split()[1:]
-    )
+    words = [word for line in instructions if line.startswith("ENV ") for word in line.split()[1:]]
+    variables = dict(word.split("=", 1) for word in words)
     variables |= {"MRC_WORKSPACE": str(workspace), "NUMBA_CACHE_DIR": str(workspace / ".numba")}
     path = os.pathsep.join([str(image / "usr/bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     return os.environ | variables | {"PATH": path, "PYTHONPATH": str(image / "app"), "MRC_SERVE_KEY": "k" * 32}
@@ -161,15 +158,8 @@ def test_the_build_context_leaves_out_what_the_image_does_not_need() -> None:
     patterns = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for path in (".git", "tests", "data/__pycache__", ".mypy_cache", ".streamlit/secrets.toml", "workspace"):
         assert ignored_by_docker(Path(path), patterns), path
-    for path in (
-        "app.py",
-        "README.md",
-        "data",
-        "mrc_workbench",
-        ".streamlit",
-        ".streamlit/config.toml",
-        "requirements",
-    ):
+    needed = ("app.py", "README.md", "data", "mrc_workbench", ".streamlit", ".streamlit/config.toml", "requirements")
+    for path in needed:
         assert not ignored_by_docker(Path(path), patterns), path
 
 

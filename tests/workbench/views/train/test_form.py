@@ -104,6 +104,11 @@ def test_a_starter_cannot_be_guided_and_its_negatives_ask_for_a_model_only_if_on
     enter(app, objective=TRIPLET.value)
     assert "negatives_model" not in drawn(app)
     assert field(enter(app, negatives_from=NegativesFrom.HYBRID.value), "negatives_model").value == STARTER
+    # a run trained from a starter is a starter too
+    with_base(app, with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding").id)
+    assert not drawn(app) & NEVER_OF_A_STARTER
+    assert EN["objective.gist"] not in field(app, "objective").options
+    assert EN["train.poolings_start"] not in labels(app)
 
 
 def test_curves_go_only_to_packages_that_are_here(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,14 +195,6 @@ def test_a_finished_run_is_trained_on_as_it_was_trained(app: AppTest, submitted:
     plan = planned(app, submitted)
     assert plan.options == replace(base.plan().options, base=base.id)
     assert plan.split == base.plan().split
-
-
-def test_a_run_trained_from_a_starter_is_a_starter_too(app: AppTest) -> None:
-    base = with_module(trained_run(), "mrc_workbench.models.starter.AnalyzedEmbedding")
-    with_base(app, base.id)
-    assert not drawn(app) & NEVER_OF_A_STARTER
-    assert EN["objective.gist"] not in field(app, "objective").options
-    assert EN["train.poolings_start"] not in labels(app)
 
 
 # the hub
