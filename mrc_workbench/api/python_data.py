@@ -80,10 +80,7 @@ def run_table(run: Run) -> pd.DataFrame:
 
 
 def judgements(qrels: Any) -> dict[str, dict[str, int]]:
-    """Return judgements as grades by passage id by question id: of a dictionary, a table or a TREC file.
-
-    Raises `ApiError`.
-    """
+    """Return grades by passage id by question id, of a dictionary, a table or a TREC file. Raises `ApiError`."""
     if isinstance(qrels, str | os.PathLike):
         given: Any = _qrels_table(Path(qrels).expanduser())
     else:

@@ -312,10 +312,7 @@ def app_of(
     logs: Logging | None = None,
     information: Mapping[str, Any] | None = None,
 ) -> FastAPI:
-    """Return the app that serves searchers by name; with a `key`, nobody searches without it.
-
-    `information` is what `/info` tells besides the names. The app's `state.service` is the `Service`.
-    """
+    """Return the app that serves searchers by name, to clients with the `key` if any; `information` is for `/info`."""
     service = Service(searchers, limits or Limits(), key, information or {})
     app = FastAPI(
         title="Passages for questions",

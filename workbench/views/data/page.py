@@ -227,10 +227,7 @@ def _text(place: DeltaGenerator, name: str, **look: Any) -> str:
 def _generate(
     questions: QuestionSet, options: MakerOptions, place: DeltaGenerator, server: tuple[str, str] | None, name: str = ""
 ) -> MadeQuestions:
-    """Generate questions under a bar that can be stopped; without a `server`, only stored answers of a model count.
-
-    Raises `QuestionsError`, `EndpointError`.
-    """
+    """Generate questions under a bar that can be stopped; without a `server`, only a model's stored answers count."""
     last_drawn = 0.0
     endpoint = Endpoint.of(*server) if server and options.by is Maker.MODEL else None
 

@@ -51,10 +51,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Preview:
-    """Files under preview. `read` is None if `error` says why they cannot be used; `before` was shown before them.
-
-    `columns` and the available ones are those of the first file; several files are read by the same names.
-    """
+    """Files under preview, in columns of the first. `read` is None if `error` says why; `before` was shown before."""
 
     source: str
     title: str = ""  # what the set is called; empty: as its files

@@ -193,10 +193,7 @@ def _buttons(shown: Preview) -> None:
 
 
 def _pick_reading(shown: Preview) -> None:
-    """Draw the possible readings, each with its first rows; the files are read again as the user chooses.
-
-    A reading maps roles to columns. One may search the column of answers as passages.
-    """
+    """Draw the possible readings, which map roles to columns; the files are read again as the user chooses."""
     if not shown.candidates:
         return
     draw_heading(word("data_page.readings"))

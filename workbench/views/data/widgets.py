@@ -119,10 +119,7 @@ def _row(
     *,
     is_removable: bool = True,
 ) -> Iterator[None]:
-    """Draw a set, its counts, what the block draws to select it, and what renames or removes it.
-
-    `stored` is the module with `rename` and `remove`, and `opened` the cached function that opens a set by its key.
-    """
+    """Draw a set, and what renames or removes it from the module `stored`; the block draws what selects it."""
     with st.container(border=True):
         name, about, created, buttons = st.columns([3, 3, 2, 5], vertical_alignment="center")
         with name.container(horizontal=True, vertical_alignment="center"):
@@ -162,10 +159,7 @@ def chosen_pairs() -> StoredPairs | None:
 
 
 def draw_store_button(stored: str, called: str, key: str, **button: Any) -> str | None:
-    """Draw the field for the name of a set under preview and the button that stores it; return the name on a click.
-
-    `called` is the display name of a set whose name is `stored`, which stays unless the user changes the field.
-    """
+    """Draw the name of a set, `called` if `stored` is translated, and its button; return the new name on a click."""
     name = _draw_name_field(called, f"set_name_{key}", width=320)
     if not st.button(type="primary", icon=":material/check:", **button):
         return None

@@ -189,10 +189,7 @@ def explained_bm25(key: str, spec: TermSpec, question: str, row: int) -> BM25Exp
 
 
 def counted_bm25(key: str, spec: TermSpec, question: str, row: int, among: QuestionSet | None) -> BM25Explanation:
-    """Explain the score as `explained_bm25` does, but for the places of terms where the counts are on disk.
-
-    `among` is the set whose questions were asked together with this one, None where it was asked alone.
-    """
+    """Explain the score with counts from disk, without the places of terms, if it was asked `among` other questions."""
     counter = None
     if among and isinstance(spec, BM25Spec):
         counter = _bm25_counter(key, spec.model_dump_json(), dictionary_of(spec.dictionary), among)
@@ -255,10 +252,7 @@ def explained_sparse(key: str, spec: str, question: str, row: int) -> SparseExpl
 
 @cached(max_entries=512)
 def explained_late(key: str, experiment: str, spec: str, question: str, row: int) -> LateExplanation:
-    """Explain the score of a passage (a row) token by token, by the model of the experiment's retriever.
-
-    Loads it where nobody has searched with it. Raises `ModelError`.
-    """
+    """Explain the score of a passage (a row) token by token, which loads the model. Raises `ModelError`."""
     of, made_from, passages = LateSpec.model_validate_json(spec), materials(key, experiment), question_set(key).passages
     encoder = of.encoder(made_from)
     encoder.load()  # meanwhile others may ask theirs
@@ -276,10 +270,7 @@ def explained_sentences(key: str, model: str, title: bool, question: str, row: i
 
 @cached(max_entries=512)
 def explained_cosine(key: str, spec: str, question: str, row: int) -> WindowExplanation | None:
-    """Score a passage (a row) window by window, which loads the model of a dense retriever, given as JSON.
-
-    None where the model reads the passage whole, or only its beginning. Raises `ModelError`.
-    """
+    """Score a passage (a row) window by window; None if the dense model has no windows. Raises `ModelError`."""
     of = DenseSpec.model_validate_json(spec)
     if not (options := of.window_options):
         return None

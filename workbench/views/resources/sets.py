@@ -46,10 +46,7 @@ SAMPLES = ("sample-nli", "sample-sts")  # of pairs; the last one kept is the one
 
 
 class Cached(Generic[P, R]):
-    """A function cached as by `st.cache_resource`, with the workspace as a part of every key.
-
-    `content` adds to the key what the first argument refers to, if that is only a name.
-    """
+    """A function cached as by `st.cache_resource`, by workspace and by the `content` that its first argument names."""
 
     def __init__(self, function: Callable[P, R], content: Callable[[Any], object], options: dict[str, Any]) -> None:
         @wraps(function)  # by its name and source the library tells one function's cache from another's
@@ -148,10 +145,7 @@ languages_of = cached(max_entries=8, hash_funcs=_BY_CONTENT)(set_languages)
 
 
 class MissingSet(NamedTuple):
-    """A question set that the address or the session names and the workspace does not hold.
-
-    `name` is known if this session or a finished comparison used the set, which was then deleted; else it is empty.
-    """
+    """A named question set that the workspace does not hold; `name` is empty unless it was used and then deleted."""
 
     key: str
     name: str

@@ -111,10 +111,7 @@ def _askers() -> ThreadPoolExecutor:
 
 @st.cache_resource(show_spinner=False, ttl=300, max_entries=64)
 def hub_answer(hub_id: str) -> Future[HubRevision]:
-    """Query the hub about a model in the background; a page never waits for it.
-
-    All users share the answer: where users sign in, the hub is queried without a token.
-    """
+    """Query the hub in the background, for all users: where users sign in, without a token. No page waits for it."""
     return _askers().submit(for_this_user(hub_revision), hub_id)
 
 

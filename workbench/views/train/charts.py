@@ -198,10 +198,7 @@ def draw_scores(run: Run, plan: Plan, scores: dict[str, Any]) -> None:
 
 
 def _draw_headline(names: dict[str, str], rows: dict[str, Row], scores: dict[str, Any]) -> None:
-    """Draw the measure before and after, and the difference with its 95% interval, in one line.
-
-    Test questions, which selected nothing, go first; a reranker is judged by what it adds to BM25.
-    """
+    """Draw the measure before and after, on test questions if there are any; a reranker is judged by its mix."""
     mixed = {"interpolated", "bm25"} <= rows.keys()
     test = {} if mixed else _of_test(scores)
     before, after = ("bm25", "interpolated") if mixed else ("before", "after")
@@ -286,10 +283,7 @@ def _shown(share: float) -> float:
 
 
 def _draw_table(rows: dict[str, Row], scores: dict[str, Any], names: dict[str, str], heading: str) -> None:
-    """Draw a table of measures: `rows`, and those on test questions if there are any.
-
-    `heading` is the text key over the names of the rows. The cells stay numbers below their texts, so columns sort.
-    """
+    """Draw a table of measures of `rows` and of test questions; the cells stay numbers below their texts."""
     test = _of_test(scores)
     tested = {f"{name}{_ON_TEST}": test[name] for name in _TESTED if name in test}
     intervals = {f"{name}{_ON_TEST}": ends for name, ends in (test.get("intervals") or {}).items()}

@@ -210,10 +210,7 @@ def _draw_table(table: Table, key: str, *, varied: bool) -> None:
 
 
 def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
-    """One row a "variant": its "value" with "low" to "high", hollow where it is not "alike", beside the "reference".
-
-    The dashed line is the figure of the row that is the reference.
-    """
+    """One row a "variant": "value", "low" to "high", hollow if not "alike"; a dashed line at the "reference"."""
     base = alt.Chart(table).encode(
         y=alt.Y("variant:N", sort=None, title=None, axis=alt.Axis(labelLimit=170)),
         tooltip=[*tips(("variant:N", y)), *with_interval("value", x, ",.2f")],

@@ -84,11 +84,7 @@ def draw() -> None:
 
 
 def draw_untrained(data: StoredSet) -> None:
-    """Draw the best score that is reached without any training: what a training has to beat.
-
-    It is that of all comparisons of the questions of the last comparison. Test questions are left out: nothing is
-    decided by those.
-    """
+    """Draw the best score that comparisons of the same questions reach untrained, never on test questions."""
     if data.questions - data.made < FEWEST:
         return
     best: tuple[str, Measure, float] | None = None

@@ -251,10 +251,7 @@ def _compare_with_untrained(plan: Plan, data: StoredSet) -> None:
 
 
 def _untrained(trained: Spec, plan: Plan, choices: Choices, data: StoredSet) -> str | None:
-    """Return the name of what searches as the trained model does, with its base; a missing dense one is added.
-
-    None for a base that cannot search before it was trained, such as a transformer without a reranker's head.
-    """
+    """Return the retriever of the same kind with the untrained base, added if it is dense; None if it cannot search."""
     base, title = plan.options.base, getattr(trained, "title", True)
     for name, spec in choices.specs.items():
         if (spec.kind, getattr(spec, "model", None), getattr(spec, "title", True)) == (trained.kind, base, title):
