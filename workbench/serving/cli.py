@@ -152,7 +152,7 @@ def read_key(file: Path | None) -> str:
 
 
 def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket.socket:
-    """Return the socket, bound and not listening yet: a port that is taken is told before anything is built."""
+    """Return the socket, bound and not listening yet: a port that is taken is reported before anything is built."""
     if fd is not None:
         given = socket.socket(fileno=fd)
         address = given.getsockname()

@@ -158,7 +158,7 @@ def _notes(found: Read) -> list[str]:
     figures, gaps = found.audit, found.reading.gaps
     unjudged = sum(int(gap.details["ids"]) for gap in gaps if gap.code == ProblemCode.UNJUDGED_QUESTIONS)
     counts = {
-        "unanswerable": figures.unanswerable_count - unjudged,  # which is told already
+        "unanswerable": figures.unanswerable_count - unjudged,  # which is reported already
         "duplicates": sum(map(len, figures.duplicate_questions.values())),
         "answers_not_found": 0 if figures.labels else len(figures.answers_not_found),
     }

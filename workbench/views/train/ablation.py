@@ -145,9 +145,9 @@ def draw_does_it_help(run: Run) -> None:
     judges = _pick_judges(f"helps_{run.id}", (chosen_set().key, plan.data))
     has_judge = bool(judges.questions or judges.sentences)
     pressed = pressed_once(word("ablation.helps_start"), "helps_start", type="primary", disabled=not has_judge)
-    told = st.container()
+    messages = st.container()
     if not has_judge:
-        told.caption(word("ablation.no_judges"))
+        messages.caption(word("ablation.no_judges"))
     if not pressed:
         return
     try:
@@ -159,7 +159,7 @@ def draw_does_it_help(run: Run) -> None:
         st.error(problem, icon=":material/error:")
         return
     close_dialog()  # starting draws the page anew
-    _start(_experiment_around(plan, judges), plan.name, told)
+    _start(_experiment_around(plan, judges), plan.name, messages)
 
 
 class _Judges(NamedTuple):
@@ -207,20 +207,20 @@ def _experiment_around(
     )
 
 
-def _start(experiment: AblationExperiment, name: str, told: DeltaGenerator) -> None:
-    """Check an experiment and start it; a problem is drawn in `told`."""
+def _start(experiment: AblationExperiment, name: str, messages: DeltaGenerator) -> None:
+    """Check an experiment and start it; a problem is drawn in `messages`."""
     try:
         experiment.check()
         for base in {experiment.learning(number).base for number in experiment.changes}:
             find_model(base)  # a command would report it only when it comes to it
-        begin(lambda: planned_ablation(experiment, name), told)
+        begin(lambda: planned_ablation(experiment, name), messages)
     except ExperimentError as error:
-        told.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
+        messages.error(word("ablation.wrong", reason=plain(str(error))), icon=":material/error:")
     except OptionError as error:
         problem = word_or(f"option_problem.{error.code}", plain(str(error)))
-        told.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
+        messages.error(f"**{word_or(f'option.{error.option}', error.option)}**: {problem}", icon=":material/error:")
     except Failure as error:
-        told.error(plain(failure_text(error)), icon=":material/error:")
+        messages.error(plain(failure_text(error)), icon=":material/error:")
 
 
 def _choose_set(prefix: str, kind: str, names: Mapping[str, str], default: str) -> str:

@@ -168,7 +168,7 @@ def _installed(report: Report) -> bool:
 
 
 class OptionFields:
-    """Draws the options that matter; knows what was entered, and where a field's problem is told."""
+    """Draws the options that matter; knows what was entered, and where a field's problem is drawn."""
 
     def __init__(self, kind: str, base: Base, objective: str) -> None:
         self._kind, self._base = kind, base

@@ -189,15 +189,15 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             form.draw_more()
             negatives = form.draw_negatives()
         buttons = st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="right")
-        told = st.container()  # below the buttons: they must not move while they are pressed
-        with told:
+        messages = st.container()  # below the buttons: they must not move while they are pressed
+        with messages:
             entered = _planned(form, data, kind, name.strip() or usual_name)
             if entered and isinstance(data, StoredSet) and kind != LANGUAGE_MODEL:
                 parts = sets.split_of(data.key, entered.split)
                 draw_split(parts)
                 draw_few_of(parts, PARTS if entered.split.test else (Part.TRAIN, Part.VALIDATION))
         plan = entered if base.usable else None
-        estimate = start.asked_of(plan, RehearsalTask.ESTIMATE)
+        estimate = start.dry_run_of(plan, RehearsalTask.ESTIMATE)
         with buttons:
             if changed := form.changed:  # they may be folded away
                 names = ", ".join(word_or(f"option.{name}", name) for name in changed)
@@ -206,14 +206,14 @@ def draw_form(kind: str, base: Base, objective: str, data: Learned | StoredPairs
             if not base.usable:
                 st.caption(word("train.base_first"), width="content")
             start.draw_known_time(plan)
-            start.draw_ask_button(RehearsalTask.ESTIMATE, estimate, told)
-            start.draw_start_button(plan, told)
-        with told:
+            start.draw_ask_button(RehearsalTask.ESTIMATE, estimate, messages)
+            start.draw_start_button(plan, messages)
+        with messages:
             start.estimate_by_itself(estimate, form)
             start.draw_estimate(estimate, form)
     if negatives is not None:
         with negatives:
-            start.draw_negatives(start.asked_of(plan, RehearsalTask.NEGATIVES))
+            start.draw_negatives(start.dry_run_of(plan, RehearsalTask.NEGATIVES))
     if kind == LANGUAGE_MODEL:
         draw_ablation(plan)
     elif kind in ranking_kinds():

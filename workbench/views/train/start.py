@@ -69,47 +69,47 @@ def _decides(plan: Plan) -> dict[str, Any]:
     return options | {"kind": plan.kind, "data": plan.fingerprint, "split": plan.split}
 
 
-class Asked(NamedTuple):
-    """A question about the training as it is entered now, and the job that answers it."""
+class DryRun(NamedTuple):
+    """The plan of the training as it is entered now, and the job that tries it out."""
 
     plan: Plan
-    rehearsal: Rehearsal
+    job: Rehearsal
 
 
-def asked_of(plan: Plan | None, task: RehearsalTask) -> Asked | None:
-    """Return the question about a plan; the process that answers for a plan since changed is ended."""
+def dry_run_of(plan: Plan | None, task: RehearsalTask) -> DryRun | None:
+    """Return the dry run of a plan; that of a plan since changed is ended."""
     rehearsal = Rehearsal.of(plan, task) if plan else None
-    key = _asked_key(task)
+    key = _dry_run_key(task)
     earlier: Rehearsal | None = st.session_state.get(key)
     if earlier and rehearsal != earlier:
         earlier.end()
         del st.session_state[key]
-    return Asked(plan, rehearsal) if plan and rehearsal else None
+    return DryRun(plan, rehearsal) if plan and rehearsal else None
 
 
-def draw_ask_button(task: RehearsalTask, asked: Asked | None, told: DeltaGenerator) -> None:
-    """Draw the button that asks, and starts no training; what went wrong is told in `told`."""
+def draw_ask_button(task: RehearsalTask, dry_run: DryRun | None, messages: DeltaGenerator) -> None:
+    """Draw the button that starts a dry run; an error is drawn in `messages`."""
     name = f"ask_{task.value}"
-    is_disabled = asked is None or asked.rehearsal.running
+    is_disabled = dry_run is None or dry_run.job.running
     words = label_and_help(f"train.{name}")
     pressed = st.button(**words, icon=_ICONS[task], disabled=is_disabled, key=f"train_{name}")
-    if not (pressed and asked) or asked.rehearsal.running:  # the second press of a double click
+    if not (pressed and dry_run) or dry_run.job.running:  # the second press of a double click
         return
-    if attempt(lambda: asked.rehearsal.start(asked.plan), "train.not_started", told):
-        st.session_state[_asked_key(task)] = asked.rehearsal
+    if attempt(lambda: dry_run.job.start(dry_run.plan), "train.not_started", messages):
+        st.session_state[_dry_run_key(task)] = dry_run.job
 
 
-def estimate_by_itself(asked: Asked | None, form: OptionFields) -> None:
+def estimate_by_itself(dry_run: DryRun | None, form: OptionFields) -> None:
     """Start the estimate of the default settings of a base on this machine, once a session, while nothing trains."""
-    if asked is None or not starts_by_itself(asked.plan, form):
+    if dry_run is None or not starts_by_itself(dry_run.plan, form):
         return
-    begun = f"train_estimated_{asked.rehearsal.id}"
-    if begun in st.session_state or asked.rehearsal.done or asked.rehearsal.running:
+    begun = f"train_estimated_{dry_run.job.id}"
+    if begun in st.session_state or dry_run.job.done or dry_run.job.running:
         return
     st.session_state[begun] = True
-    with suppress(OSError, LimitError):  # nobody asked for it: what keeps it from starting is told when somebody does
-        asked.rehearsal.start(asked.plan)
-        st.session_state[_asked_key(RehearsalTask.ESTIMATE)] = asked.rehearsal
+    with suppress(OSError, LimitError):  # no user requested it; a request reports the reason
+        dry_run.job.start(dry_run.plan)
+        st.session_state[_dry_run_key(RehearsalTask.ESTIMATE)] = dry_run.job
 
 
 def starts_by_itself(plan: Plan, form: OptionFields) -> bool:
@@ -120,27 +120,27 @@ def starts_by_itself(plan: Plan, form: OptionFields) -> bool:
     return hub_id is None or bool(downloaded_commits(hub_id))
 
 
-def _asked_key(task: RehearsalTask) -> str:
+def _dry_run_key(task: RehearsalTask) -> str:
     return f"train_asked_{task.value}"
 
 
-def _is_answered(asked: Asked) -> bool:
+def _is_answered(dry_run: DryRun) -> bool:
     """Whether the answer is there; if not, draw how it stands."""
-    if asked.rehearsal.done:
+    if dry_run.job.done:
         return True
-    if asked.rehearsal.running:
-        key = f"train.answering_{asked.rehearsal.task.value}"
-        follow(asked.rehearsal, lambda status: word(key, time=duration(time.time() - status.started)))
-    elif asked.rehearsal.failed:
-        base = base_name(asked.plan.options.base, asked.plan.kind)
-        tell_training_failure(*asked.rehearsal.problem(), base, unforeseen="train.not_answered")
+    if dry_run.job.running:
+        key = f"train.answering_{dry_run.job.task.value}"
+        follow(dry_run.job, lambda status: word(key, time=duration(time.time() - status.started)))
+    elif dry_run.job.failed:
+        base = base_name(dry_run.plan.options.base, dry_run.plan.kind)
+        tell_training_failure(*dry_run.job.problem(), base, unforeseen="train.not_answered")
     return False
 
 
-def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
-    if asked is None or not _is_answered(asked):
+def draw_estimate(dry_run: DryRun | None, form: OptionFields) -> None:
+    if dry_run is None or not _is_answered(dry_run):
         return
-    found = asked.rehearsal.estimate()
+    found = dry_run.job.estimate()
     if not found.fits and not found.instead:
         st.error(word("train.too_large"), icon=":material/memory:")
     elif not found.fits:
@@ -165,7 +165,7 @@ def draw_estimate(asked: Asked | None, form: OptionFields) -> None:
         "loading": duration(found.seconds_loading),
     }
     st.caption(word("train.estimate_parts", **parts))
-    if (rounds := rounds_of(asked.plan.options)) > 1:
+    if (rounds := rounds_of(dry_run.plan.options)) > 1:
         st.caption(word("train.estimate_rounds", rounds=rounds, time=duration(rounds * found.seconds)))
     if found.seconds_teaching:
         st.caption(word("train.estimate_teaching", teaching=duration(found.seconds_teaching)))
@@ -181,12 +181,12 @@ def _option_text(name: str, value: object) -> str:
     return label if value is True else f"{label} {value:,}"
 
 
-def draw_negatives(asked: Asked | None) -> None:
-    draw_ask_button(RehearsalTask.NEGATIVES, asked, st.container())
-    if asked is None or not _is_answered(asked):
+def draw_negatives(dry_run: DryRun | None) -> None:
+    draw_ask_button(RehearsalTask.NEGATIVES, dry_run, st.container())
+    if dry_run is None or not _is_answered(dry_run):
         return
-    table = asked.rehearsal.negatives()
-    questions = len(split_of(asked.plan.data, asked.plan.split).rows[Part.TRAIN])
+    table = dry_run.job.negatives()
+    questions = len(split_of(dry_run.plan.data, dry_run.plan.split).rows[Part.TRAIN])
     counts = {"count": f"{len(table):,}", "with_some": f"{table['question_id'].nunique():,}", "all": f"{questions:,}"}
     st.markdown(word("train.negatives_found", **counts))
     if by_hand := int(table["marked"].sum()):
@@ -245,14 +245,14 @@ def trainings_started() -> int:
     return int(st.session_state.get(_STARTED, 0))
 
 
-def draw_start_button(plan: Plan | None, told: DeltaGenerator) -> None:
-    """Draw the button that starts the planned training, or queues it; what went wrong is told in `told`."""
+def draw_start_button(plan: Plan | None, messages: DeltaGenerator) -> None:
+    """Draw the button that starts the planned training, or queues it; an error is drawn in `messages`."""
     busy = QUEUE.at_work() is not None or bool(QUEUE.queued())
     label, icon = ("enqueue", "playlist_add") if busy else ("start", "play_arrow")
     look = {"icon": f":material/{icon}:", "help": word("train.enqueue_help") if busy else None}
     pressed = pressed_once(word(f"train.{label}"), "train_start", type="primary", disabled=plan is None, **look)
     if pressed and plan:
-        _start([plan], told)
+        _start([plan], messages)
 
 
 def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
@@ -261,12 +261,12 @@ def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
     with st.expander(title, on_change="rerun", **look) as fold:
         if not fold.open:
             return
-        told = st.container()
+        messages = st.container()
         st.markdown(f"**{word('settings.find')}**")
         st.markdown(word("settings.about"))
         if plan is None:
             return
-        _draw_search(plan, told)
+        _draw_search(plan, messages)
         options = plan.options
         if base.starter or not isinstance(options, BiEncoderOptions):
             return
@@ -276,10 +276,10 @@ def draw_several(kind: str, plan: Plan | None, base: Base) -> None:
         if pressed_once(word("train.poolings_start"), "train_poolings", icon=":material/filter_3:"):
             poolings = [Pooling.MEAN, Pooling.CLS, Pooling.MAX]
             variants = [(f"{plan.name} · {pooling}", replace(options, pooling=pooling)) for pooling in poolings]
-            _start([replace(plan, name=name, options=variant) for name, variant in variants], told)
+            _start([replace(plan, name=name, options=variant) for name, variant in variants], messages)
 
 
-def _draw_search(plan: Plan, told: DeltaGenerator) -> None:
+def _draw_search(plan: Plan, messages: DeltaGenerator) -> None:
     tried = "\n".join(f"1. {setting_words(changes)}" for changes in changes_of(plan.options))
     st.caption(word("settings.tried") + "\n\n" + tried)
     key = "train_settings_minutes"
@@ -289,25 +289,25 @@ def _draw_search(plan: Plan, told: DeltaGenerator) -> None:
         minutes = st.number_input(**label_and_help("settings.minutes"), min_value=1, max_value=600, **look)
         pressed = pressed_once(word("settings.start", minutes=minutes), "train_find")
     if pressed and minutes:
-        begin(lambda: create_search(plan, float(minutes)), told)
+        begin(lambda: create_search(plan, float(minutes)), messages)
 
 
-def _start(plans: list[Plan], told: DeltaGenerator) -> None:
-    begin(lambda: [create_rounds(plan) for plan in plans], told, sum(rounds_of(plan.options) for plan in plans))
+def _start(plans: list[Plan], messages: DeltaGenerator) -> None:
+    begin(lambda: [create_rounds(plan) for plan in plans], messages, sum(rounds_of(plan.options) for plan in plans))
 
 
-def begin(make: Callable[[], object], told: DeltaGenerator, count: int = 1) -> None:
-    """Create `count` jobs and start the queue; a failure is drawn in `told`."""
+def begin(make: Callable[[], object], messages: DeltaGenerator, count: int = 1) -> None:
+    """Create `count` jobs and start the queue; an error is drawn in `messages`."""
 
     def start() -> None:
         QUEUE.admit(count)
-        estimate: Rehearsal | None = st.session_state.pop(_asked_key(RehearsalTask.ESTIMATE), None)
+        estimate: Rehearsal | None = st.session_state.pop(_dry_run_key(RehearsalTask.ESTIMATE), None)
         if estimate and estimate.running:
             estimate.end()  # the training needs the machine
         make()
         QUEUE.start_worker()
 
-    if attempt(start, "train.not_started", told):
+    if attempt(start, "train.not_started", messages):
         st.session_state[_STARTED] = trainings_started() + 1
         st.toast(word("train.started"), icon=":material/play_arrow:")
         st.rerun()
