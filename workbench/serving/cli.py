@@ -77,7 +77,11 @@ def serve(
         searchers = open_searchers(key, retriever, report_progress)
         app = app_of(searchers, limits, access_key, logs=logs, information=information_of(key, searchers))
         _log_to_standard_error(as_json=logs.access_log is AccessLog.JSON)
-        tell(f"serving {', '.join(searchers)} at {_shown(listening)}")
+        address = listening.getsockname()
+        if isinstance(address, tuple):
+            shown_host = f"[{address[0]}]" if ":" in address[0] else address[0]
+            address = f"http://{shown_host}:{address[1]}"
+        tell(f"serving {', '.join(searchers)} at {address}")
         try:
             serve_until_ended(app, listening)
         except KeyboardInterrupt:
@@ -175,13 +179,6 @@ def _listening(host: str, port: int, fd: int | None, *, has_key: bool) -> socket
         bound.close()
         raise ValueError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
     return bound
-
-
-def _shown(listening: socket.socket) -> str:
-    address = listening.getsockname()
-    if not isinstance(address, tuple):
-        return str(address)
-    return f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
 
 
 class _OncePerSecond(logging.Filter):

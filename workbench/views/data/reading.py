@@ -54,18 +54,25 @@ def draw(shown: Preview) -> None:
                 st.caption(word("data_page.nothing_lost"))
                 _pick_reading(shown)
                 _pick_encoding(shown, shown.encoding)
-            if shown.read is not None:
-                reading = shown.read.reading
-                warnings = [*left_out_words([reading]), *_gaps(reading, grave=True)]
-                if labels := shown.read.audit.labels:
-                    warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
-                understood, notes = _understood(shown, shown.read), _notes(shown.read)
-                draw_status(understood, warnings, notes, is_clean=not reading.problems)
+            if shown.read is None:
+                _buttons(shown)
+                return
+            reading = shown.read.reading
+            warnings = [*left_out_words([reading]), *_gaps(reading, grave=True)]
+            if labels := shown.read.audit.labels:
+                warnings.append(word("data_page.labels", labels=", ".join(map(plain, labels))))
+            understood, notes = _understood(shown, shown.read), _notes(shown.read)
+            draw_status(understood, warnings, notes, is_clean=not reading.problems)
             _buttons(shown)
-            if shown.read is not None:
-                _pick_encoding(shown, shown.encoding or shown.read.reading.encoding, is_folded=True)
-                _draw_report(shown.read)
-                draw_problems([shown.read.reading], shown.title)
+            _pick_encoding(shown, shown.encoding or reading.encoding, is_folded=True)
+            _draw_columns(reading)
+            _draw_files(reading.files)
+            _draw_split(shown.read)
+            # notices about whole files, such as merged passages; problems of rows have their own lists
+            if notices := [problem for problem in reading.problems if problem.row is None]:
+                draw_heading(word("data_page.notices"))
+                st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
+            draw_problems([reading], shown.title)
 
 
 def _understood(shown: Preview, found: Read) -> str:
@@ -215,16 +222,6 @@ def _pick_reading(shown: Preview) -> None:
         st.caption(word("data_page.more_readings", count=f"{len(shown.candidates) - _MOST_READINGS:,}"))
     if selected is not None:
         _read_again(replace(shown, number=shown.number + 1), selected)
-
-
-def _draw_report(found: Read) -> None:
-    _draw_columns(found.reading)
-    _draw_files(found.reading.files)
-    _draw_split(found)
-    # notices about whole files, such as merged passages; problems of rows have their own lists
-    if notices := [problem for problem in found.reading.problems if problem.row is None]:
-        draw_heading(word("data_page.notices"))
-        st.markdown("\n".join(f"- {plain(problem_text(problem))}" for problem in notices))
 
 
 def _draw_columns(reading: Reading) -> None:
