@@ -14,6 +14,7 @@ from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.text.corpora import PassageCorpus
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison.experiment import write_experiment
 from mrc_workbench.training.ablation import AblationExperiment
 from mrc_workbench.training.jobs import REFERENCE, UNTRAINED, Ablation, all_jobs
 from mrc_workbench.training.runs import Run
@@ -74,6 +75,10 @@ def test_what_is_varied_is_picked_around_the_form(app: AppTest, data: StoredSet)
     assert experiment.learning(REFERENCE) == ablation.plan().options
     assert experiment.learning(REFERENCE).size == "tiny"
     assert "Ablation of Language model 1" in texts(app)
+    # its file does the same again
+    written = tomllib.loads(write_experiment(experiment))
+    assert AblationExperiment.model_validate(written) == experiment
+    assert written["language_model"] == {**asdict(ablation.plan().options)}
 
 
 def test_an_ablation_follows_the_form_and_starts_only_if_something_varies(app: AppTest) -> None:
@@ -106,8 +111,7 @@ def test_only_what_can_differ_is_offered() -> None:
 
 @pytest.mark.slow
 def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
-    run(app)
-    upload(app, FILE.format(key=data.key))
+    upload(run(app), FILE.format(key=data.key))
     assert "1. Masking ratio \\(0–1\\)\\: 0\\.3\n1. Masking ratio" in texts(app)
     assert EN["ablation.makes"].format(models=3, tuned=3) in texts(app)
     click(app, "train_ablation_of_file_start")
@@ -127,8 +131,7 @@ def test_a_file_is_read_told_and_started(app: AppTest, data: StoredSet) -> None:
     ],
 )
 def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str, told: str) -> None:
-    run(app)
-    upload(app, written)
+    upload(run(app), written)
     (error,) = (str(one.value) for one in app.error)
     assert error.startswith(EN["ablation.wrong"].split("{")[0])
     assert told in error.replace("\\", "")
@@ -147,8 +150,7 @@ def test_a_file_that_cannot_be_is_told_with_its_place(app: AppTest, written: str
 def test_what_is_not_there_is_told_when_it_is_started(
     app: AppTest, data: StoredSet, text: str | None, more: str, told: str
 ) -> None:
-    run(app)
-    upload(app, FILE.format(key=text or data.key).replace('size = "tiny"', more))
+    upload(run(app), FILE.format(key=text or data.key).replace('size = "tiny"', more))
     click(app, "train_ablation_of_file_start")
     assert told in "".join(str(one.value) for one in app.error).replace("\\", "")
     assert all_jobs() == []
@@ -160,8 +162,7 @@ def test_files_of_the_server_are_not_open_to_users(
     there = tmp_path / "secret.json"
     there.write_text("{}", encoding="utf-8")
     monkeypatch.setattr("mrc_workbench.training.cli.user", lambda: "somebody")
-    run(app)
-    upload(app, FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
+    upload(run(app), FILE.format(key=data.key).replace(f'questions = "{data.key}"', f'questions = "{there}"'))
     click(app, "train_ablation_of_file_start")
     assert "files of the server are not open to users" in "".join(str(one.value) for one in app.error)
     assert all_jobs() == []
@@ -209,16 +210,3 @@ def test_a_text_that_is_another_by_now_is_told(app: AppTest) -> None:
     click(app, "helps_start_")
     assert EN["ablation.text_changed"] in texts(app)
     assert all_jobs() == [learned]
-
-
-@pytest.mark.slow
-def test_the_file_of_it_does_the_same_again(app: AppTest, data: StoredSet) -> None:
-    from mrc_workbench.retrieval.comparison.experiment import write_experiment
-
-    run(app)
-    vary(app, "seed", 1)
-    click(app, "train_ablation_start")
-    ablation, experiment = the_ablation()
-    written = tomllib.loads(write_experiment(experiment))
-    assert AblationExperiment.model_validate(written) == experiment
-    assert written["language_model"] == {**asdict(ablation.plan().options)}

@@ -29,6 +29,7 @@ from tests.workbench.views.train.worlds import (
     texts,
     trained_run,
     unopened,
+    with_base,
     with_module,
 )
 
@@ -76,23 +77,15 @@ def test_what_was_entered_is_what_is_started(app: AppTest, data: StoredSet, subm
     assert plan.options == replace(ReaderOptions.suited_to(str(folder)), **chosen)
 
 
-def test_windows_that_overlap_too_much_are_told(app: AppTest) -> None:
+def test_overlapping_windows_and_a_set_without_answers_are_refused_and_a_starter_is_no_base(app: AppTest) -> None:
     enter(run(app), READER, max_length=64)
     assert EN["option_problem.overlap"] in [error.value for error in app.error]
     assert button(app, "start").disabled
-
-
-def test_a_set_without_answers_teaches_no_reader(app: AppTest) -> None:
     app.query_params["data"] = keep(asked()).key
-    run(app)
+    enter(app, READER, max_length=384)
     assert [error.value for error in app.error] == [f"**{EN['option.data']}**: {EN['option_problem.no_answers']}"]
     assert button(app, "start").disabled
-
-
-def test_a_starter_is_no_base_of_a_reader(app: AppTest) -> None:
-    app.query_params["base"] = STARTER
-    run(app)
-    assert base_box(app).value == usual_base(READER)
+    assert base_box(with_base(app, STARTER)).value == usual_base(READER)
 
 
 def test_it_begins_at_what_is_a_transformer() -> None:
