@@ -179,7 +179,7 @@ def datasets() -> pd.DataFrame:
     return pd.DataFrame([*public, *own], columns=["name", "title", "questions", "passages", "stored"])
 
 
-def _checked(columns: Mapping[str, str] | None) -> dict[str, str | None]:
+def _checked(columns: object) -> dict[str, str | None]:
     """Return the columns by role; labels that are no texts are named as in the table's file."""
     if columns is None:
         return {}

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from mrc_workbench.api.data import Dataset, Source, load
@@ -55,7 +55,7 @@ def _is_experiment(item: object) -> bool:
 
 
 def base_experiment(
-    request: Request, *, part: str | None, split: object, ks: Sequence[int] | None, relevant_from: object
+    request: Request, *, part: str | None, split: object, ks: object, relevant_from: object
 ) -> Experiment:
     """Return the experiment without its retrievers: how the dataset is split, which questions, how deep."""
     given = request.experiment

@@ -220,6 +220,7 @@ def collection_files(source: Mapping[str, Any]) -> list[File]:
         for query, grades in judgements(source["qrels"]).items()
         for passage, grade in grades.items()
     ]
+    rows: dict[str, Sequence[Mapping[str, Any]]]
     rows = {"corpus.jsonl": corpus, "queries.jsonl": queries, "qrels/test.jsonl": graded}
     return [_file(name, _json_lines(lines)) for name, lines in rows.items()]
 

@@ -133,14 +133,14 @@ def _row(
             if kept.shared:
                 return
             with st.popover(word("data_page.rename"), icon=":material/edit:", key=f"rename_{kept.key}"):
-                name = _draw_name_field(called, f"name_{kept.key}")
-                look: dict[str, Any] = {"type": "primary", "disabled": not name, "key": f"rename_yes_{kept.key}"}
+                new_name = _draw_name_field(called, f"name_{kept.key}")
+                look: dict[str, Any] = {"type": "primary", "disabled": not new_name, "key": f"rename_yes_{kept.key}"}
                 if st.button(word("data_page.rename_yes"), **look):
                     with errors_told():
-                        if name != called:  # a name that the page translates stays as it is stored
-                            stored.rename(kept.key, name)
+                        if new_name != called:  # a name that the page translates stays as it is stored
+                            stored.rename(kept.key, new_name)
                             opened.clear(kept.key)
-                        st.toast(word("data_page.renamed", name=plain(name)), icon=":material/edit:")
+                        st.toast(word("data_page.renamed", name=plain(new_name)), icon=":material/edit:")
                         st.rerun()
             if is_removable:
                 sure = word("data_page.remove_sure", name=plain(called))

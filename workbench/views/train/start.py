@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -197,9 +196,13 @@ def draw_negatives(dry_run: DryRun | None) -> None:
     with st.container(horizontal=True):
         tables.draw_csv("train.negatives_csv", lambda: table, "hard-negatives.csv", "train_negatives_csv")
         # written on request: there may be a hundred thousand rows
-        content = partial(table.to_json, orient="records", lines=True, force_ascii=False)
-        name = "hard-negatives.jsonl"
-        tables.draw_file("train.negatives_jsonl", content, name, "application/jsonl", "train_negatives_jsonl")
+        tables.draw_file(
+            "train.negatives_jsonl",
+            lambda: table.to_json(orient="records", lines=True, force_ascii=False).encode(),
+            "hard-negatives.jsonl",
+            "application/jsonl",
+            "train_negatives_jsonl",
+        )
     _browse(table)
 
 
