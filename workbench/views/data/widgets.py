@@ -158,9 +158,9 @@ def chosen_pairs() -> StoredPairs | None:
     return sets.get(remembered(PAIRS_IN_ADDRESS, next(iter(sets), ""), [*sets]))
 
 
-def draw_store_button(stored: str, called: str, key: str, **button: Any) -> str | None:
+def draw_store_button(stored: str, called: str, preview_key: str, **button: Any) -> str | None:
     """Draw the name of a set, `called` if `stored` is translated, and its button; return the new name on a click."""
-    name = _draw_name_field(called, f"set_name_{key}", width=320)
+    name = _draw_name_field(called, f"set_name_{preview_key}", width=320)
     if not st.button(type="primary", icon=":material/check:", **button):
         return None
     return stored if name == called else name or stored
