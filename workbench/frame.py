@@ -11,11 +11,10 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.workbench.views import access, sidebar
-from mrc_workbench.workbench.views.navigation import draw_document, draw_ways, pages
+from mrc_workbench.workbench.views.navigation import UPLOADS, draw_document, draw_ways, pages
 from mrc_workbench.workbench.views.resources.sets import require_set
 from mrc_workbench.workbench.views.sidebar import set_title
 from mrc_workbench.workbench.views.ui.words import errors_told, word
-from mrc_workbench.workbench.views.uploads import UPLOADS
 
 # a page's tables are small, and their styles are written a cell at a time: Arrow would copy a column for each
 pd.set_option("mode.string_storage", "python")

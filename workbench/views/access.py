@@ -44,9 +44,8 @@ from mrc_workbench.data.workspace import (
     workspace,
 )
 from mrc_workbench.models.files import forget_tokens
-from mrc_workbench.workbench.views.navigation import MISSING, read_first_page
+from mrc_workbench.workbench.views.navigation import MISSING, UPLOADS, read_first_page
 from mrc_workbench.workbench.views.ui.words import plain, word
-from mrc_workbench.workbench.views.uploads import UPLOADS
 
 _DAYS_OF_A_COOKIE = 32  # Streamlit takes one for 31
 _LOCAL = {"localhost", "127.0.0.1", "::1"}

@@ -221,7 +221,7 @@ def matrix(table: pd.DataFrame, order: Sequence[str]) -> alt.LayerChart:
     written = len(order) <= _WITH_FIGURES
     shaded = cells(base, "cosine", (low, high), ".2f", written=written)
     pairs = table[table["row"] < table["column"]]
-    described = findings.extremes(word("embeddings.cosine"), pairs, ("first", "second"), "cosine", ".3f")
+    described = charts.extremes(word("embeddings.cosine"), pairs, ("first", "second"), "cosine", ".3f")
     return shaded.properties(height=60 + (34 if written else 14) * len(order), description=described)
 
 

@@ -255,8 +255,8 @@ def plane(table: pd.DataFrame, path: pd.DataFrame, names: Sequence[str]) -> alt.
         told = [*tooltip, *tips(("step:Q", word("embeddings.step")))]
         layers = [steps.mark_line(strokeWidth=1.5, opacity=0.7), small.encode(tooltip=told), points]
     title = f"{word('embeddings.uniformity')}, {word('embeddings.alignment')}"
-    rows = findings.coordinates(table, "model", ("uniformity", "alignment"), (".3f", ".4f"))
-    return alt.layer(*layers).properties(height=_HEIGHT, description=findings.describe(title, rows))
+    rows = charts.coordinates(table, "model", ("uniformity", "alignment"), (".3f", ".4f"))
+    return alt.layer(*layers).properties(height=_HEIGHT, description=charts.describe(title, rows))
 
 
 def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
@@ -268,8 +268,8 @@ def spectrum(table: pd.DataFrame, names: Sequence[str]) -> alt.Chart:
         color=colour("model", drawn, names, legend(columns=2, symbolOpacity=1)),
         tooltip=tips(("model:N", word("embeddings.model")), ("rank:Q", rank), ("value:Q", value, ".4f")),
     )
-    rows_of_models = findings.courses(table, "model", "rank", "value", ".4g")
-    described = findings.describe(value, rows_of_models)
+    rows_of_models = charts.courses(table, "model", "rank", "value", ".4g")
+    described = charts.describe(value, rows_of_models)
     return base.mark_line(strokeWidth=2.5).properties(height=_HEIGHT, description=described)
 
 

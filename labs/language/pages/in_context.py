@@ -25,7 +25,7 @@ from mrc_workbench.labs.language.layers import (
 from mrc_workbench.labs.language.pages.page import display_failures, draw_as_table
 from mrc_workbench.labs.language.pages.resources import attention, contexts
 from mrc_workbench.retrieval.report.charts import PALETTE
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -111,8 +111,8 @@ def points(table: pd.DataFrame, reach: float) -> alt.LayerChart:
     )
     marks = base.mark_point(filled=True, size=130, opacity=1, color=PALETTE[0])
     labels = base.mark_text(align="left", dx=9, dy=-7, fontWeight="bold", fontSize=13, color=PALETTE[4])
-    rows = findings.coordinates(table, "number", ("x", "y"), (".2f", ".2f"))
-    described = findings.describe(word("inside.plane"), rows)
+    rows = charts.coordinates(table, "number", ("x", "y"), (".2f", ".2f"))
+    described = charts.describe(word("inside.plane"), rows)
     return (marks + labels.encode(text="label:N")).properties(height=320, description=described)
 
 
@@ -174,7 +174,7 @@ def grid(
     written = len(columns) <= 13  # of more there is no room to write in the cells
     shaded = cells(base, "value", (min(low, high - 1e-6), high), form, written=written)
     cells_beside = table if share else table[table["row"] != table["column"]]  # a text and itself have cosine 1
-    described = findings.extremes(title, cells_beside, ("first", "second"), "value", form)
+    described = charts.extremes(title, cells_beside, ("first", "second"), "value", form)
     return shaded.properties(height=40 + (34 if written else 22) * len(rows), description=described)
 
 
@@ -206,8 +206,8 @@ def by_layer(table: pd.DataFrame, *, y: str) -> alt.LayerChart:
         tooltip=tips(("layer:N", word("inside.layer")), ("value:Q", y, ".3f")),
     )
     marks = base.mark_point(filled=True, size=60, opacity=1, color=PALETTE[0])
-    rows = findings.courses(table.assign(name=y), "name", "layer", "value", ".3f")
-    described = findings.describe(word("inside.likeness"), rows)
+    rows = charts.courses(table.assign(name=y), "name", "layer", "value", ".3f")
+    described = charts.describe(word("inside.likeness"), rows)
     return (base.mark_line(color=PALETTE[0], strokeWidth=2.5) + marks).properties(height=260, description=described)
 
 

@@ -26,7 +26,7 @@ from mrc_workbench.labs.language.study import StoredTokenizer, TokenizerComparis
 from mrc_workbench.models.language.tokenizer_training import BOUNDARY, UNKNOWN, TokenizerKind
 from mrc_workbench.models.language.tokenizers import Step
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, typed
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word

@@ -21,9 +21,9 @@ from mrc_workbench.labs.reading.pages.page import BOX
 from mrc_workbench.labs.reading.scores import FEWEST
 from mrc_workbench.retrieval.rankings import NOT_FOUND
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend, shape
-from mrc_workbench.workbench.views.compare import charts
+from mrc_workbench.workbench.views.compare import where
 from mrc_workbench.workbench.views.names import with_display_names
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, present, tips, with_interval
 from mrc_workbench.workbench.views.ui.passages import draw_style
 from mrc_workbench.workbench.views.ui.state import ask, choose, choose_named, remember, show_top
@@ -163,7 +163,7 @@ def draw_slices(view: ReadingView) -> None:
     measure = word(f"answers.measure_{view.measure}")
     heading = word("answers.at_k", measure=measure, k=view.k)
     baseline, *_ = read = list(view.answered)
-    charts.draw_slices(drawn, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
+    where.draw_slices(drawn, read, view.names, order, baseline=baseline, heading=heading, figure=measure)
     name = st.column_config.TextColumn(word(f"answers.by_{by.value}"), pinned=True, width=120)
     called, mean = [*map(label_words, figures["slice"])], tables.number("answers.mean")
     table, styled, columns = tables.of_slices(figures, called, baseline, name, mean)

@@ -25,7 +25,7 @@ def page() -> None:
     import streamlit as st
 
     from mrc_workbench.workbench.views.resources.sets import chosen_set
-    from mrc_workbench.workbench.views.texts import characters_in, documents_in, learned_name, pick_text, reference_of
+    from mrc_workbench.workbench.views.study import characters_in, documents_in, learned_name, pick_text, reference_of
 
     picked = pick_text(chosen_set())
     st.text(f"{reference_of(picked)}|{learned_name(picked)}|{documents_in(picked)}|{characters_in(picked)}")
@@ -138,7 +138,7 @@ def test_a_file_that_was_refused_is_not_read_again(data: StoredSet, monkeypatch:
         read.append(name)
         raise Failure("", "no more of it")
 
-    monkeypatch.setattr("mrc_workbench.workbench.views.texts.keep", refuse)
+    monkeypatch.setattr("mrc_workbench.workbench.views.study.keep", refuse)
     app = AppTest.from_function(page, default_timeout=60)
     app.query_params.update({"lang": "en", "data": data.key})
     run(app).file_uploader[0].set_value(("a.txt", b"a", "text/plain"))

@@ -11,8 +11,8 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from mrc_workbench.data.workspace import PROJECT, LimitError
-from mrc_workbench.workbench.views import uploads
-from mrc_workbench.workbench.views.uploads import Uploads
+from mrc_workbench.workbench.views import navigation as uploads
+from mrc_workbench.workbench.views.navigation import Uploads
 
 WITH_A_FIELD = [
     path for path in (PROJECT / "workbench" / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")

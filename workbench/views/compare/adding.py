@@ -26,11 +26,11 @@ from mrc_workbench.retrieval.outside.http_search import PRESETS, HttpCaller, htt
 from mrc_workbench.retrieval.trec import RunError
 from mrc_workbench.workbench.views.choices import Choices, models_at_hand
 from mrc_workbench.workbench.views.names import base_name, model_label
+from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import distinct_labels
 from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
-from mrc_workbench.workbench.views.uploads import translate_field
 
 _TRIED = 5  # results
 _SHOWN_CHARACTERS = 80  # of a passage

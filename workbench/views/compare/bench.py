@@ -29,7 +29,7 @@ from mrc_workbench.workbench.views.compare.running import follow_lab
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import analyzer_words, as_shared, retriever_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import HEIGHT, apart, marked_lines, share_scale, tips, with_interval
 from mrc_workbench.workbench.views.ui.job import begin
 from mrc_workbench.workbench.views.ui.state import choose, remember
@@ -267,7 +267,7 @@ def heat(
     frame = only_best.mark_rect(filled=False, stroke=PALETTE[4], strokeWidth=4, fillOpacity=0)
     leader = table.sort_values("value", ascending=False).iloc[0]
     named = ", ".join(f"{title} {leader[column]:g}" for column, title in (x, y))
-    height, description = 34 * table[y[0]].nunique() + _AXIS, findings.best_setting(value, table, named)
+    height, description = 34 * table[y[0]].nunique() + _AXIS, charts.best_setting(value, table, named)
     layers = (cells + texts + frame).properties(height=height, description=description)
     return layers.transform_calculate(percent=alt.datum["value"] * 100)
 
@@ -290,7 +290,7 @@ def bands(
     ring = only_best.mark_point(size=260, stroke=READABLE, strokeWidth=3, filled=False, shape="circle")
     tried = table[table["name"] != ""]  # not the line of a ceiling
     leader = tried[tried["name"] == best].iloc[0]
-    told = findings.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
+    told = charts.best_setting(y, tried, f"{leader[detail[0]]}, {x} {leader['x']:g}")
     return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
 
 
@@ -313,7 +313,7 @@ def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -
 
 def _costs(table: pd.DataFrame, label: str, x: str, y: str) -> str:
     rows = [f"{row[label]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
-    return findings.describe(y, rows)
+    return charts.describe(y, rows)
 
 
 def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:

@@ -30,6 +30,7 @@ from mrc_workbench.data.text.dictionary import (
 from mrc_workbench.retrieval.lexical.terms import OF_ANY_LANGUAGE, OF_ONE_LANGUAGE, readings
 from mrc_workbench.workbench.views.compare.bench import Bench, names_by_reference
 from mrc_workbench.workbench.views.names import analyzer_words
+from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.retrieval import (
     analyzers_of,
     dictionary_of,
@@ -52,7 +53,6 @@ from mrc_workbench.workbench.views.ui.words import (
     plain,
     word,
 )
-from mrc_workbench.workbench.views.uploads import translate_field
 
 
 def choose_analyzers(key: str) -> list[Analyzer]:

@@ -19,7 +19,6 @@ from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.choices import choices_for
-from mrc_workbench.workbench.views.compare.charts import on_slices, signal_bars
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
 from mrc_workbench.workbench.views.compare.scores import (
@@ -32,7 +31,7 @@ from mrc_workbench.workbench.views.compare.scores import (
     untrained_of,
     verdict_of,
 )
-from mrc_workbench.workbench.views.compare.where import charted, telling_words, usual_property
+from mrc_workbench.workbench.views.compare.where import charted, on_slices, signal_bars, telling_words, usual_property
 from mrc_workbench.workbench.views.names import (
     answers_line,
     plain_names,

@@ -31,7 +31,7 @@ from mrc_workbench.workbench.views.compare.controls import change
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import slice_names, with_display_names
 from mrc_workbench.workbench.views.reasons import AskedQuestion
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -267,6 +267,6 @@ def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) 
     # read aloud: how many of the questions on the map each retriever ranks first
     firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()
     rows = [f"{name} {int(firsts.get(name, 0)):,} / {count - first:,}" for name in names]
-    description = findings.describe(f"{rank}: {band_words(0)}", rows)
+    description = charts.describe(f"{rank}: {band_words(0)}", rows)
     marks = base.mark_rect(cursor="pointer", stroke=READABLE).add_params(chosen)
     return marks.properties(height=40 * len(names) + 240, description=description)

@@ -24,13 +24,12 @@ from mrc_workbench.workbench.views.data.audit import SHOWN_ROWS, draw_lengths, d
 from mrc_workbench.workbench.views.data.pairs_preview import Preview, Read
 from mrc_workbench.workbench.views.data.widgets import MEGABYTE, chosen_pairs, draw_pairs, following
 from mrc_workbench.workbench.views.names import pairs_name, set_name
-from mrc_workbench.workbench.views.navigation import way_to
+from mrc_workbench.workbench.views.navigation import translate_field, way_to
 from mrc_workbench.workbench.views.resources.sets import pair_audit, pair_set, parts_of, question_set
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, range_bars, tips
 from mrc_workbench.workbench.views.ui.state import show_top
 from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
-from mrc_workbench.workbench.views.uploads import translate_field
 
 _SAMPLES = [entry for entry in PAIR_CATALOG.values() if not entry.size]
 _PUBLIC = [entry for entry in PAIR_CATALOG.values() if entry.size]
@@ -303,14 +302,14 @@ def score_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     edges = [*table["from"], float(table["to"].iloc[-1])]
     axis = alt.Axis(values=edges, format="~g")
     ranges = [f"{low:g}–{high:g}" for low, high in zip(table["from"], table["to"], strict=True)]
-    described = findings.describe(x, findings.values(ranges, [*table["count"]], ","))
+    described = charts.describe(x, charts.values(ranges, [*table["count"]], ","))
     bars = range_bars(table, (edges[0], edges[-1]), axis, x=x, y=y, form="~g")
     return bars.properties(height=_HEIGHT, description=described)
 
 
 def label_bars(table: pd.DataFrame, *, x: str, y: str) -> alt.Chart:
     """One bar a "label" as long as its "count", in their order."""
-    described = findings.describe(x, findings.values([*table["label"]], [*table["count"]], ","))
+    described = charts.describe(x, charts.values([*table["label"]], [*table["count"]], ","))
     return (
         alt.Chart(table)
         .mark_bar(color=PALETTE[0])

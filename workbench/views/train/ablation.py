@@ -27,6 +27,7 @@ from mrc_workbench.training.recipes import recipe_of
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.workbench.views.names import pair_set_name, set_name
+from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_pairs, stored_sets
 from mrc_workbench.workbench.views.train.cards import close_dialog
 from mrc_workbench.workbench.views.train.composite import draw_experiment_file, setting_words, value_words
@@ -34,7 +35,6 @@ from mrc_workbench.workbench.views.train.fields import entered_value
 from mrc_workbench.workbench.views.train.start import begin, pressed_once
 from mrc_workbench.workbench.views.ui.state import offer, relabel
 from mrc_workbench.workbench.views.ui.words import failure_text, label_and_help, plain, word, word_or
-from mrc_workbench.workbench.views.uploads import translate_field
 
 _NONE = ""
 _EPOCHS = BiEncoderOptions(base="any").epochs

@@ -43,7 +43,7 @@ from mrc_workbench.training.text_options import (
 )
 from mrc_workbench.workbench.views.choices import finished_runs
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, model_label
-from mrc_workbench.workbench.views.texts import Learned
+from mrc_workbench.workbench.views.study import Learned
 from mrc_workbench.workbench.views.ui.state import choose, offer, relabel, remember, remembered
 from mrc_workbench.workbench.views.ui.words import failure_text, known, label_and_help, plain, word, word_or
 

@@ -222,7 +222,7 @@ def variants_chart(table: pd.DataFrame, *, x: str, y: str) -> alt.LayerChart:
     marks = base.mark_point(size=110, opacity=1, strokeWidth=2, stroke=_COLOUR).encode(
         x=whole, fill=alt.condition("datum.alike", alt.value(_COLOUR), alt.value("white"))
     )
-    described = findings.describe(x, findings.intervals(table, "variant", "value", ".2f"))
+    described = charts.describe(x, charts.intervals(table, "variant", "value", ".2f"))
     height = 80 + 36 * len(table)  # pixels
     return (line.encode(x=whole) + intervals + marks).properties(height=height, description=described)
 

@@ -40,7 +40,7 @@ from mrc_workbench.workbench.views.names import (
 )
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources import sets
-from mrc_workbench.workbench.views.texts import Learned, learned_name, pick_text, reference_of
+from mrc_workbench.workbench.views.study import Learned, learned_name, pick_text, reference_of
 from mrc_workbench.workbench.views.train import start
 from mrc_workbench.workbench.views.train.ablation import draw_ablation
 from mrc_workbench.workbench.views.train.base import Base, pick_base, pick_objective

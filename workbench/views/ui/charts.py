@@ -1,4 +1,4 @@
-"""Charts. Each draws a table that the page also shows.
+"""Charts, and what each shows as one sentence for screen readers. Each draws a table that the page also shows.
 
 `draw_chart` renders Altair's charts to Vega-Lite itself and caches them: Streamlit's own way changes settings of all
 threads meanwhile, so that a chart rendered at the same time would lack its data.
@@ -16,7 +16,6 @@ import pyarrow as pa
 import streamlit as st
 
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, columns_for, legend, letter_of, shape
-from mrc_workbench.workbench.views.ui import findings
 from mrc_workbench.workbench.views.ui.words import language, word
 
 HEIGHT = 320
@@ -119,7 +118,7 @@ def curves(
         strokeDash=alt.StrokeDash(detail, type="nominal", scale=dashes, legend=lines),
     )
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=tint, shape=mark)
-    description = findings.describe(y, findings.courses(table, detail, x, y, ".1%"))
+    description = describe(y, courses(table, detail, x, y, ".1%"))
     layers = alt.layer(band, line, points).properties(height=_CURVES_HEIGHT, description=description)
     return layers.resolve_legend(color="independent", strokeDash="independent")  # the legend is of the lines alone
 
@@ -133,12 +132,12 @@ def forest(table: pd.DataFrame, names: Sequence[str], *, x: str, detail: str) ->
         color=colour(detail, drawn, names),
         tooltip=[alt.Tooltip(detail), *with_interval("difference", x, "+.2f")],
     )
-    intervals = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
+    ends = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", title=x, scale=scale), x2="high:Q")
     mark = shape(detail, drawn, names)
     marks = base.mark_point(filled=True, size=110, opacity=1).encode(x="difference:Q", shape=mark)
-    description = findings.describe(x, findings.intervals(table, detail, "difference", "+.1f"))
+    description = describe(x, intervals(table, detail, "difference", "+.1f"))
     height = _FOREST_AXIS + _FOREST_ROW * len(drawn)
-    return (no_difference() + intervals + marks).properties(height=height, description=description)
+    return (no_difference() + ends + marks).properties(height=height, description=description)
 
 
 def range_bars(
@@ -185,7 +184,7 @@ def term_bars(table: pd.DataFrame, terms: Sequence[str], sides: Sequence[str], *
         tooltip=tips(("term", y), ("side", " "), ("value:Q", x, "+.3f")),
     )
     named = table["term"] + " (" + table["side"] + ")"
-    description = findings.describe(x, findings.values([*named], [*table["value"]], "+.2f"))
+    description = describe(x, values([*named], [*table["value"]], "+.2f"))
     return base.mark_bar().properties(
         height=110 + 26 * len(terms), description=description
     )  # legend and axis, and bars
@@ -200,7 +199,7 @@ def part_bars(table: pd.DataFrame, names: Sequence[str], *, x: str, title: str) 
         color=colour("part", present(names, table["part"]), names, legend(orient="top")),
         tooltip=tips(("side", " "), ("part", title), ("value:Q", x, "+.4f")),
     )
-    description = findings.describe(x, findings.totals(table, "side", "part", "value", (".3f", "+.3f")))
+    description = describe(x, totals(table, "side", "part", "value", (".3f", "+.3f")))
     return base.mark_bar(height=22).properties(height=98 + 38 * len(sides), description=description)
 
 
@@ -245,3 +244,77 @@ def made(language: str, make: Callable[..., Any], *of: Any, **named: Any) -> dic
             writer.write_table(table)
         spec["datasets"][name] = stream.getvalue().to_pybytes()
     return spec
+
+
+_MOST_ROWS = 12  # a longer description is not listened to; the table beside the chart has every row
+
+
+def describe(title: str, rows: Sequence[str]) -> str:
+    """Return the title and the rows as one sentence; rows beyond the first `_MOST_ROWS` are counted."""
+    if not rows:
+        return title
+    listed = [*rows[:_MOST_ROWS]]
+    if len(rows) > _MOST_ROWS:
+        listed.append(word("chart.more", count=len(rows) - _MOST_ROWS))
+    return word("chart.finding", title=title, rows="; ".join(listed))
+
+
+def values(names: Sequence[str], figures: Sequence[float], form: str) -> list[str]:
+    """Return a row for each name with its figure; `form` is a Python format such as ".1%"."""
+    return [word("chart.row", name=name, value=format(value, form)) for name, value in zip(names, figures, strict=True)]
+
+
+def intervals(table: pd.DataFrame, name: str, value: str, form: str) -> list[str]:
+    """Return a row for each row of the table: its name, its figure and the interval "low" to "high"."""
+    rows = []
+    for row in table.to_dict("records"):
+        figures = {"value": row[value], "low": row["low"], "high": row["high"]}
+        texts = {key: format(figure, form) for key, figure in figures.items()}
+        rows.append(word("chart.row_interval", name=row[name], **texts))
+    return rows
+
+
+def totals(table: pd.DataFrame, name: str, part: str, value: str, forms: tuple[str, str]) -> list[str]:
+    """Return a row for each name: the total of its values, and each part; `forms` are those of totals and parts."""
+    rows = []
+    for of, parts in table.groupby(name, sort=False):
+        listed = ", ".join(values([*parts[part]], [*parts[value]], forms[1]))
+        rows.append(word("chart.row_of", name=of, value=format(parts[value].sum(), forms[0]), parts=listed))
+    return rows
+
+
+def courses(table: pd.DataFrame, name: str, x: str, y: str, form: str) -> list[str]:
+    """Return a row for each line of a chart: its figure at the first and at the last `x`."""
+    rows = []
+    for line, points in table.groupby(name, sort=False):
+        first, last = points.iloc[0], points.iloc[-1]
+        ends = {"first": format(first[y], form), "last": format(last[y], form)}
+        rows.append(word("chart.row_range", name=line, start=first[x], end=last[x], **ends))
+    return rows
+
+
+def best_setting(title: str, table: pd.DataFrame, name: str) -> str:
+    """Return which setting of the table ("name", "value" from 0 to 1) is the best and what it reaches."""
+    value = float(table["value"].max())
+    return word("chart.best_of", title=title, count=len(table), value=f"{value:.1%}", name=name)
+
+
+def coordinates(table: pd.DataFrame, name: str, columns: tuple[str, str], forms: tuple[str, str]) -> list[str]:
+    """Return a row for each point of a chart: its name and its two coordinates."""
+    rows = []
+    for point in table.to_dict("records"):
+        x, y = (format(point[column], form) for column, form in zip(columns, forms, strict=True))
+        rows.append(word("chart.row", name=point[name], value=f"{x}, {y}"))
+    return rows
+
+
+def extremes(title: str, table: pd.DataFrame, names: tuple[str, str], value: str, form: str) -> str:
+    """Return the highest and the lowest cell of a grid, each with the names of its row and its column."""
+    if table.empty:
+        return title
+    ranked = table.sort_values(value, kind="stable").to_dict("records")
+    rows = []
+    for key, cell in (("highest", ranked[-1]), ("lowest", ranked[0])):
+        pair = f"{cell[names[0]]} – {cell[names[1]]}"
+        rows.append(word(f"chart.{key}", name=pair, value=format(cell[value], form)))
+    return describe(title, rows)

@@ -15,10 +15,9 @@ from mrc_workbench.labs.embeddings.pages.cosines import matrix, ridges
 from mrc_workbench.labs.embeddings.pages.measures import plane
 from mrc_workbench.labs.language.pages.predictions import bars, poolings
 from mrc_workbench.retrieval.report.charts import legend, letter_of
-from mrc_workbench.workbench.views.compare import bench
-from mrc_workbench.workbench.views.compare import charts as compare_charts
+from mrc_workbench.workbench.views.compare import bench, where
 from mrc_workbench.workbench.views.train import charts as run_charts
-from mrc_workbench.workbench.views.ui import charts, findings
+from mrc_workbench.workbench.views.ui import charts
 
 NAMES = ["BM25", "Dense", "Late", "LSA"]
 
@@ -110,7 +109,7 @@ def test_stages_of_loss_say_how_many_questions_they_lose() -> None:
         {"retriever": ["BM25", "BM25", "Mix"], "label": ["low", "nowhere", "low"], "count": [45, 7, 17]}
     )
     fates = {"low": "below", "nowhere": "not_found"}
-    chart = spec(compare_charts.lost_questions(table, order=["BM25", "Mix"], fates=fates, x="lost questions"))
+    chart = spec(where.lost_questions(table, order=["BM25", "Mix"], fates=fates, x="lost questions"))
     assert chart["description"] == "lost questions: BM25 52 (low 45, nowhere 7); Mix 17 (low 17)."
 
 
@@ -140,7 +139,7 @@ def test_questions_that_do_not_judge_are_grey_and_dashed() -> None:
 
 
 def test_a_description_of_many_rows_is_short() -> None:
-    told = findings.describe("Share", [f"signal {number}" for number in range(40)])
+    told = charts.describe("Share", [f"signal {number}" for number in range(40)])
     assert "signal 11" in told
     assert "signal 12" not in told
     assert told.endswith("28 more.")
@@ -207,4 +206,4 @@ def test_a_band_without_density_has_no_peak() -> None:
 
 @pytest.mark.parametrize("table", [pd.DataFrame({"a": [], "b": [], "v": []})])
 def test_an_empty_grid_is_described_by_its_title(table: pd.DataFrame) -> None:
-    assert findings.extremes("Cosine", table, ("a", "b"), "v", ".2f") == "Cosine"
+    assert charts.extremes("Cosine", table, ("a", "b"), "v", ".2f") == "Cosine"
