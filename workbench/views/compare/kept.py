@@ -25,7 +25,7 @@ from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, arch
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.retrieval.takeaway.signals import foreseen
-from mrc_workbench.workbench.views.compare import controls
+from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
 from mrc_workbench.workbench.views.names import best_by, leading_measure, retriever_name, retriever_names, set_name
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -36,7 +36,7 @@ from mrc_workbench.workbench.views.ui.state import choose_named
 from mrc_workbench.workbench.views.ui.words import draw_damaged, known, moment, plain, word
 
 _OPENED = "opened_comparison"  # of the session
-_OF_ANOTHER = (*controls.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
+_OF_ANOTHER = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
 
 
 def draw(view: ComparisonView) -> None:
@@ -66,11 +66,11 @@ def asked_for() -> StoredComparison | None:
 
     A user who then selects another dataset leaves the comparison behind. If one cannot be shown, only the reason is.
     """
-    controls.leave_other_dataset(chosen_set())
-    key = st.query_params.get(controls.KEY)
+    running.leave_other_dataset(chosen_set())
+    key = st.query_params.get(running.KEY)
     if not key:
         return None
-    if controls.is_of_page(key, chosen_set()):
+    if running.is_of_page(key, chosen_set()):
         st.session_state[_OPENED] = key
         return None
     kept = kept_comparison(key)
@@ -100,13 +100,13 @@ def _open(key: str) -> None:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    controls.forget_written()
-    st.query_params[controls.KEY] = key
+    running.forget_written()
+    st.query_params[running.KEY] = key
 
 
 def close() -> None:
     """Go back to the comparison of what is selected by default, without the stored one's choices."""
-    controls.clear(choices=True)
+    running.clear(choices=True)
 
 
 def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:

@@ -17,7 +17,6 @@ from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
-from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
@@ -39,6 +38,7 @@ from mrc_workbench.workbench.views.names import (
     slice_names,
     with_display_names,
 )
+from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.passages import draw_style
@@ -219,7 +219,7 @@ def _draw_question(view: ComparisonView) -> None:
     st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
     by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
-        reasons.draw(case.asked, [view.spec(name) for name in by_rank], view.names)
+        draw_reasons(case.asked, [view.spec(name) for name in by_rank], view.names)
     if st.button(word("compare.open_question"), icon=":material/arrow_forward:", type="tertiary", key="disputed"):
         show_why({"question": case.question.id})
         st.rerun()  # the whole page: another view is to be seen

@@ -33,18 +33,20 @@ from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
 from mrc_workbench.workbench.views.compare import kept, running
 from mrc_workbench.workbench.views.compare.controls import (
-    asks_same_questions,
-    holding,
-    holds,
-    in_address,
     pick_among,
     pick_figure,
     pick_grade,
     pick_part,
     pick_retrievers,
+)
+from mrc_workbench.workbench.views.compare.running import (
+    Selected,
+    asks_same_questions,
+    holding,
+    holds,
+    in_address,
     write_displayed,
 )
-from mrc_workbench.workbench.views.compare.running import Selected
 from mrc_workbench.workbench.views.compare.scores import (
     ComparisonView,
     draw_headline,

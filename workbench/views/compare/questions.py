@@ -30,7 +30,7 @@ from mrc_workbench.workbench.views.choices import without_plainest
 from mrc_workbench.workbench.views.compare.controls import change
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import slice_names, with_display_names
-from mrc_workbench.workbench.views.reasons import AskedQuestion
+from mrc_workbench.workbench.views.search.answer import AskedQuestion
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
 from mrc_workbench.workbench.views.ui.tables import draw_heading

@@ -1,6 +1,8 @@
-"""The comparison that is selected: what starts it, how far it is, and what to show while it has no result.
+"""The comparison that is selected: its key in the address, its start and progress, and what is shown without a result.
 
-The times shown for the retrievers add up to the total shown.
+The key of the displayed comparison is in the address as `comparison`, so that a link opens the same results after other
+comparisons were made. The page of a dataset writes it there and goes on as before; a link to a comparison that this
+page would not display opens the stored comparison. The times shown for the retrievers add up to the total shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,20 +16,32 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.jobs.folder import State, Status
+from mrc_workbench.data.records import RELEVANT_GRADE
+from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import (
     ComparisonJob,
     FinishedRetriever,
     StoredComparison,
+    kept_comparison,
     kept_comparisons,
     stopped_jobs,
 )
-from mrc_workbench.workbench.views.choices import Choices, method_line, rounded_duration
-from mrc_workbench.workbench.views.compare.controls import asks_same_questions, pick_only
+from mrc_workbench.workbench.views.choices import (
+    Choices,
+    choices_for,
+    method_line,
+    rounded_duration,
+)
+from mrc_workbench.workbench.views.compare.controls import pick_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
 from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
+from mrc_workbench.workbench.views.ui.state import (
+    assume,
+    is_assumed,
+)
 from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, word
 
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
@@ -266,3 +280,85 @@ def _draw_methods(job: ComparisonJob, methods: Mapping[str, str], drawn: set[str
     st.caption("  \n".join(lines))
     if set(done) != drawn:
         st.rerun()
+
+
+KEY = "comparison"
+CHOICES = ("retrievers", "part")  # of the address, beside the key
+_WRITTEN = "comparison_in_address"  # of the session: key of the dataset and of the comparison that its page wrote
+
+
+def write_displayed(key: str, data: StoredSet, part: Part, retrievers: Sequence[str]) -> None:
+    """Put the comparison displayed by the page of the dataset into the address in one step; an empty key means none."""
+    if not key:
+        clear()
+        return
+    st.session_state[_WRITTEN] = (data.key, key)
+    if "part" not in st.query_params or is_assumed("part"):
+        assume("part", part.value)
+    address = {KEY: key, "part": part.value, "retrievers": "|".join(retrievers)}
+    if any(st.query_params.get(name) != value for name, value in address.items()):
+        st.query_params.update(address)
+
+
+def clear(*, choices: bool = False) -> None:
+    st.session_state.pop(_WRITTEN, None)
+    for name in (KEY, *(CHOICES if choices else ())):
+        if name in st.query_params:
+            del st.query_params[name]
+
+
+def forget_written() -> None:
+    """Have the key in the address open the stored comparison, also if the page of the dataset wrote it."""
+    st.session_state.pop(_WRITTEN, None)
+
+
+def leave_other_dataset(data: StoredSet) -> None:
+    """Clear the address if the page of another dataset wrote it: the user has switched to `data` since."""
+    of_data, key = st.session_state.get(_WRITTEN, ("", ""))
+    if of_data and of_data != data.key and st.query_params.get(KEY) == key:
+        clear(choices=True)
+
+
+def is_of_page(key: str, data: StoredSet) -> bool:
+    """Whether the page of the dataset displays this comparison: it wrote the key, or the address selects the same."""
+    if st.session_state.get(_WRITTEN) == (data.key, key):
+        return True
+    experiment = _selected(data)
+    if experiment is None:
+        return False
+    job = ComparisonJob.of(experiment, data.fingerprint)
+    if job.is_unfinished:  # the page offers to resume it, and displays the comparison of the key meanwhile
+        return True
+    return job.id == key or not (job.done or job.running or holding(experiment, data) is None)
+
+
+def in_address(data: StoredSet) -> StoredComparison | None:
+    stored = kept_comparison(st.query_params.get(KEY, ""))
+    return stored if stored and stored.data_fingerprint == data.fingerprint else None
+
+
+def asks_same_questions(stored: StoredComparison, experiment: Experiment) -> bool:
+    return (stored.part, stored.relevant_from) == (experiment.split, experiment.relevant_from)
+
+
+def holds(stored: StoredComparison, experiment: Experiment) -> bool:
+    """Whether a stored comparison asked the same of more retrievers than the experiment."""
+    return asks_same_questions(stored, experiment) and set(experiment.specs) < set(stored.retrievers)
+
+
+def holding(experiment: Experiment, data: StoredSet) -> StoredComparison | None:
+    """Return the comparison in the address if it holds the experiment."""
+    stored = in_address(data)
+    return stored if stored and holds(stored, experiment) else None
+
+
+def _selected(data: StoredSet) -> Experiment | None:
+    names = [name for name in st.query_params.get("retrievers", "").split("|") if name]
+    part, grade = st.query_params.get("part", ""), st.query_params.get("grade", str(RELEVANT_GRADE))
+    if not names or part not in [known.value for known in Part] or not grade.isdecimal():
+        return None
+    choices = choices_for(data)
+    if not choices.specs.keys() >= {*names}:
+        return None
+    selected = [name for name in choices.specs if name in names]
+    return choices.experiment(data, selected, Part(part), int(grade))

@@ -21,7 +21,6 @@ from mrc_workbench.data.questions.judgements import (
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.retrieval.analysis.questions import Quadrant
-from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.compare import explained
 from mrc_workbench.workbench.views.compare.controls import NO_FILTERS, change, choose_in_address, tie
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, QuestionList, draw_map, listed
@@ -29,6 +28,7 @@ from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import answers_line, kind_words, slice_names
 from mrc_workbench.workbench.views.resources.retrieval import marked_passages
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
+from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.passages import (
     MOST,
@@ -182,7 +182,7 @@ def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
         with right:
             _draw_note(of.view.data.fingerprint, remarks, asked.question.id)
         draw_heading(word("why.reasons"))
-        reasons.draw(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
+        draw_reasons(asked.asked, [of.view.spec(name) for name in of.names], of.view.names)
     wanted = st.query_params.get("shows", "")
     part = wanted if wanted in _PARTS else _PARTS[0]
     look: dict[str, Any] = {"format_func": lambda name: word(f"why.shows_{name}"), "label_visibility": "collapsed"}

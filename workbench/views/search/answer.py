@@ -1,13 +1,15 @@
-"""A question asked of each retriever: how long one takes to answer, how it is built and asked, and its results."""
+"""A question asked of each retriever: how long one takes to answer, how it is built and asked, and what it found.
+
+And why each retriever puts the answer passage where it does, in a plain sentence or two.
+"""
 
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, singledispatch
 from math import inf
 
-import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
@@ -19,21 +21,137 @@ from mrc_workbench.data.text.dictionary import DictionaryError
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.comparison.compare import blind_parts
-from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, TermSpec
-from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
+from mrc_workbench.retrieval.comparison.first_stage import DenseSpec, LateSpec, SparseSpec, TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.multistage import HybridSpec, LearnedSpec, RerankSpec
 from mrc_workbench.retrieval.comparison.pace import forecasts
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, Spec
-from mrc_workbench.retrieval.explain.encoders import LateExplanation
+from mrc_workbench.retrieval.explain.standing import Duel, duel, telling_token, term_table, token_table, word_reason
 from mrc_workbench.retrieval.rankings import DEPTH, Findings, Truth
 from mrc_workbench.workbench.views.choices import Choices, rounded_duration
-from mrc_workbench.workbench.views.names import base_name, retriever_name, retriever_names
-from mrc_workbench.workbench.views.reasons import AskedQuestion
-from mrc_workbench.workbench.views.resources.retrieval import explained_late, findings, listening, materials
+from mrc_workbench.workbench.views.names import base_name, retriever_name
+from mrc_workbench.workbench.views.resources.retrieval import (
+    counted_bm25,
+    explained_static,
+    findings,
+    listening,
+    materials,
+)
 from mrc_workbench.workbench.views.resources.sets import question_set
-from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.job import once_asked
-from mrc_workbench.workbench.views.ui.passages import draw_matches, matches_html
-from mrc_workbench.workbench.views.ui.words import known, plain, word
+from mrc_workbench.workbench.views.ui.passages import reason_html
+from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
+
+
+@dataclass(frozen=True)
+class AskedQuestion:
+    """A question, the rows that answer it, and what retrievers found, those that others wrap included.
+
+    `key` is that of the stored set, `depths` are those of the searches, `among` the questions searched together.
+    """
+
+    key: str
+    text: str
+    relevant: tuple[int, ...]
+    findings: Mapping[str, Findings]
+    depths: Mapping[str, int]
+    among: QuestionSet | None = None
+
+    def duel(self, name: str, against: int | None = None) -> Duel:
+        return duel(self.findings[name], self.relevant, against=against)
+
+
+def draw_reasons(asked: AskedQuestion, specs: Sequence[Spec], names: Sequence[str]) -> None:
+    st.html("".join(reason_html(spec.name, names, " ".join(sentences(asked, spec))) for spec in specs))
+
+
+def sentences(asked: AskedQuestion, spec: Spec) -> list[str]:
+    of = asked.duel(spec.name)
+    if of.right_rank is None:
+        place = word("why.place_none", depth=asked.depths[spec.name])
+    else:
+        place = word("why.place_first") if of.right_rank == 1 else word("why.place_at", rank=of.right_rank)
+    return [place, *_reasons(spec.local, asked, of)]
+
+
+@singledispatch
+def _reasons(spec: Spec, asked: AskedQuestion, of: Duel) -> list[str]:
+    del spec, asked, of
+    return []
+
+
+@_reasons.register
+def _of_windows(spec: WindowedBM25Spec, asked: AskedQuestion, of: Duel) -> list[str]:
+    return [word("why.best_windows", sentences=spec.sentences), *_of_words(spec, asked, of)]
+
+
+@_reasons.register
+def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    if of.wrong is None:
+        return []
+    try:
+        right, wrong = (counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in (of.right, of.wrong))
+    except DictionaryError as error:
+        return [failure_text(error)]
+    table = term_table(right, wrong)
+    found = word_reason(table[table["in_question"] > 0], lost=of.lost)
+    said = [word("why.words_held", held=found.in_right, asked=found.asked, other=found.in_wrong, rank=of.wrong_rank)]
+    if found.telling:
+        counts = {"here": found.telling_in_right, "there": found.telling_in_wrong}
+        said.append(word("why.word_lost" if of.lost else "why.word_won", term=found.telling, **counts))
+    if found.nowhere:
+        listed = ", ".join(word("why.quoted", text=text) for text in found.nowhere[:3])
+        said.append(word("why.words_nowhere", terms=listed))
+    if len(added := table[table["in_question"] == 0]):
+        sums = {side: f"{added[side].sum():.{spec.digits}f}" for side in ("right", "wrong")}
+        said.append(word("why.words_added", count=len(added), **sums))
+    return said
+
+
+@_reasons.register
+def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    if of.wrong is None:
+        return []
+    key, question = asked.key, asked.text
+    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
+    if right is None or wrong is None:
+        return _of_scores(spec, asked, of, "why.cosines")
+    said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
+    if telling := telling_token(token_table(right, wrong), lost=of.lost):
+        said.append(word("why.token_lost" if of.lost else "why.token_won", term=telling))
+    return said
+
+
+@_reasons.register(LateSpec)
+@_reasons.register(SparseSpec)
+def _of_scores(spec: Spec, asked: AskedQuestion, of: Duel, key: str = "why.scores") -> list[str]:
+    if of.right_rank is None or of.wrong_rank is None:
+        return []
+    scores = asked.findings[spec.name].scores
+    right, wrong = (f"{scores[rank - 1]:.{spec.digits}f}" for rank in (of.right_rank, of.wrong_rank))
+    return [word(key, right=right, wrong=wrong, rank=of.wrong_rank)]
+
+
+@_reasons.register
+def _of_parts(spec: HybridSpec | LearnedSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    parts = []
+    for part in spec.of:
+        rank = asked.findings[part].rank_of(of.right) if part in asked.findings else None
+        key = "why.part_brings" if rank and rank <= spec.depth else "why.part_misses"
+        parts.append(word(key, name=retriever_name(part), rank=rank or 0, depth=spec.depth))
+    return [word("why.parts", parts=", ".join(parts))]
+
+
+@_reasons.register
+def _of_reranking(spec: RerankSpec, asked: AskedQuestion, of: Duel) -> list[str]:
+    if spec.first not in asked.findings:
+        return []
+    before, after = asked.findings[spec.first].rank_of(of.right), of.right_rank
+    first = retriever_name(spec.first)
+    if before is None or before > spec.depth:
+        return [word("why.not_reranked", first=first, depth=spec.depth)]
+    if after is None or before == after:
+        return [word("why.rerank_left", first=first, before=before)]
+    return [word("why.rerank_up" if after < before else "why.rerank_down", first=first, before=before)]
+
 
 SOON = 3.0  # seconds: who takes longer is selected on demand
 
@@ -245,81 +363,3 @@ class SearchAnswer:
     @property
     def found(self) -> dict[str, Findings]:
         return {name: outcome for name, outcome in self.outcomes.items() if isinstance(outcome, Findings)}
-
-
-def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-    called = retriever_names(choices.specs)
-    for part, names in answer.blind(specs).items():
-        key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
-        said = word(key, part=plain(called[part]), names=plain(", ".join(called[name] for name in names)))
-        st.info(said, icon=":material/visibility_off:")
-
-
-def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
-    found = {spec.name: answer.found[spec.name] for spec in specs if spec.name in answer.found}
-    passages = answer.questions.passages
-
-    def label(row: int) -> str:
-        named = " · ".join(filter(None, (passages[row].title, passages[row].id)))
-        return f"✔ {named}" if row in answer.right else named
-
-    table = pd.DataFrame({"rank": range(1, answer.k + 1)})
-    columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
-    called = retriever_names(found)
-    for spec in specs:
-        if outcome := found.get(spec.name):
-            passage, score, name = f"{spec.name} passage", f"{spec.name} score", called[spec.name]
-            table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
-            table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
-            columns[passage] = st.column_config.TextColumn(name)
-            title, about = word("search.score_of", name=name), word(f"{score_word(spec)}_help")
-            columns[score] = tables.figure(title, f"%.{spec.local.digits}f", about)
-    with st.expander(word("search.as_table"), icon=":material/table:"):
-        tables.draw(table, columns)
-        tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
-
-
-def score_word(spec: Spec) -> str:
-    key = f"search.score_{spec.local.score_kind}"
-    return key if known(key) else "search.score_other"
-
-
-def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
-    passages, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
-    rows = []
-    for name, outcome in found.items():
-        for rank, row in enumerate(outcome.rows[: answer.k], start=1):
-            passage, relevant = passages[row], row in answer.right if is_known else None
-            about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
-            rows.append((answer.question, name, rank, *about))
-    return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
-
-
-@st.fragment
-def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
-    found, passages = answer.found[spec.name], answer.questions.passages
-    compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
-    rows = [row for row in answer.shown(spec.name) if row in compared]
-    if not rows:
-        return
-
-    def label(row: int) -> str:
-        return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
-
-    title = word("search.pieces", name=plain(retriever_name(spec.name)))
-    with st.expander(title, icon=":material/join_inner:", expanded=True):
-        st.caption(word("why.matches_help"))
-        key = f"pieces {spec.name} {answer.question}"
-        picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
-
-        def tell() -> LateExplanation:
-            return explained_late(answer.data.key, experiment, spec.model_dump_json(), answer.question, picked)
-
-        explained = once_asked(spec.name, word("search.pieces_ask"), tell)
-        if explained is None:
-            return
-        left, right = st.columns([3, 2])
-        with left:
-            st.html(matches_html(explained, gold=picked in answer.right))
-        with right:
-            draw_matches({"answered": explained})

@@ -1,45 +1,52 @@
-"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered."""
+"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered; and a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.questions.judgements import judged_passages, judgements_of
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.texts import Script, script_of
-from mrc_workbench.retrieval.comparison.first_stage import LateSpec
+from mrc_workbench.retrieval.comparison.first_stage import LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.explain.encoders import LateExplanation
 from mrc_workbench.retrieval.rankings import DEPTH, Findings
-from mrc_workbench.workbench.views import reasons
 from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, rounded_duration
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import draw_copy_link
-from mrc_workbench.workbench.views.resources.retrieval import marked_passages, open_comparison, truth_in
+from mrc_workbench.workbench.views.resources.retrieval import (
+    explained_late,
+    marked_passages,
+    open_comparison,
+    truth_in,
+)
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
 from mrc_workbench.workbench.views.search.answer import (
     SOON,
     Search,
     SearchAnswer,
-    draw_blind,
-    draw_pieces,
-    draw_table,
+    draw_reasons,
     everything,
-    score_word,
     try_failed_again,
     waits,
 )
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
+from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui.job import once_asked
 from mrc_workbench.workbench.views.ui.passages import MOST as _MOST_COLUMNS
 from mrc_workbench.workbench.views.ui.passages import (
     card,
+    draw_matches,
     draw_style,
     head_html,
     hit,
     hits_html,
     legend_html,
+    matches_html,
     right_ranks,
     switch_html,
     truth_line,
@@ -54,7 +61,7 @@ from mrc_workbench.workbench.views.ui.state import (
     is_assumed,
     remember,
 )
-from mrc_workbench.workbench.views.ui.words import language, plain, search_failure_text, word
+from mrc_workbench.workbench.views.ui.words import known, language, plain, search_failure_text, word
 
 
 class Columns:
@@ -276,7 +283,7 @@ def _results(search: Search, k: int) -> None:
         place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with place, st.spinner(word("why.reading")):
             told = [spec for spec in shown if spec.name in answered.found]
-            reasons.draw(answered.asked, told, list(choices.specs))
+            draw_reasons(answered.asked, told, list(choices.specs))
     for spec in shown:
         if isinstance(spec, LateSpec) and spec.name in answered.found:
             draw_pieces(answered, spec, everything(data, choices))
@@ -294,3 +301,81 @@ def _what_is_known(answer: SearchAnswer) -> None:
     elif answer.truth is not None:
         answers = plain(", ".join(answer.truth.answers) or "–")
         st.markdown(word("search.truth", answers=answers, passages=len(answer.truth.rows)))
+
+
+def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
+    called = retriever_names(choices.specs)
+    for part, names in answer.blind(specs).items():
+        key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
+        said = word(key, part=plain(called[part]), names=plain(", ".join(called[name] for name in names)))
+        st.info(said, icon=":material/visibility_off:")
+
+
+def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
+    found = {spec.name: answer.found[spec.name] for spec in specs if spec.name in answer.found}
+    passages = answer.questions.passages
+
+    def label(row: int) -> str:
+        named = " · ".join(filter(None, (passages[row].title, passages[row].id)))
+        return f"✔ {named}" if row in answer.right else named
+
+    table = pd.DataFrame({"rank": range(1, answer.k + 1)})
+    columns = {"rank": tables.number("search.rank", width="small", pinned=True)}
+    called = retriever_names(found)
+    for spec in specs:
+        if outcome := found.get(spec.name):
+            passage, score, name = f"{spec.name} passage", f"{spec.name} score", called[spec.name]
+            table[passage] = pd.Series([label(row) for row in outcome.rows[: answer.k]], dtype=object)
+            table[score] = pd.Series(outcome.scores[: answer.k], dtype=float)
+            columns[passage] = st.column_config.TextColumn(name)
+            title, about = word("search.score_of", name=name), word(f"{score_word(spec)}_help")
+            columns[score] = tables.figure(title, f"%.{spec.local.digits}f", about)
+    with st.expander(word("search.as_table"), icon=":material/table:"):
+        tables.draw(table, columns)
+        tables.draw_csv("search.csv", lambda: _long_table(answer, found), "search.csv")
+
+
+def score_word(spec: Spec) -> str:
+    key = f"search.score_{spec.local.score_kind}"
+    return key if known(key) else "search.score_other"
+
+
+def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
+    passages, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
+    rows = []
+    for name, outcome in found.items():
+        for rank, row in enumerate(outcome.rows[: answer.k], start=1):
+            passage, relevant = passages[row], row in answer.right if is_known else None
+            about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
+            rows.append((answer.question, name, rank, *about))
+    return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
+
+
+@st.fragment
+def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
+    found, passages = answer.found[spec.name], answer.questions.passages
+    compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
+    rows = [row for row in answer.shown(spec.name) if row in compared]
+    if not rows:
+        return
+
+    def label(row: int) -> str:
+        return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
+
+    title = word("search.pieces", name=plain(retriever_name(spec.name)))
+    with st.expander(title, icon=":material/join_inner:", expanded=True):
+        st.caption(word("why.matches_help"))
+        key = f"pieces {spec.name} {answer.question}"
+        picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
+
+        def tell() -> LateExplanation:
+            return explained_late(answer.data.key, experiment, spec.model_dump_json(), answer.question, picked)
+
+        explained = once_asked(spec.name, word("search.pieces_ask"), tell)
+        if explained is None:
+            return
+        left, right = st.columns([3, 2])
+        with left:
+            st.html(matches_html(explained, gold=picked in answer.right))
+        with right:
+            draw_matches({"answered": explained})
