@@ -15,7 +15,7 @@ from mrc_workbench.retrieval.analysis.evidence import turned, usual_baseline
 from mrc_workbench.retrieval.analysis.labs import UNCHANGED, best, chosen, tried
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.experiment import Experiment, Lab, add
-from mrc_workbench.retrieval.comparison.first_stage import TermSpec, WindowedBM25Spec
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.measures import Measure
@@ -41,21 +41,16 @@ _PARTING = str.maketrans("|·", "//")  # they part the names of retrievers in th
 
 def names_by_reference() -> dict[str, str]:
     """Return unique names of the stored dictionaries by reference, the newest first."""
-    kept = stored()
-    names = [as_shared(one.name.translate(_PARTING), shared=one.shared) for one in kept]
+    dictionaries = stored()
+    names = [as_shared(dictionary.name.translate(_PARTING), shared=dictionary.shared) for dictionary in dictionaries]
     return {
-        one.reference: name if names.count(name) == 1 else f"{name} ({one.key[:6]})"
-        for one, name in zip(kept, names, strict=True)
+        dictionary.reference: name if names.count(name) == 1 else f"{name} ({dictionary.key[:6]})"
+        for dictionary, name in zip(dictionaries, names, strict=True)
     }
 
 
-@dataclass(frozen=True)
-class Bench:
-    """The comparison that is tuned, the metric it is tuned for, and the number of validation questions."""
-
-    view: ComparisonView
-    measure: Measure
-    questions: int
+BM25_KINDS = (BM25Spec, WindowedBM25Spec)
+_FRACTIONS = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
 
 
 @dataclass(frozen=True)
@@ -67,143 +62,174 @@ class LabResult:
     table: pd.DataFrame
 
 
-def names_of(bench: Bench, *kinds: type[Any]) -> list[str]:
-    """Return the scored retrievers, of these kinds if any are given; the default baseline first."""
-    specs, measured = bench.view.comparison.experiment.specs, bench.view.comparison.scores
-    names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
-    usual = usual_baseline(bench.view.comparison)
-    return sorted(names, key=lambda name: name != usual)
+@dataclass(frozen=True)
+class Bench:
+    """The comparison that is tuned, the metric it is tuned for, and the number of validation questions."""
 
+    view: ComparisonView
+    measure: Measure
+    questions: int
 
-def pick_present(
-    bench: Bench, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **look: Any
-) -> str:
-    """Draw the choice of the retriever to tune, in the address as `name`; without one say what the lab `needs`."""
-    names = names_of(bench, *kinds)
-    if not names:
-        st.info(word(f"tune.{needs}"), icon=":material/info:")
-        return ""
-    look = {"format_func": retriever_name, "help": word("tune.present_help"), **look}
-    return choose(st.selectbox, name, word(label), names, names[0], follows=True, **look)
+    @property
+    def experiment(self) -> Experiment:
+        return self.view.comparison.experiment
 
+    def names(self, *kinds: type[Any]) -> list[str]:
+        """Return the scored retrievers, of these kinds if any are given; the default baseline first."""
+        specs, measured = self.experiment.specs, self.view.comparison.scores
+        names = [name for name in specs if name in measured and (not kinds or isinstance(specs[name], kinds))]
+        baseline = usual_baseline(self.view.comparison)
+        return sorted(names, key=lambda name: name != baseline)
 
-def run(bench: Bench, experiment: Experiment, tries: str = "") -> LabResult | None:
-    """Draw the button that starts a lab, with what it `tries`, or its progress; returns the results at the end."""
-    job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
-    if job.done:
-        if opened := open_comparison(bench.view.data.key, job.folder):
-            table = opened.lab_figures(str(bench.measure))
-            if not table.empty:
-                return LabResult(experiment, opened, table)
-            st.error(word("tune.nothing", figure=bench.measure.long), icon=":material/error:")
-    elif job.running or job.folder.is_dir():  # it was started before
-        follow_lab(job)
-        if job.running:
-            return None
-    label = word("tune.start", count=f"{len(tried(experiment)):,}")
-    with st.container(horizontal=True, vertical_alignment="center"):
-        pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
-        if tries:
-            st.caption(tries)
-    if pressed:
-        begin(lambda: job.start(experiment))
-    return None
+    def pick(
+        self, kinds: tuple[type[Any], ...], name: str, needs: str = "", label: str = "tune.present", **look: Any
+    ) -> str:
+        """Draw the choice of the retriever to tune, in the address as `name`; without one say what the lab `needs`."""
+        names = self.names(*kinds)
+        if not names:
+            st.info(word(f"tune.{needs}"), icon=":material/info:")
+            return ""
+        look = {"format_func": retriever_name, "help": word("tune.present_help"), **look}
+        return choose(st.selectbox, name, word(label), names, names[0], follows=True, **look)
 
+    def run(self, experiment: Experiment, tries: str = "") -> LabResult | None:
+        """Draw the button that starts a lab, with what it `tries`, or its progress; return the result at the end."""
+        job = ComparisonJob.of(experiment, self.view.data.fingerprint)
+        if job.done:
+            if opened := open_comparison(self.view.data.key, job.folder):
+                table = opened.lab_figures(str(self.measure))
+                if not table.empty:
+                    return LabResult(experiment, opened, table)
+                st.error(word("tune.nothing", figure=self.measure.long), icon=":material/error:")
+        elif job.running or job.folder.is_dir():  # it was started before
+            follow_lab(job)
+            if job.running:
+                return None
+        label = word("tune.start", count=f"{len(tried(experiment)):,}")
+        with st.container(horizontal=True, vertical_alignment="center"):
+            pressed = st.button(label, type="primary", icon=":material/science:", key=f"start_{experiment.lab}")
+            if tries:
+                st.caption(tries)
+        if pressed:
+            begin(lambda: job.start(experiment))
+        return None
 
-def draw_tried(
-    bench: Bench,
-    found: LabResult,
-    table: pd.DataFrame,
-    columns: dict[str, Any],
-    present: str,
-    *,
-    key: str,
-    answer: DeltaGenerator,
-) -> None:
-    leader = best(table)
-    name = draw_table(found, table, columns, leader, key=key)
-    with answer:
-        if name not in {spec.name for spec in tried(found.experiment)}:
-            told = word("tune.one_alone", name=plain(retriever_name(name)), figure=bench.measure.long)
-            st.info(told, icon=":material/info:")
-        elif name == UNCHANGED:
-            st.info(word("tune.unchanged_is_best", figure=bench.measure.long), icon=":material/info:")
-        else:
-            _draw_verdict(bench, found, name, present, is_best=name == leader)
+    def figure_columns(self) -> dict[str, Any]:
+        return {"value": tables.figure(self.measure.long), **tables.interval()}
 
+    @staticmethod
+    def difference_columns(key: str) -> dict[str, Any]:
+        ends = {"low": f"{key}_from", "high": f"{key}_to"}
+        return {"difference": tables.number(key)} | {
+            f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
+        }
 
-def draw_table(
-    found: LabResult,
-    table: pd.DataFrame,
-    columns: dict[str, Any],
-    leader: str,
-    *,
-    key: str,
-    smallest_first: str = "",
-    caption: str = "",
-) -> str:
-    """Draw a lab's table, the best setting in bold, fractions in percent; returns the name of the selected row.
+    def draw_tried(
+        self,
+        lab: LabResult,
+        table: pd.DataFrame,
+        columns: dict[str, Any],
+        present: str,
+        *,
+        key: str,
+        answer: DeltaGenerator,
+    ) -> None:
+        """Draw a lab's table and, in `answer`, how the selected setting compares with the `present` one."""
+        leader = best(table)
+        name = self.draw_table(lab, table, columns, leader, key=key)
+        with answer:
+            if name not in {spec.name for spec in tried(lab.experiment)}:
+                text = word("tune.one_alone", name=plain(retriever_name(name)), figure=self.measure.long)
+                st.info(text, icon=":material/info:")
+            elif name == UNCHANGED:
+                st.info(word("tune.unchanged_is_best", figure=self.measure.long), icon=":material/info:")
+            else:
+                self._draw_verdict(lab, name, present, is_best=name == leader)
 
-    The highest means stand first, or the lowest of the column `smallest_first`.
-    """
-    by, ascending = smallest_first or "value", bool(smallest_first)
-    rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
-    shown = rows[[name for name in columns if name in rows]].copy()
-    for name in _SHARES & set(shown):
-        shown[name] *= 100
-    place = int(rows.index[rows["name"] == leader][0])
-    st.caption(caption or word("tune.choose_a_row"))
-    forms: dict[Any, Any] = {name: "{:.2f}" if name in _SHARES else "{:.3g}" for name in shown.select_dtypes("float")}
-    styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(forms, na_rep="–")
-    picked = tables.draw_choice(styled, columns, f"{key}_{found.opened.folder}", height=min(38 + 35 * len(shown), 360))
-    return str(rows["name"][picked[0] if picked else place])
+    @staticmethod
+    def draw_table(
+        lab: LabResult,
+        table: pd.DataFrame,
+        columns: dict[str, Any],
+        leader: str,
+        *,
+        key: str,
+        smallest_first: str = "",
+        caption: str = "",
+    ) -> str:
+        """Draw a lab's table, the best setting in bold, fractions in percent; return the name of the selected row.
 
+        The highest means stand first, or the lowest of the column `smallest_first`.
+        """
+        by, ascending = smallest_first or "value", bool(smallest_first)
+        rows = table.sort_values(by, ascending=ascending, kind="stable", ignore_index=True)
+        shown = rows[[name for name in columns if name in rows]].copy()
+        for name in _FRACTIONS & set(shown):
+            shown[name] *= 100
+        place = int(rows.index[rows["name"] == leader][0])
+        st.caption(caption or word("tune.choose_a_row"))
+        forms: dict[Any, Any] = {
+            name: "{:.2f}" if name in _FRACTIONS else "{:.3g}" for name in shown.select_dtypes("float")
+        }
+        styled = shown.style.map(lambda _: tables.BOLD, subset=([place], shown.columns)).format(forms, na_rep="–")
+        picked = tables.draw_choice(
+            styled, columns, f"{key}_{lab.opened.folder}", height=min(38 + 35 * len(shown), 360)
+        )
+        return str(rows["name"][picked[0] if picked else place])
 
-_SHARES = {"value", "low", "high", "ceiling", "overlap", "difference", "difference_low", "difference_high"}
+    def _draw_verdict(self, lab: LabResult, name: str, present: str, *, is_best: bool) -> None:
+        """Draw how a setting compares with the present one.
 
+        The best of all is judged by the cross-fitted gain of selecting it: on the questions that select it, it looks
+        too good.
+        """
+        measure = str(self.measure)
+        fit = lab.opened.cross_fit(present, measure) if is_best else None
+        test = fit.test if fit else next(iter(lab.opened.tests((present, name), measure)), None)
+        values = {
+            "best": plain(retriever_name(to_use(lab.experiment, name).name)),
+            "present": plain(retriever_name(present)),
+            "figure": self.measure.long,
+            "questions": f"{self.questions:,}",
+            "count": f"{len(tried(lab.experiment)):,}",
+        }
+        sure = "alone"
+        with st.container(border=True):
+            if test is None:
+                st.markdown(word("tune.verdict_alone", **values))
+            else:
+                lead = test if fit or test.a == name else turned(test)
+                sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
+                kind = "selection" if fit else "verdict"
+                st.markdown(word(f"tune.{kind}_{sure}", **values, **_points(lead)))
+            if fit:
+                same = fit.selections.get(name, 0)
+                st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
+            elif is_best:
+                st.caption(word("tune.flattered", count=values["count"]))
+            self.draw_use(lab.experiment, name, recommended=sure == "more")
 
-def difference_columns(key: str) -> dict[str, Any]:
-    ends = {"low": f"{key}_from", "high": f"{key}_to"}
-    return {"difference": tables.number(key)} | {
-        f"difference_{end}": tables.number(name, explained_by="compare.interval_help") for end, name in ends.items()
-    }
+    def draw_use(self, experiment: Experiment, name: str, *, recommended: bool) -> None:
+        """Draw the button that selects a setting for the comparison of the test questions."""
+        look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
+        look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
+        label = word("tune.use" if recommended else "tune.use_anyway")
+        if st.button(label, on_click=self._use, args=(to_use(experiment, name),), **look):
+            st.rerun()
 
-
-def figure_columns(bench: Bench) -> dict[str, Any]:
-    return {"value": tables.figure(bench.measure.long), **tables.interval()}
-
-
-def _draw_verdict(bench: Bench, found: LabResult, name: str, present: str, *, is_best: bool) -> None:
-    """Draw how a setting compares with the present one.
-
-    The best of all is judged by the cross-fitted gain of selecting it: on the questions that select it, it looks too
-    good.
-    """
-    measure = str(bench.measure)
-    fit = found.opened.cross_fit(present, measure) if is_best else None
-    test = fit.test if fit else next(iter(found.opened.tests((present, name), measure)), None)
-    values = {
-        "best": plain(retriever_name(to_use(found.experiment, name).name)),
-        "present": plain(retriever_name(present)),
-        "figure": bench.measure.long,
-        "questions": f"{bench.questions:,}",
-        "count": f"{len(tried(found.experiment)):,}",
-    }
-    sure = "alone"
-    with st.container(border=True):
-        if test is None:
-            st.markdown(word("tune.verdict_alone", **values))
-        else:
-            lead = test if fit or test.a == name else turned(test)
-            sure = ("more" if lead.difference > 0 else "less") if test.sure else "unsure"
-            kind = "selection" if fit else "verdict"
-            st.markdown(word(f"tune.{kind}_{sure}", **values, **_points(lead)))
-        if fit:
-            same = fit.selections.get(name, 0)
-            st.caption(word("tune.cross_fitted", folds=fit.folds, same=same))
-        elif is_best:
-            st.caption(word("tune.flattered", count=values["count"]))
-        draw_use(bench, found.experiment, name, recommended=sure == "more")
+    def _use(self, spec: Spec) -> None:
+        data = self.view.data
+        known = choices_for(data).specs
+        # of a stored comparison, some may not be selected any more
+        for part in self.experiment.needed(spec.parts):
+            if part.name not in known:
+                add(data.fingerprint, part)
+        add(data.fingerprint, spec)
+        close()  # the selected retrievers are compared, not the stored ones
+        pick_also([result.name for result in self.view.results], spec.name, Part.TEST)
+        remember("measure", self.measure.name)  # the test shows the metric that was tuned
+        remember("k", str(self.measure.cut))
+        remember("view", "overview")
 
 
 def _points(lead: PairTest) -> dict[str, str]:
@@ -215,16 +241,8 @@ def _points(lead: PairTest) -> dict[str, str]:
     return {**values, "p": f"{lead.p:.2g}"}
 
 
-def draw_use(bench: Bench, experiment: Experiment, name: str, *, recommended: bool) -> None:
-    look: dict[str, Any] = {"help": word("tune.use_help"), "key": f"use_{experiment.lab}"}
-    look |= {"type": "primary", "icon": ":material/check:"} if recommended else {"type": "tertiary"}
-    label = word("tune.use" if recommended else "tune.use_anyway")
-    if st.button(label, on_click=_use, args=(bench, to_use(experiment, name)), **look):
-        st.rerun()
-
-
 def to_use(experiment: Experiment, name: str) -> Spec:
-    """Return the setting of this name as a retriever, named in the user's words for what was tried."""
+    """Return the setting of this name as a retriever whose name has the labels of the values in the user's language."""
     spec = chosen(experiment, name)
     if experiment.lab is Lab.BM25 and isinstance(spec, TermSpec):
         window = [word(f"tune.window_{spec.sentences}")] if isinstance(spec, WindowedBM25Spec) else []
@@ -233,21 +251,6 @@ def to_use(experiment: Experiment, name: str) -> Spec:
     if not isinstance(spec, TermSpec) or not (called := names_by_reference().get(spec.dictionary)):
         return spec
     return spec.model_copy(update={"name": spec.name.replace(spec.dictionary, called)})
-
-
-def _use(bench: Bench, spec: Spec) -> None:
-    shown = bench.view
-    known = choices_for(shown.data).specs
-    # of a kept comparison, some may not be picked any more
-    for part in shown.comparison.experiment.needed(spec.parts):
-        if part.name not in known:
-            add(shown.data.fingerprint, part)
-    add(shown.data.fingerprint, spec)
-    close()  # what is picked is compared, not what was kept
-    pick_also([one.name for one in shown.results], spec.name, Part.TEST)
-    remember("measure", bench.measure.name)  # the test is looked at by what it was tuned for
-    remember("k", str(bench.measure.cut))
-    remember("view", "overview")
 
 
 def heat(
@@ -294,34 +297,27 @@ def bands(
     return alt.layer(areas, *marked_lines(base, mark, size=45), ring).properties(height=HEIGHT, description=told)
 
 
-def steps(table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str]) -> alt.LayerChart:
-    """Points of "y" over the cost "x", joined by a line, each with its `label` (column and title)."""
-    base = _against_cost(table, x, y, label)
-    dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
-    words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
-    line = base.mark_line(color=PALETTE[0], opacity=0.4)
-    return (line + dots + words).properties(height=HEIGHT, description=_costs(table, label[0], x, y))
+def against_cost(
+    table: pd.DataFrame, *, x: str, y: str, label: tuple[str, str], joined: bool
+) -> alt.Chart | alt.LayerChart:
+    """Points of "y" over the cost "x", one for each name of `label` (column and title).
 
-
-def scattered(table: pd.DataFrame, *, x: str, y: str, detail: tuple[str, str]) -> alt.Chart:
-    """One point a name of `detail` (column and title) of "y" over the cost "x"."""
-    names = table[detail[0]].tolist()
-    points = _against_cost(table, x, y, detail).mark_point(filled=True, size=140, opacity=1)
-    marked = points.encode(*apart(detail[0], names, names, legend()))
-    return marked.properties(height=HEIGHT, description=_costs(table, detail[0], x, y))
-
-
-def _costs(table: pd.DataFrame, label: str, x: str, y: str) -> str:
-    rows = [f"{row[label]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
-    return charts.describe(y, rows)
-
-
-def _against_cost(table: pd.DataFrame, x: str, y: str, label: tuple[str, str]) -> alt.Chart:
+    Points that are `joined` by a line have their names beside them, others differ in colour and shape.
+    """
     low, high = float(table["y"].min()), float(table["y"].max())
     room = max(0.005, (high - low) * 0.15)
     shares = alt.Axis(labelExpr="datum.value > 1.0001 ? '' : format(datum.value, '.1%')")
-    return alt.Chart(table).encode(
+    base = alt.Chart(table).encode(
         x=alt.X("x:Q", title=x, scale=alt.Scale(domain=[0, float(table["x"].max()) * 1.15])),  # room for the words
         y=alt.Y("y:Q", title=y, scale=alt.Scale(domain=[low - room, high + room]), axis=shares),
         tooltip=tips((f"{label[0]}:N", label[1]), ("x:Q", x, ".3f"), ("y:Q", y, ".2%")),
     )
+    if joined:
+        dots = base.mark_point(filled=True, size=90, opacity=1, color=PALETTE[0])
+        words = base.mark_text(align="left", dx=9, dy=-9, color=READABLE).encode(text=f"{label[0]}:N")
+        chart = base.mark_line(color=PALETTE[0], opacity=0.4) + dots + words
+    else:
+        names = table[label[0]].tolist()
+        chart = base.mark_point(filled=True, size=140, opacity=1).encode(*apart(label[0], names, names, legend()))
+    rows = [f"{row[label[0]]}: {y} {row['y']:.1%}, {x} {row['x']:.3g}" for row in table.to_dict("records")]
+    return chart.properties(height=HEIGHT, description=charts.describe(y, rows))

@@ -1,0 +1,384 @@
+"""The lab of BM25's options: whether titles, feedback, compounds or a user dictionary help, one change at a time.
+
+And user dictionaries: stored ones, uploaded ones, and those made of words that the analyzer cuts wrongly.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.text import dictionary as dictionaries
+from mrc_workbench.data.text.analysis import WITH_KIWI
+from mrc_workbench.data.text.analyzers import Analyzer, Compounds
+from mrc_workbench.data.text.dictionary import MOST_BYTES, Dictionary, DictionaryError, StoredDictionary, Word
+from mrc_workbench.retrieval.analysis import labs
+from mrc_workbench.retrieval.comparison.experiment import Experiment
+from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
+from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.workbench.views.compare.bench import BM25_KINDS, Bench, LabResult, names_by_reference
+from mrc_workbench.workbench.views.names import retriever_name
+from mrc_workbench.workbench.views.navigation import translate_field
+from mrc_workbench.workbench.views.resources import retrieval
+from mrc_workbench.workbench.views.ui import tables, words
+from mrc_workbench.workbench.views.ui.state import choose_named, choose_several, leave_top, remember, show_top
+from mrc_workbench.workbench.views.ui.tables import draw_heading
+from mrc_workbench.workbench.views.ui.words import errors_told, failure_text, plain, word
+
+_LONGEST_NAME = 60
+# of the session
+_ROUND = "changes_round"  # how often something else than a click changed the selected changes
+_NEW, _TRIED = "new_dictionary", "dictionary_tried"  # a reference, and whether its lab just began
+_REQUESTED = "cut_words_asked"
+_TYPED_ROUND, _UPLOAD_ROUND, _REFUSED = "dictionary_typed_round", "dictionary_upload_round", "dictionary_refused"
+
+
+@dataclass(frozen=True)
+class _Offered:
+    """Which changes a BM25 can have: the kinds, and the dictionaries by reference, the empty one for none."""
+
+    present: TermSpec
+    kinds: tuple[str, ...]
+    dictionaries: tuple[str, ...]
+
+
+def draw_changes(bench: Bench) -> None:
+    if st.session_state.pop(_TRIED, False):  # from below: the lab is above
+        leave_top()
+        show_top("lab")
+    present, place = "", st.container()
+    if bench.names(*BM25_KINDS):
+        with st.container(border=True):
+            present = bench.pick(BM25_KINDS, "tuned")
+            experiment = _pick_changes(bench, _offered(bench, present), present)
+        with place:
+            if experiment and (lab := bench.run(experiment)):
+                _draw_changes_found(bench, lab, present)
+    else:
+        st.info(word("tune.needs_bm25"), icon=":material/info:")
+    if stored := _draw_dictionaries(bench):
+        st.session_state[_NEW] = stored.reference
+        remember("dictionary", stored.reference)  # the words selected next are added to it
+        name = plain(names_by_reference()[stored.reference])
+        st.toast(word("dictionary_page.kept", name=name), icon=":material/check:")
+        st.rerun()
+    _offer_new(bench, present)
+
+
+def _offered(bench: Bench, name: str) -> _Offered:
+    present = bench.view.spec(name)
+    if not isinstance(present, TermSpec):
+        raise TypeError(f"{name!r} is no BM25")
+    suited = retrieval.analyzers_of(bench.view.data.key)[0]
+    analyzer = suited if present.analyzer is Analyzer.AUTO else present.analyzer
+    of_kiwi, postings = analyzer in WITH_KIWI, not isinstance(present, BM25Spec) or present.engine is Engine.POSTINGS
+    fit = {
+        "title": present.title and postings,
+        "feedback": isinstance(present, BM25Spec) and postings,
+        "compounds": of_kiwi,
+        "dictionary": analyzer not in (Analyzer.BIGRAM, Analyzer.JAPANESE),
+    }
+    usable = [
+        stored.reference
+        for stored in dictionaries.stored()
+        if stored.reference != present.dictionary and (of_kiwi or (stored.synonyms and fit["dictionary"]))
+    ]
+    without = [""] if present.dictionary else []
+    return _Offered(present, tuple(kind for kind, fits in fit.items() if fits), (*without, *usable))
+
+
+def _pick_changes(bench: Bench, of: _Offered, present: str) -> Experiment | None:
+    default = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
+    kinds = _several("changes", of.kinds, default, lambda kind: word(f"tune.change_{kind}"))
+    now = dict(of.present)
+    tried = [
+        [change for change in _pick(kind, of) if any(now[name] != change[name] for name in change)] for kind in kinds
+    ]
+    if not tried or not all(tried):
+        st.info(word("tune.pick_changes"), icon=":material/info:")
+        return None
+    try:
+        return labs.lexical_lab(bench.experiment, present, tried)
+    except ValueError:
+        st.error(word("tune.too_many_changes", most=labs.MOST_CHANGES), icon=":material/error:")
+        return None
+
+
+def _pick(kind: str, of: _Offered) -> list[labs.Change]:
+    """Draw the choice of the values that a kind of change tries; return the changes."""
+    match kind:
+        case "title":
+            weights = [f"{weight:g}" for weight in labs.TITLE_WEIGHTS if weight != of.present.title_weight]
+            selected = _several("titles", weights, ("2", "5"), lambda weight: f"× {weight}")
+            return labs.changes(title_weight=[*map(float, selected)])
+        case "feedback":
+            left, right = st.columns(2)
+            with left:
+                passages = _several("passages", [*map(str, labs.FEEDBACK_PASSAGES)], ("10",), str)
+            with right:
+                every = [f"{share:g}" for share in labs.FEEDBACK_SHARES]
+                shares = _several("shares", every, every, lambda share: f"{float(share) * 100:g}%")
+            return labs.changes(feedback_passages=[*map(int, passages)], feedback_share=[*map(float, shares)])
+        case "compounds":
+            every = [compounds.value for compounds in Compounds if compounds is not of.present.compounds]
+            selected = _several(
+                "compounds", every, every, lambda value: word(f"tune.compounds_{value.replace('-', '_')}")
+            )
+            return labs.changes(compounds=[*map(Compounds, selected)])
+    if not of.dictionaries:
+        st.info(word("tune.no_dictionary"), icon=":material/info:")
+        return []
+    names = {"": word("tune.without_dictionary")}
+    names |= {reference: plain(name) for reference, name in names_by_reference().items()}
+    newest = of.dictionaries[:1]
+    selected = _several("dictionaries", of.dictionaries, newest, lambda one: names.get(one, plain(one)))
+    return labs.changes(dictionary=selected)
+
+
+def _several(name: str, options: Sequence[str], default: Sequence[str], called: Callable[[str], str]) -> list[str]:
+    key = f"lab_{name}_{'-'.join(options)}_{st.session_state.get(_ROUND, 0)}"
+    look: dict[str, Any] = {"format_func": called, "help": word(f"tune.{name}_help"), "wrap": True}
+    return choose_several(st.pills, name, word(f"tune.{name}"), options, default, key=key, **look)
+
+
+def _draw_changes_found(bench: Bench, lab: LabResult, present: str) -> None:
+    names = names_by_reference()
+    table = lab.table.assign(change=[_in_words(row, names) for _, row in lab.table.iterrows()])
+    figures, differences = bench.figure_columns(), bench.difference_columns("tune.gained")
+    columns = {
+        "value": figures.pop("value"),
+        "difference": differences.pop("difference"),
+        "change": tables.text("tune.change"),  # long: on a phone, figures after it are out of sight
+        **differences,
+        **figures,
+    }
+    bench.draw_tried(lab, table, columns, present, key="lexical_table", answer=st.container())
+
+
+def _in_words(row: "pd.Series[Any]", names: Mapping[str, str]) -> str:
+    """Return what a row of the lab's table changes; `names` are those of dictionaries by reference. Not Markdown."""
+    changed, texts = set(row["changed"]), []
+    if "title_weight" in changed:
+        texts.append(word("tune.said_title", weight=f"{row['title_weight']:g}"))
+    if changed & {"feedback_passages", "feedback_terms", "feedback_share"}:
+        share = f"{row['feedback_share'] * 100:g}"
+        texts.append(word("tune.said_feedback", passages=f"{row['feedback_passages']:g}", share=share))
+    if "compounds" in changed:
+        texts.append(word(f"tune.said_{str(row['compounds']).replace('-', '_')}"))
+    if "dictionary" in changed:
+        reference = str(row["dictionary"])
+        name = names.get(reference, reference)
+        texts.append(word("tune.said_dictionary", name=name) if reference else word("tune.without_dictionary"))
+    return " · ".join(texts) or word("tune.unchanged")
+
+
+def _offer_new(bench: Bench, present: str) -> None:
+    reference = st.session_state.get(_NEW, "")
+    name = names_by_reference().get(reference)
+    if not name:
+        return
+    with st.container(border=True):
+        st.markdown(word("dictionary_page.kept", name=plain(name)))
+        if not present or reference not in _offered(bench, present).dictionaries:
+            return
+        label = word("dictionary_page.try", name=plain(retriever_name(present)))
+        if st.button(label, icon=":material/science:", key="try_dictionary"):
+            with errors_told():
+                experiment = labs.lexical_lab(bench.experiment, present, [labs.changes(dictionary=(reference,))])
+                job = ComparisonJob.of(experiment, bench.view.data.fingerprint)
+                if not job.done and not job.running:
+                    job.start(experiment)
+                # the page tries that dictionary, and nothing else, when it is drawn next
+                st.query_params.update({"changes": "dictionary", "dictionaries": reference})
+                st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
+                st.session_state.pop(_NEW)
+                st.session_state[_TRIED] = True
+                st.rerun()
+
+
+def _draw_dictionaries(bench: Bench) -> StoredDictionary | None:
+    """Draw the stored dictionaries, the upload of one and the form of a new one; return one that was just stored."""
+    st.subheader(word("dictionary_page.title"), anchor=False)
+    st.markdown(word("dictionary_page.about"))
+    korean = retrieval.analyzers_of(bench.view.data.key)[0] in WITH_KIWI
+    if not korean:
+        st.info(word("dictionary_page.not_korean"), icon=":material/info:")
+    names = names_by_reference()
+    label = word("dictionary_page.kept_ones", count=len(names))
+    with st.expander(label, icon=":material/menu_book:", expanded=not korean):
+        uploaded = _draw_stored(names)
+    saved = None
+    with st.container(border=True):
+        draw_heading(word("dictionary_page.make"))
+        called = {"": word("dictionary_page.new"), **names}
+        label, about = word("dictionary_page.base"), word("dictionary_page.base_help")
+        base = choose_named("dictionary", label, called, "", help=about)
+        try:
+            saved = _draw_saving(_draw_cut_words(bench, base) if korean else [], base, names)
+        except DictionaryError as error:  # of the base
+            st.error(plain(failure_text(error)), icon=":material/error:")
+    return uploaded or saved
+
+
+def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
+    for stored in dictionaries.stored():
+        with st.container(border=True):
+            name = plain(names[stored.reference])
+            about, buttons = st.columns([3, 2], vertical_alignment="center")
+            counts = word("dictionary_page.counts", words=f"{stored.words:,}", synonyms=f"{stored.synonyms:,}")
+            about.markdown(f"**{name}**  \n{counts} · {words.moment(stored.created)}")
+            with buttons.container(horizontal=True, horizontal_alignment="right"):
+                with errors_told():
+                    key, file_name = f"download_dictionary_{stored.key}", f"dictionary-{stored.key}.txt"
+                    tables.draw_file(
+                        "dictionary_page.download", retrieval.lines_of(stored), file_name, "text/plain", key
+                    )
+                if not stored.shared:
+                    sure, removed = (word(f"dictionary_page.{text}", name=name) for text in ("remove_sure", "removed"))
+                    words.draw_remove(stored.key, dictionaries.remove, sure=sure, removed=removed)
+    words.draw_damaged(dictionaries.damaged(), dictionaries.remove)
+    key = f"upload_dictionary_{st.session_state.setdefault(_UPLOAD_ROUND, 0)}"  # another one begins anew, empty
+    translate_field(key, megabytes=MOST_BYTES // 10**6)
+    types = ("txt", "dic", "dict", "tsv", "csv")
+    file = st.file_uploader(word("dictionary_page.file"), types, max_upload_size=MOST_BYTES // 10**6, key=key)
+    st.caption(word("dictionary_page.lines"))
+    uploaded = None
+    with errors_told():
+        uploaded = _store_file(file) if isinstance(file, UploadedFile) else None
+    return uploaded
+
+
+def _store_file(file: UploadedFile) -> StoredDictionary | None:
+    """Store an uploaded file. A refusal is shown as long as its file stays in the field."""
+    read, refusal = st.session_state.get(_REFUSED, ("", None))
+    if read != file.file_id:
+        try:
+            name = PurePath(file.name).stem or word("dictionary_page.usual_name")
+            content = dictionaries.read_dictionary(file.read(MOST_BYTES + 1))
+            stored = _store_version(content, name, source=file.name)
+        except Failure as error:
+            st.session_state[_REFUSED] = file.file_id, error
+            refusal = error
+        else:
+            st.session_state[_UPLOAD_ROUND] += 1
+            return stored
+    if isinstance(refusal, DictionaryError):
+        _draw_problems(refusal)
+    elif refusal:
+        raise refusal
+    return None
+
+
+def _store_version(dictionary: Dictionary, name: str, source: str = "") -> StoredDictionary:
+    """Store a dictionary under this name, numbered if another content has it. Raises `LimitError`."""
+    others = [other.name for other in dictionaries.stored() if other.fingerprint != dictionary.fingerprint]
+    name = words.free_name(name.strip()[:_LONGEST_NAME], others, "{} {}")
+    return dictionaries.keep(dictionary, name, source=source)
+
+
+def _draw_problems(error: DictionaryError) -> None:
+    first, more = [error, *error.others][:20], len(error.others) - 19
+    lines = [f"- {plain(failure_text(problem))}" for problem in first]
+    if more > 0:
+        lines.append(f"- {word('dictionary_page.more_problems', count=more)}")
+    st.error("\n".join([word("dictionary_page.not_kept"), "", *lines]), icon=":material/error:")
+
+
+def _draw_saving(selected: Sequence[str], base: str, names: dict[str, str]) -> StoredDictionary | None:
+    number = st.session_state.setdefault(_TYPED_ROUND, 0)  # with another one the field begins anew, empty
+    look: dict[str, Any] = {"placeholder": word("dictionary_page.by_hand_example"), "max_chars": 5000, "height": 100}
+    key, about = f"typed_words_{number}", word("dictionary_page.lines")
+    typed = st.text_area(word("dictionary_page.by_hand"), help=about, key=key, **look)
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    default = names.get(base) or word("dictionary_page.usual_name")
+    label, key = word("dictionary_page.name"), f"dictionary_name_{base}"
+    name = left.text_input(label, default, max_chars=_LONGEST_NAME, key=key)
+    label = word("dictionary_page.save", count=len(selected)) if selected else word("dictionary_page.save_typed")
+    if not right.button(label, type="primary", icon=":material/save:", key="save_dictionary", width="stretch"):
+        return None
+    if not selected and not typed.strip():
+        st.info(word("dictionary_page.nothing_picked"), icon=":material/touch_app:")
+        return None
+    stored = None
+    with errors_told():
+        try:
+            stored = _store_version(_with(base, selected, typed), name or default)
+            st.session_state[_TYPED_ROUND] = number + 1
+        except DictionaryError as error:
+            _draw_problems(error)
+    return stored
+
+
+def _with(base: str, selected: Sequence[str], typed: str) -> Dictionary:
+    dictionary = retrieval.dictionary_of(base) or Dictionary()
+    if typed.strip():
+        dictionaries.read_dictionary(typed.encode(errors="replace"))  # so that problems are reported with their rows
+    if selected:
+        dictionary = dictionaries.with_words(dictionary, [Word(text) for text in selected])
+    return dictionaries.with_lines(dictionary, typed) if typed.strip() else dictionary
+
+
+def _draw_cut_words(bench: Bench, reference: str) -> list[str]:
+    data, shares = bench.view.data, bench.experiment.split_options
+    requested = st.session_state.setdefault(_REQUESTED, set())
+    request = (data.key, reference)
+    if not retrieval.is_read(data, shares, reference) and request not in requested:
+        st.caption(word("dictionary_page.cut_about"))
+        label, icon = word("dictionary_page.cut_find"), ":material/content_cut:"
+        st.button(label, icon=icon, key="find_cut_words", on_click=requested.add, args=(request,))
+        return []
+    with _progress() as report:
+        cut = retrieval.words_cut_wrongly(data, shares, reference, report)
+    questions = f"{len(cut.questions):,}"
+    if not cut.words:
+        st.info(word("dictionary_page.cut_none", questions=questions), icon=":material/check:")
+        return []
+    st.caption(word("dictionary_page.cut_found", count=f"{len(cut.words):,}", questions=questions))
+    rows = [
+        (
+            found.word,
+            " / ".join(found.in_questions),
+            " / ".join(found.in_passages) or "–",
+            len(found.questions),
+            word(f"dictionary_page.evidence_{found.evidence.value}"),
+            cut.questions[found.questions[0]],
+        )
+        for found in cut.words
+    ]
+    columns = {
+        "word": tables.text("dictionary_page.word", pinned=True),
+        "in_question": tables.text("dictionary_page.in_question"),
+        "in_passage": tables.text("dictionary_page.in_passage"),
+        "count": tables.number("dictionary_page.questions"),
+        "evidence": tables.text("dictionary_page.evidence"),
+        "question": tables.text("dictionary_page.example", width="large"),
+    }
+    look: dict[str, Any] = {"mode": "multi-row", "height": min(38 + 35 * len(rows), 360)}
+    table = pd.DataFrame(rows, columns=[*columns])
+    selected = tables.draw_choice(table, columns, f"cut_words_{data.key}_{reference}", **look)
+    return [cut.words[row].word for row in selected]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float], None]]:
+    """Yield a function that draws a bar with the time left for a fraction done, 0 to 1; the bar goes at the end."""
+    place, began = st.empty(), time.monotonic()
+    at_work = word("dictionary_page.cut_reading")
+
+    def report(share: float) -> None:
+        left = (time.monotonic() - began) * (1 - share) / share if share > 0.02 else 0.0  # of less, nobody can tell
+        text = word("job.left", at_work=at_work, left=words.duration(left)) if left else at_work
+        place.progress(min(1.0, share), text=text)
+
+    try:
+        yield report
+    finally:
+        place.empty()
