@@ -35,16 +35,7 @@ from mrc_workbench.workbench.views.choices import Choices, models_at_hand, witho
 from mrc_workbench.workbench.views.names import MEASURES, base_name, leading_name, model_label, retriever_name
 from mrc_workbench.workbench.views.navigation import translate_field
 from mrc_workbench.workbench.views.resources.sets import question_set
-from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.state import (
-    choose,
-    choose_named,
-    choose_several,
-    distinct_labels,
-    keep,
-    remember,
-    remembered,
-)
+from mrc_workbench.workbench.views.ui import state, tables
 from mrc_workbench.workbench.views.ui.words import failure_text, free_name, plain, word
 
 _TRIED = 5  # results
@@ -85,7 +76,7 @@ def _pick_model(kind: str, choices: Choices) -> str:
     at_hand = models_at_hand(kind, choices)
     key = f"add_{kind}_model"
     typed = st.session_state.get(key)
-    labels = distinct_labels(at_hand, partial(model_label, read=choices.plans))
+    labels = state.distinct_labels(at_hand, partial(model_label, read=choices.plans))
     options = [*at_hand, *([typed] if typed and typed not in at_hand else [])]
     look: dict[str, Any] = {"index": None, "accept_new_options": True, "placeholder": word(f"adding.example_{kind}")}
     look |= {"format_func": lambda model: labels.get(model, model), "help": word("compare.add_model_help")}
@@ -303,7 +294,7 @@ NO_FILTERS = dict.fromkeys(("quadrant", "block", "of", "fate", "slice", "within"
 
 
 def show_why(filters: Mapping[str, str]) -> None:
-    keep("view", "why")
+    state.keep("view", "why")
     change({**NO_FILTERS, "question": "", **filters, "view": "why"})
 
 
@@ -335,7 +326,7 @@ def pick_part(choices: Choices, picked: Sequence[str]) -> Part:
     usual = Part.TEST if any(name in choices.trained for name in picked) else Part.ALL
     parts = {part.value: word(f"part.{part}") for part in Part}
     look: dict[str, Any] = {"help": word("compare.questions_help"), "width": 110}
-    return Part(choose_named("part", word("compare.questions"), parts, usual.value, **look))
+    return Part(state.choose_named("part", word("compare.questions"), parts, usual.value, **look))
 
 
 def pick_grade(data: StoredSet) -> int:
@@ -345,7 +336,7 @@ def pick_grade(data: StoredSet) -> int:
     if len(options) == 1:
         return RELEVANT_GRADE
     label, look = word("compare.relevant_from"), {"help": word("compare.relevant_from_help"), "width": 110}
-    return int(choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
+    return int(state.choose(st.selectbox, "grade", label, options, options[0], follows=True, **look))
 
 
 def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> tuple[str, int, str]:
@@ -358,12 +349,12 @@ def pick_figure(comparison: Comparison, names: Sequence[str], baseline: str) -> 
     told = without_plainest([name for name in names if name in comparison.scores])
     scores = {name: comparison.scores[name] for name in told}
     usual = str(telling_figure(scores, measured, usual_figure(measure, measured)).cut)
-    k, chosen = remembered("k", usual, ks), remembered("baseline", baseline, names)
+    k, chosen = state.remembered("k", usual, ks), state.remembered("baseline", baseline, names)
     look: dict[str, Any] = {"format_func": lambda name: word(f"measure.{name}"), "help": word("compare.measure_help")}
-    choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **look)
-    choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
+    state.choose(st.selectbox, "measure", word("compare.measure"), measures, measures[0], width=180, **look)
+    state.choose(st.selectbox, "k", "K", ks, usual, follows=True, help=word("compare.k_help"), width=90)
     look = {"format_func": retriever_name, "help": word("compare.baseline_help"), "follows": True, "width": 220}
-    choose(st.selectbox, "baseline", word("compare.baseline"), names, baseline, **look)
+    state.choose(st.selectbox, "baseline", word("compare.baseline"), names, baseline, **look)
     return measure, int(k), chosen
 
 
@@ -377,7 +368,7 @@ def pick_only(names: Sequence[str], part: Part | None) -> None:
     st.query_params["retrievers"] = "|".join(names)
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
     if part:
-        remember("part", part.value)
+        state.remember("part", part.value)
 
 
 def pick_among(
@@ -390,4 +381,4 @@ def pick_among(
 
     look: dict[str, Any] = {"wrap": True, "format_func": chip, "help": word("compare.retrievers_help")}
     key = f"picked_{key}_{st.session_state.get(_ROUND, 0)}"
-    return choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, key=key, **look)
+    return state.choose_several(st.pills, "retrievers", word("compare.retrievers"), names, usual, key=key, **look)

@@ -22,16 +22,7 @@ from mrc_workbench.retrieval.explain.standing import Duel, PartContribution, opt
 from mrc_workbench.workbench.views.compare.controls import change, choose_in_address
 from mrc_workbench.workbench.views.compare.questions import QuestionCase
 from mrc_workbench.workbench.views.names import with_display_names
-from mrc_workbench.workbench.views.resources.retrieval import (
-    dictionary_of,
-    explained_bm25,
-    explained_cosine,
-    explained_late,
-    explained_reranking,
-    explained_sentences,
-    explained_sparse,
-    explained_static,
-)
+from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, part_bars, term_bars
 from mrc_workbench.workbench.views.ui.job import once_asked
@@ -101,8 +92,10 @@ def _draw_score(spec: Spec, case: QuestionCase, of: Duel) -> None:
 @_draw_score.register
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     try:
-        dictionary = dictionary_of(spec.dictionary)
-        right, wrong = (explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of))
+        dictionary = retrieval.dictionary_of(spec.dictionary)
+        right, wrong = (
+            retrieval.explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of)
+        )
     except DictionaryError as error:
         st.warning(plain(failure_text(error)), icon=":material/warning:")
         return
@@ -150,7 +143,7 @@ def _show_lab() -> None:
 def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.weighed_help"))
     asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
-    found = _ask_both(spec, of, "why.weighed_ask", lambda row: explained_sparse(*asked, row))
+    found = _ask_both(spec, of, "why.weighed_ask", lambda row: retrieval.explained_sparse(*asked, row))
     if found is None:
         return
     right, wrong = found
@@ -166,7 +159,7 @@ def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.matches_help"))
     experiment = case.view.comparison.experiment.model_dump_json()
     asked = (case.view.data.key, experiment, spec.model_dump_json(), case.question.text)
-    found = _ask_both(spec, of, "why.matches_ask", lambda row: explained_late(*asked, row))
+    found = _ask_both(spec, of, "why.matches_ask", lambda row: retrieval.explained_late(*asked, row))
     if found is None:
         return
     right, wrong = found
@@ -180,7 +173,7 @@ def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
 @_draw_score.register
 def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
-    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in _rows(of))
+    right, wrong = (retrieval.explained_static(key, spec.model, spec.title, question, row) for row in _rows(of))
     if right is None or wrong is None:
         _draw_sentences(case, spec, of)
         return
@@ -195,8 +188,8 @@ def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     key, question = case.view.data.key, case.question.text
 
     def explain(row: int) -> WindowExplanation | SentenceExplanation:
-        windows = explained_cosine(key, spec.model_dump_json(), question, row)
-        return windows or explained_sentences(key, spec.model, spec.title, question, row)
+        windows = retrieval.explained_cosine(key, spec.model_dump_json(), question, row)
+        return windows or retrieval.explained_sentences(key, spec.model, spec.title, question, row)
 
     found = _ask_both(spec, of, "why.sentences_ask", explain)
     if found is None:
@@ -281,7 +274,7 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequenc
     asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
     is_read = dict(zip(_rows(of), read, strict=True))
     found = _ask_both(
-        spec, of, "why.windows_ask", lambda row: explained_reranking(*asked, row) if is_read[row] else None
+        spec, of, "why.windows_ask", lambda row: retrieval.explained_reranking(*asked, row) if is_read[row] else None
     )
     if found is None:
         return

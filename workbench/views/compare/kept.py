@@ -10,17 +10,10 @@ import streamlit as st
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.workspace import MEGABYTE
 from mrc_workbench.retrieval.analysis.open_comparison import comparable
+from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import (
-    StoredComparison,
-    damaged_comparisons,
-    delete,
-    kept_comparison,
-    kept_comparisons,
-    origin_of,
-    rename,
-)
+from mrc_workbench.retrieval.comparison.store import StoredComparison
 from mrc_workbench.retrieval.takeaway.folder import EXPORTS, Taken, Wanted, archive_of
 from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine, Figure
 from mrc_workbench.retrieval.takeaway.models import ModelFigure
@@ -40,11 +33,11 @@ _OF_ANOTHER = (*running.CHOICES, "view", "question", "slice")  # choices that on
 
 
 def draw(view: ComparisonView) -> None:
-    kept = [one for one in kept_comparisons() if one.lab is None]
+    kept = [one for one in store.kept_comparisons() if one.lab is None]
     st.caption(word("kept.about"))
     here = view.opened.folder.name
     table = _table(kept, here)
-    draw_damaged(damaged_comparisons(), delete)
+    draw_damaged(store.damaged_comparisons(), store.delete)
     columns = {str(name): tables.text(f"kept.{name}") for name in table if name != "best"}
     best = word("compare.best_by", figure=leading_measure().long)
     rows = tables.draw_choice(table, {**columns, "best": st.column_config.TextColumn(best)}, "kept_list")
@@ -73,7 +66,7 @@ def asked_for() -> StoredComparison | None:
     if running.is_of_page(key, chosen_set()):
         st.session_state[_OPENED] = key
         return None
-    kept = kept_comparison(key)
+    kept = store.kept_comparison(key)
     if kept is None:
         _tell_and_stop(word("kept.not_here"))
     elif chosen_set().fingerprint == kept.data_fingerprint:
@@ -147,12 +140,12 @@ def _draw_actions(selected: StoredComparison) -> None:
                 example = set_name(selected.data)
                 name = st.text_input(word("kept.name"), selected.name, max_chars=120, placeholder=example)
                 if st.form_submit_button(word("kept.rename"), icon=":material/edit:", width="stretch"):
-                    rename(selected.key, name)
+                    store.rename(selected.key, name)
                     st.rerun()
             st.divider()
             st.caption(word("kept.delete_sure"))
             if st.button(word("kept.delete"), icon=":material/delete:", key="kept_delete", width="stretch"):
-                delete(selected.key)
+                store.delete(selected.key)
                 st.rerun()
 
 
@@ -203,7 +196,7 @@ def draw_take_away(view: ComparisonView) -> None:
         st.info(word("takeaway.over_candidates", **values), icon=":material/info:")
         return
     wanted = Wanted(view.opened.folder.name, name, engine)
-    job = EXPORTS.job(wanted, str(origin_of(view.opened.folder).get("made")))
+    job = EXPORTS.job(wanted, str(store.origin_of(view.opened.folder).get("made")))
     if not job.done:
 
         def reason(status: Status) -> str:

@@ -98,10 +98,8 @@ def _offered(bench: Bench, name: str) -> _Offered:
 def _pick_changes(bench: Bench, of: _Offered, present: str) -> Experiment | None:
     default = [kind for kind in of.kinds if kind != "dictionary" or of.dictionaries]
     kinds = _several("changes", of.kinds, default, lambda kind: word(f"tune.change_{kind}"))
-    now = dict(of.present)
-    tried = [
-        [change for change in _pick(kind, of) if any(now[name] != change[name] for name in change)] for kind in kinds
-    ]
+    now = dict(of.present).items()
+    tried = [[change for change in _pick(kind, of) if not change.items() <= now] for kind in kinds]
     if not tried or not all(tried):
         st.info(word("tune.pick_changes"), icon=":material/info:")
         return None
@@ -129,17 +127,16 @@ def _pick(kind: str, of: _Offered) -> list[labs.Change]:
             return labs.changes(feedback_passages=[*map(int, passages)], feedback_share=[*map(float, shares)])
         case "compounds":
             every = [compounds.value for compounds in Compounds if compounds is not of.present.compounds]
-            selected = _several(
-                "compounds", every, every, lambda value: word(f"tune.compounds_{value.replace('-', '_')}")
-            )
+            names = {value: word(f"tune.compounds_{value.replace('-', '_')}") for value in every}
+            selected = _several("compounds", every, every, names.__getitem__)
             return labs.changes(compounds=[*map(Compounds, selected)])
     if not of.dictionaries:
         st.info(word("tune.no_dictionary"), icon=":material/info:")
         return []
-    names = {"": word("tune.without_dictionary")}
-    names |= {reference: plain(name) for reference, name in names_by_reference().items()}
+    labels = {"": word("tune.without_dictionary")}
+    labels |= {reference: plain(name) for reference, name in names_by_reference().items()}
     newest = of.dictionaries[:1]
-    selected = _several("dictionaries", of.dictionaries, newest, lambda one: names.get(one, plain(one)))
+    selected = _several("dictionaries", of.dictionaries, newest, lambda one: labels.get(one, plain(one)))
     return labs.changes(dictionary=selected)
 
 
@@ -238,9 +235,8 @@ def _draw_stored(names: dict[str, str]) -> StoredDictionary | None:
             with buttons.container(horizontal=True, horizontal_alignment="right"):
                 with errors_told():
                     key, file_name = f"download_dictionary_{stored.key}", f"dictionary-{stored.key}.txt"
-                    tables.draw_file(
-                        "dictionary_page.download", retrieval.lines_of(stored), file_name, "text/plain", key
-                    )
+                    lines = retrieval.lines_of(stored)
+                    tables.draw_file("dictionary_page.download", lines, file_name, "text/plain", key)
                 if not stored.shared:
                     sure, removed = (word(f"dictionary_page.{text}", name=name) for text in ("remove_sure", "removed"))
                     words.draw_remove(stored.key, dictionaries.remove, sure=sure, removed=removed)

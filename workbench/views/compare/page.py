@@ -22,16 +22,10 @@ from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LATE_NAME
 from mrc_workbench.retrieval.comparison.pace import forecasts
 from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of, scores_content
-from mrc_workbench.retrieval.report.exports import (
-    latex_table,
-    markdown_table,
-    per_question_json,
-    per_question_table,
-    save,
-)
+from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
-from mrc_workbench.workbench.views.compare import kept, running
+from mrc_workbench.workbench.views.compare import kept, running, scores
 from mrc_workbench.workbench.views.compare.controls import (
     pick_among,
     pick_figure,
@@ -39,21 +33,8 @@ from mrc_workbench.workbench.views.compare.controls import (
     pick_part,
     pick_retrievers,
 )
-from mrc_workbench.workbench.views.compare.running import (
-    Selected,
-    asks_same_questions,
-    holding,
-    holds,
-    in_address,
-    write_displayed,
-)
-from mrc_workbench.workbench.views.compare.scores import (
-    ComparisonView,
-    draw_headline,
-    draw_notices,
-    means,
-    untrained_of,
-)
+from mrc_workbench.workbench.views.compare.running import Selected
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
 from mrc_workbench.workbench.views.navigation import draw_copy_link, way_to
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
@@ -102,11 +83,11 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
 
     return {
         "report": (made_report, "report.html", "text/html"),
-        "table": (lambda: csv_bytes(means(found.results)), "scores.csv", "text/csv"),
-        "questions": (lambda: csv_bytes(per_question_table(found)), "questions.csv", "text/csv"),
-        "questions_json": (lambda: per_question_json(found), "questions.jsonl", "application/jsonl"),
-        "markdown": (lambda: markdown_table(found, opened.evidence), "scores.md", "text/markdown"),
-        "latex": (lambda: latex_table(found, opened.evidence), "scores.tex", "application/x-tex"),
+        "table": (lambda: csv_bytes(scores.means(found.results)), "scores.csv", "text/csv"),
+        "questions": (lambda: csv_bytes(exports.per_question_table(found)), "questions.csv", "text/csv"),
+        "questions_json": (lambda: exports.per_question_json(found), "questions.jsonl", "application/jsonl"),
+        "markdown": (lambda: exports.markdown_table(found, opened.evidence), "scores.md", "text/markdown"),
+        "latex": (lambda: exports.latex_table(found, opened.evidence), "scores.tex", "application/x-tex"),
         "json": (
             lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
             "scores.json",
@@ -132,7 +113,7 @@ def _zipped(view: ComparisonView, in_language: str) -> bytes:
     content = BytesIO()
     with tempfile.TemporaryDirectory() as holder:
         folder = Path(holder, "comparison")
-        save(view.comparison, folder, origin_of(view.opened.folder), in_language)
+        exports.save(view.comparison, folder, origin_of(view.opened.folder), in_language)
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(folder.rglob("*")):
                 archive.write(path, path.relative_to(folder.parent))
@@ -177,13 +158,13 @@ def draw() -> None:
         running.start_from_link(selected)
         last = _earlier(selected, picked)
         folder = job.folder if job.done else last.folder if last else None
-        before = untrained_of(picked, choices) if last else []
+        before = scores.untrained_of(picked, choices) if last else []
         shown = _shown(folder, data, [*picked, *before], list(choices.specs)) if folder else None
         if shown:
             with st.popover(word("compare.methods"), icon=":material/info:"):
                 draw_methods(picked, choices)
-    write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
-    another = last if shown and last and not holds(last, experiment) else None
+    running.write_displayed(folder.name if shown and folder else "", data, experiment.split, picked)
+    another = last if shown and last and not running.holds(last, experiment) else None
     waits = job.is_unfinished and (shown is None or another is not None)  # for a user to resume it
     with buttons:
         if not another and not waits:
@@ -212,9 +193,9 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
     """Return the earlier comparison to show in place of the selected one, None if that one has more to show."""
     if selected.job.done or selected.job.running:
         return None
-    last = holding(selected.experiment, selected.data)
+    last = running.holding(selected.experiment, selected.data)
     if last is None and selected.job.is_unfinished:
-        last = in_address(selected.data)
+        last = running.in_address(selected.data)
     last = last or running.last_finished(selected.data, picked, selected.experiment)
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
@@ -286,8 +267,8 @@ def _draw_comparison(
 ) -> None:
     """Draw a comparison; `more_offered` if a button above compares retrievers that it does not have."""
     with answer:
-        draw_headline(view, choices, more_offered=more_offered)
-        draw_notices(view, choices)
+        scores.draw_headline(view, choices, more_offered=more_offered)
+        scores.draw_notices(view, choices)
     name, place = choose_tab("view", {view: word(f"compare.view_{view}") for view in VIEWS})
     with place:
         module, function = VIEWS[name]
@@ -305,7 +286,7 @@ def _draw_offer(selected: Selected, shown: StoredComparison, picked: Sequence[st
     """Offer to run the selected comparison in place of the earlier one that is shown."""
     new = [name for name in picked if name not in shown.retrievers]
     label = word("compare.run_picked")
-    if asks_same_questions(shown, selected.experiment) and new:
+    if running.asks_same_questions(shown, selected.experiment) and new:
         many = len(new) > _MOST_NAMES
         label = word("compare.with_count", count=len(new)) if many else word("compare.with_new", names=plain_names(new))
     with st.container(horizontal=True, vertical_alignment="center", key="offer"):

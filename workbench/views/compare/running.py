@@ -19,15 +19,9 @@ from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
+from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.store import (
-    ComparisonJob,
-    FinishedRetriever,
-    StoredComparison,
-    kept_comparison,
-    kept_comparisons,
-    stopped_jobs,
-)
+from mrc_workbench.retrieval.comparison.store import ComparisonJob, FinishedRetriever, StoredComparison
 from mrc_workbench.workbench.views.choices import (
     Choices,
     choices_for,
@@ -124,7 +118,7 @@ class Selected:
 
 def last_finished(data: StoredSet, picked: Sequence[str], experiment: Experiment) -> StoredComparison | None:
     """Return the comparison to show until a user runs the selected one: same questions, most retrievers, newest."""
-    of_data = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
+    of_data = [one for one in store.kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
 
     def fit(stored: StoredComparison) -> tuple[bool, int]:
         return asks_same_questions(stored, experiment), len(set(picked) & set(stored.retrievers))
@@ -164,7 +158,7 @@ def begin(selected: Selected) -> None:
 
 
 def _reason_to_wait(selected: Selected) -> str:
-    stopped = [spec for job in stopped_jobs(selected.data.key) for spec in job.unfinished()]
+    stopped = [spec for job in store.stopped_jobs(selected.data.key) for spec in job.unfinished()]
     if names := [spec.name for spec in selected.experiment.retriever if spec in stopped]:
         return word("compare.waits_stopped", names=plain_names(names))
     expected, names = selected.choices.expected, [*selected.experiment.specs]
@@ -333,7 +327,7 @@ def is_of_page(key: str, data: StoredSet) -> bool:
 
 
 def in_address(data: StoredSet) -> StoredComparison | None:
-    stored = kept_comparison(st.query_params.get(KEY, ""))
+    stored = store.kept_comparison(st.query_params.get(KEY, ""))
     return stored if stored and stored.data_fingerprint == data.fingerprint else None
 
 

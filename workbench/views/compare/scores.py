@@ -11,15 +11,7 @@ import streamlit as st
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import MEGABYTE
-from mrc_workbench.retrieval.analysis.evidence import (
-    JUDGED,
-    Intervals,
-    at_ceiling,
-    telling_figure,
-    turned,
-    usual_baseline,
-    usual_figure,
-)
+from mrc_workbench.retrieval.analysis import evidence
 from mrc_workbench.retrieval.analysis.open_comparison import OpenComparison
 from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
@@ -104,7 +96,7 @@ class ComparisonView:
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """Names of the scored retrievers, best first: the order of tables, charts and legends."""
-        return tuple(best_first(self.comparison, self.figure, self.scored_names))
+        return tuple(evidence.best_first(self.comparison, self.figure, self.scored_names))
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -118,11 +110,11 @@ class ComparisonView:
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
-    def recommendation(self) -> Recommendation | None:
+    def recommendation(self) -> evidence.Recommendation | None:
         """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
         tests, groups = [*self.against, *self.others_tested], self.opened.groups
         names, baseline = self.scored_names, self.baseline
-        return recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
+        return evidence.recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
 
     @property
     def best_test(self) -> PairTest | None:
@@ -135,7 +127,7 @@ class ComparisonView:
         """Return the test of a pair from the side of `a`, of the family that the tables show it in; None without it."""
         tests = self.against if self.baseline in (a, b) else self.others_tested
         found = next((test for test in tests if {test.a, test.b} == {a, b}), None)
-        return turned(found) if found and found.a != a else found
+        return evidence.turned(found) if found and found.a != a else found
 
     def spec(self, name: str) -> Spec:
         return self.comparison.experiment.specs[name]
@@ -165,7 +157,7 @@ def draw_table(
     ks: Sequence[int],
     *,
     against: Sequence[PairTest] = (),
-    intervals: Mapping[str, Intervals] | None = None,
+    intervals: Mapping[str, evidence.Intervals] | None = None,
 ) -> None:
     """Draw the leading metric of `means`, its interval and the verdict of the tests `against` the baseline, best first.
 
@@ -219,7 +211,7 @@ def draw_table(
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
-        cost = cost_of(result)
+        cost = evidence.cost_of(result)
         if result.scores is None or cost.milliseconds is None:
             continue
         mark = "*" if cost.is_foreign else ""
@@ -296,7 +288,7 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
         st.warning(word("compare.tuned_on_these", names=plain_names(tuned)), icon=":material/warning:")
     behind = [test for test in view.opened.at_disadvantage if test.a in view.scored_names]
     if behind:
-        shares = {name: f"{100 * of.means().get(JUDGED, 0.0):.0f}" for name, of in comparison.scores.items()}
+        shares = {name: f"{100 * of.means().get(evidence.JUDGED, 0.0):.0f}" for name, of in comparison.scores.items()}
         names, best = ", ".join(f"{plain_names([test.a])} ({shares[test.a]}%)" for test in behind), behind[0].b
         said = word("compare.behind", names=names, best=plain_names([best]), share=shares[best], k=CUT)
         st.warning(said, icon=":material/balance:")
@@ -331,7 +323,7 @@ def _of_training(view: ComparisonView, choices: Choices) -> str:
     if not best:
         return ""
     before = untrained(best, choices)
-    others = dict.fromkeys((before, view.baseline, usual_baseline(view.comparison)))
+    others = dict.fromkeys((before, view.baseline, evidence.usual_baseline(view.comparison)))
     tests = [test for name in others if name != best and (test := view.test(best, name))][:2]
     gains = [_gain(test, "compare.before_training" if test.b == before else "compare.as_it_is") for test in tests]
     said = []
@@ -354,14 +346,14 @@ def _gain(test: PairTest, key: str) -> str:
 def _draw_ceiling(view: ComparisonView) -> None:
     scores = {name: view.comparison.scores[name] for name in view.leading}
     ks = view.comparison.experiment.ks
-    default = usual_figure(view.measure, ks)
-    if view.k < default.cut and at_ceiling(scores, default):
+    default = evidence.usual_figure(view.measure, ks)
+    if view.k < default.cut and evidence.at_ceiling(scores, default):
         st.caption(word("compare.ceiling_left", figure=default.long, shown=view.figure.long))
-    if not at_ceiling(scores, view.figure):
+    if not evidence.at_ceiling(scores, view.figure):
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(word("compare.saturated", figure=view.figure.long), width="content")
-        finer = telling_figure(scores, ks, view.figure)
+        finer = evidence.telling_figure(scores, ks, view.figure)
         if finer != view.figure:
             label = word("compare.look_finer", figure=finer.long)
             st.button(label, on_click=remember, args=("k", str(finer.cut)), type="tertiary", key="finer")

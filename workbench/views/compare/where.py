@@ -18,16 +18,7 @@ from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import retriever_names, slice_names, with_display_names
 from mrc_workbench.workbench.views.ui import charts, tables
-from mrc_workbench.workbench.views.ui.charts import (
-    HEIGHT,
-    apart,
-    difference_scale,
-    draw_chart,
-    no_difference,
-    share_scale,
-    tips,
-    with_interval,
-)
+from mrc_workbench.workbench.views.ui.charts import draw_chart
 from mrc_workbench.workbench.views.ui.state import choose
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -50,19 +41,21 @@ def on_slices(
     figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
     data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
     low, high = float(data["low"].min()), float(data["high"].max())
-    scale, axis = (difference_scale(low, high), alt.Axis()) if is_difference else share_scale(low, high, whole=100)
+    scale, axis = (
+        (charts.difference_scale(low, high), alt.Axis()) if is_difference else charts.share_scale(low, high, whole=100)
+    )
     columns, keys = columns_for(drawn), legend(columns=columns_for(drawn))
-    titles = tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
+    titles = charts.tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
         y=alt.Y("row:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=190, grid=True, tickBand="extent")),
         yOffset=alt.YOffset("retriever:N", sort=drawn),
         color=colour("retriever", drawn, names, keys),
-        tooltip=[*titles, *with_interval("value", x, form)],
+        tooltip=[*titles, *charts.with_interval("value", x, form)],
     )
     along, mark = alt.X("low:Q", title=x, scale=scale, axis=axis), shape("retriever", drawn, names, keys)
     intervals = base.mark_rule(strokeWidth=2, opacity=0.7).encode(x=along, x2="high:Q")
     marks = base.mark_point(filled=True, size=70, opacity=1).encode(x="value:Q", shape=mark)
-    layers = [*([no_difference()] if is_difference else []), intervals, marks]
+    layers = [*([charts.no_difference()] if is_difference else []), intervals, marks]
     height = _below(len(drawn), columns) + len(order) * (len(drawn) * _ROW + 12)
     described = data.assign(name=data["row"] + ", " + data["retriever"])
     told = charts.describe(x, charts.intervals(described, "name", "value", form))
@@ -108,7 +101,9 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
         x=alt.X("count:Q", stack="zero", title=x, scale=room, axis=alt.Axis(tickMinStep=1, format=",d")),
         order=alt.Order("place:Q"),
-        tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")),
+        tooltip=charts.tips(
+            ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")
+        ),
     )
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
     bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
@@ -129,13 +124,13 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
     # a little wider than the depths: the upright line at the deepest must not lie on the border of the plot
     scale = alt.Scale(type="log", domain=[depths[0] / _ROOM, depths[-1] * _ROOM], nice=False)
     across = alt.X("depth:Q", title=x, scale=scale, axis=alt.Axis(values=depths, format="d"))
-    of_retriever, mark = apart("retriever", drawn, names, legend(columns=columns_for(drawn)))
+    of_retriever, mark = charts.apart("retriever", drawn, names, legend(columns=columns_for(drawn)))
     lowest = min(float(curves["ceiling"].min()), float(own["hit"].min()) if len(own) else 1.0)
-    up, axis = share_scale(lowest, float(curves["ceiling"].max()))
-    said = tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
+    up, axis = charts.share_scale(lowest, float(curves["ceiling"].max()))
+    said = charts.tips(("retriever:N", word("compare.retriever")), ("depth:Q", x))
     ceiling_tip = alt.Tooltip("ceiling:Q", title=word("where.ceiling"), format=".2%")
     lines = alt.Chart(curves).encode(x=across, y=alt.Y("ceiling:Q", title=y, scale=up, axis=axis), color=of_retriever)
-    own_tips = [*said, *tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
+    own_tips = [*said, *charts.tips(("hit:Q", word("where.own"), ".2%")), ceiling_tip]
     at_depth = alt.Chart(own).encode(color=of_retriever, tooltip=own_tips)
     told = [
         word("chart.row_ceiling", name=row["retriever"], value=f"{row['hit']:.1%}", ceiling=f"{row['ceiling']:.1%}")
@@ -147,7 +142,7 @@ def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x
         + at_depth.mark_rule(strokeDash=[6, 4]).encode(y="hit:Q")
         + at_depth.mark_rule(strokeWidth=2).encode(x=across, y="hit:Q", y2="ceiling:Q")
         + at_depth.mark_point(size=90, filled=True, opacity=1).encode(x=across, y="hit:Q", shape=mark)
-    ).properties(height=HEIGHT, description=charts.describe(y, told))
+    ).properties(height=charts.HEIGHT, description=charts.describe(y, told))
 
 
 def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
@@ -156,7 +151,7 @@ def signal_bars(table: pd.DataFrame, *, x: str) -> alt.Chart:
     base = alt.Chart(table).encode(
         y=alt.Y("signal:N", sort=names, title=None, axis=alt.Axis(labelLimit=190, labelOverlap=False)),
         x=alt.X("share:Q", title=x),
-        tooltip=tips(("signal:N", " "), ("share:Q", x, ".1f")),
+        tooltip=charts.tips(("signal:N", " "), ("share:Q", x, ".1f")),
     )
     description = charts.describe(x, charts.values(names, [*table["share"]], ".1f"))
     return base.mark_bar(color=PALETTE[0]).properties(height=_AXIS + 24 * len(names), description=description)

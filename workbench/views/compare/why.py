@@ -9,15 +9,8 @@ from typing import Any
 
 import streamlit as st
 
-from mrc_workbench.data.questions.judgements import (
-    LONGEST_NOTE,
-    Remarks,
-    as_table,
-    mark_negative,
-    remarks_of,
-    unmark_negative,
-    write_note,
-)
+from mrc_workbench.data.questions import judgements
+from mrc_workbench.data.questions.judgements import Remarks
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.text.marking import MarkedText
 from mrc_workbench.retrieval.analysis.questions import Quadrant
@@ -81,7 +74,7 @@ def draw(view: ComparisonView) -> None:
         else:
             st.markdown(word("why.listed_all", all=f"{every:,}"), width="content")
     _draw_list(of)
-    draw_remarks(view, remarks_of(view.data.fingerprint))
+    draw_remarks(view, judgements.remarks_of(view.data.fingerprint))
 
 
 def _draw_quadrants(of: QuestionList) -> None:
@@ -174,7 +167,7 @@ def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     draw_style()
     _draw_way(of, asked.question.id, ids)
     st.subheader(plain(asked.question.text), anchor=False)
-    remarks = remarks_of(of.view.data.fingerprint)
+    remarks = judgements.remarks_of(of.view.data.fingerprint)
     with st.spinner(word("why.reading")):  # the first time, while the analyzer is loaded
         left, right = st.columns([3, 2])
         with left:
@@ -227,8 +220,12 @@ def _draw_known(case: QuestionCase) -> None:
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     key = f"note_{question}"
-    look: dict[str, Any] = {"max_chars": LONGEST_NOTE, "height": 80, "placeholder": word("why.note_placeholder")}
-    look["on_change"] = lambda: write_note(fingerprint, question, st.session_state[key])
+    look: dict[str, Any] = {
+        "max_chars": judgements.LONGEST_NOTE,
+        "height": 80,
+        "placeholder": word("why.note_placeholder"),
+    }
+    look["on_change"] = lambda: judgements.write_note(fingerprint, question, st.session_state[key])
     st.text_area(word("why.note"), remarks.note(question), key=key, **look)
 
 
@@ -238,7 +235,7 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
         if not len(remarks):
             st.info(word("why.no_remarks"), icon=":material/info:")
             return
-        table = as_table(remarks, question_set(view.data.key))
+        table = judgements.as_table(remarks, question_set(view.data.key))
         short = table.assign(passage=table["passage"].str.slice(0, 200))
         columns = {name: tables.text(f"why.remarks_{name}") for name in ("question", "note", "title", "passage")}
         rows = tables.draw_choice(short, columns, f"why_remarks_{len(remarks)}", "multi-row")
@@ -253,9 +250,9 @@ def draw_remarks(view: ComparisonView, remarks: Remarks) -> None:
 def _remove_remarks(fingerprint: str, pairs: list[list[str]]) -> None:
     for question, passage in pairs:
         if passage:
-            unmark_negative(fingerprint, question, passage)
+            judgements.unmark_negative(fingerprint, question, passage)
         else:
-            write_note(fingerprint, question, "")
+            judgements.write_note(fingerprint, question, "")
 
 
 def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
@@ -312,5 +309,5 @@ def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> 
             pair, key = (case.question.id, passage.id), f"mark_{name} {row}"
             # the same passage may stand in several columns
             st.session_state[key] = is_marked = pair in remarks.negatives
-            change_it = unmark_negative if is_marked else mark_negative
+            change_it = judgements.unmark_negative if is_marked else judgements.mark_negative
             st.checkbox(plain(label), key=key, on_change=change_it, args=(case.view.data.fingerprint, *pair))

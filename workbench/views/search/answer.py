@@ -29,13 +29,7 @@ from mrc_workbench.retrieval.explain.standing import Duel, duel, telling_token, 
 from mrc_workbench.retrieval.rankings import DEPTH, Findings, Truth
 from mrc_workbench.workbench.views.choices import Choices, rounded_duration
 from mrc_workbench.workbench.views.names import base_name, retriever_name
-from mrc_workbench.workbench.views.resources.retrieval import (
-    counted_bm25,
-    explained_static,
-    findings,
-    listening,
-    materials,
-)
+from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.passages import reason_html
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
@@ -88,7 +82,9 @@ def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     try:
-        right, wrong = (counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in (of.right, of.wrong))
+        right, wrong = (
+            retrieval.counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in (of.right, of.wrong)
+        )
     except DictionaryError as error:
         return [failure_text(error)]
     table = term_table(right, wrong)
@@ -111,7 +107,9 @@ def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     key, question = asked.key, asked.text
-    right, wrong = (explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong))
+    right, wrong = (
+        retrieval.explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong)
+    )
     if right is None or wrong is None:
         return _of_scores(spec, asked, of, "why.cosines")
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
@@ -161,7 +159,7 @@ def waits(data: StoredSet, choices: Choices) -> dict[str, float]:
     known = [name for name in choices.searchable if all(_is_here(spec) for spec in choices.needed([name]))]
     if not known:
         return {}
-    made = materials(data.key, choices.experiment(data, known, Part.ALL).model_dump_json())
+    made = retrieval.materials(data.key, choices.experiment(data, known, Part.ALL).model_dump_json())
     # of so many passages even the names of the files take long to compute
     own = {spec.name: _own_wait(spec, made, look=not choices.large) for spec in choices.needed(known)}
     needed = {name: [own[spec.name] for spec in choices.needed([name])] for name in known}
@@ -232,9 +230,9 @@ class Search:
         key = self.data.key, everything(self.data, self.choices)
         with st.spinner(word("search.preparing"), show_time=True):
             again = st.session_state.pop("try_failed_again", False)
-            if again and any(isinstance(one, Exception) for one in materials(*key).made.values()):
-                materials.clear(*key)
-            return materials(*key).made
+            if again and any(isinstance(one, Exception) for one in retrieval.materials(*key).made.values()):
+                retrieval.materials.clear(*key)
+            return retrieval.materials(*key).made
 
     @cached_property
     def order(self) -> list[str]:
@@ -293,7 +291,7 @@ def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> 
         place.progress(min(1.0, share), word("search.preparing_left", left=rounded_duration(left)) if left else None)
 
     try:
-        with listening(draw):
+        with retrieval.listening(draw):
             retriever.prepare()
     except Exception as error:
         logger.warning("retriever %r cannot be built: %s", retriever.name, error, exc_info=not hasattr(error, "code"))
@@ -315,7 +313,7 @@ def try_failed_again() -> None:
 
 def _outcome(key: str, experiment: str, name: str, question: str) -> Outcome:
     try:
-        return findings(key, experiment, name, question)
+        return retrieval.findings(key, experiment, name, question)
     except Exception as error:
         logger.warning("retriever %r failed: %s", name, error, exc_info=not hasattr(error, "code"))
         return error

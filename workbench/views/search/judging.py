@@ -25,15 +25,9 @@ from mrc_workbench.data.generate.judge import (
     verdicts_of_models,
     with_model,
 )
-from mrc_workbench.data.questions.judgements import (
-    Judged,
-    Verdict,
-    forget,
-    judge,
-    judgements_of,
-    verdicts_of,
-    with_judged,
-)
+from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError
+from mrc_workbench.data.questions import judgements
+from mrc_workbench.data.questions.judgements import Judged, Verdict
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import LimitError
@@ -44,19 +38,11 @@ from mrc_workbench.workbench.views.names import answers_line, set_name
 from mrc_workbench.workbench.views.navigation import open_page, way_to
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import question_set
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import tables, words
 from mrc_workbench.workbench.views.ui.job import LanguageModel, pick_language_model
 from mrc_workbench.workbench.views.ui.passages import weighed_html
 from mrc_workbench.workbench.views.ui.state import remember, remembered
-from mrc_workbench.workbench.views.ui.words import (
-    duration,
-    errors_told,
-    failure_text,
-    language,
-    plain,
-    tell_damaged_files,
-    word,
-)
+from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
 
 _LONGEST_NAME = 80
 _KEPT = "judged_set_kept"
@@ -74,15 +60,15 @@ def draw_mark(questions: QuestionSet, question: str, row: int, key: str, *, is_r
 def put(corpus: str, question: str, passage: str, verdict: Verdict | None) -> None:
     st.session_state.pop(_KEPT, None)  # more is judged: the set that was made is not all any more
     with errors_told():
-        judge(corpus, question, passage, verdict)
+        judgements.judge(corpus, question, passage, verdict)
 
 
 def draw_judged(data: StoredSet) -> None:
     questions = question_set(data.key)
-    judged = judgements_of(questions.corpus_fingerprint)
+    judged = judgements.judgements_of(questions.corpus_fingerprint)
     with st.expander(word("judging.title", count=f"{len(judged):,}"), icon=":material/fact_check:"):
         st.caption(word("judging.about"))
-        tell_damaged_files(questions)
+        words.tell_damaged_files(questions)
         of_this = (one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab)
         if newest := next(of_this, None):
             draw_begin(data, newest.key, newest.questions)
@@ -105,7 +91,7 @@ def draw_begin(data: StoredSet, comparison: str, questions: int) -> None:
 
 def draw_agreement(questions: QuestionSet) -> None:
     corpus = questions.corpus_fingerprint
-    person, models = verdicts_of(judgements_of(corpus)), verdicts_of_models(corpus)
+    person, models = judgements.verdicts_of(judgements.judgements_of(corpus)), verdicts_of_models(corpus)
     if not models:
         return
     st.markdown(f"**{word('pool.agreement')}**")
@@ -127,7 +113,7 @@ _AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", 
 def draw_making(data: StoredSet) -> None:
     questions = question_set(data.key)
     corpus = questions.corpus_fingerprint
-    judged, models = judgements_of(corpus), verdicts_of_models(corpus)
+    judged, models = judgements.judgements_of(corpus), verdicts_of_models(corpus)
     if judged or models:
         _make_set(data, questions, judged, models)
     if kept := st.session_state.get(_KEPT):
@@ -158,7 +144,7 @@ def _list(questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
 def _forget(corpus: str, asked: list[str]) -> None:
     with errors_told():
         for question in asked:
-            forget(corpus, question)
+            judgements.forget(corpus, question)
 
 
 def _make_set(
@@ -181,7 +167,7 @@ def _make_set(
     told = with_model(judged, models[model]) if model else judged
     called = " · ".join(filter(None, (name.strip() or usual, model)))  # whoever compares with it sees who judged
     try:
-        made = with_judged(questions, told, called, alone=not both)
+        made = judgements.with_judged(questions, told, called, alone=not both)
     except ValueError:
         st.error(word("judging.nothing_right"), icon=":material/error:")
         return
@@ -255,7 +241,7 @@ def _round(data: StoredSet) -> Round | None:
         return None
     asked = opened.question_set
     pairs = pool(opened.comparison, _number("pool_n", 20), _number("pool_k", 10))
-    return Round(asked, pairs, verdicts_of(judgements_of(asked.corpus_fingerprint)))
+    return Round(asked, pairs, judgements.verdicts_of(judgements.judgements_of(asked.corpus_fingerprint)))
 
 
 def _number(name: str, usual: int) -> int:
@@ -319,7 +305,7 @@ def _draw_model(found: Round) -> None:
         try:
             _ask(found.asked.corpus_fingerprint, wanted, model, place)
         except (EndpointError, LimitError, QuestionsError) as error:
-            place.error(plain(failure_text(error)), icon=":material/error:")
+            place.error(plain(words.failure_text(error)), icon=":material/error:")
 
 
 def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: DeltaGenerator) -> None:
@@ -337,15 +323,15 @@ def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: De
         text = word("pool.progress", done=f"{done:,}", total=f"{total:,}")
         if done > first:
             left = (told - began) * (total - done) / (done - first)
-            text = word("job.left", at_work=text, left=duration(left))
+            text = word("job.left", at_work=text, left=words.duration(left))
         bar.progress(done / total, text)
 
-    options = JudgeOptions(model.name, PromptLanguage(language()))
+    options = JudgeOptions(model.name, PromptLanguage(words.language()))
     judged = judge_with_model(corpus, wanted, options, model.endpoint(), follow)
     place.empty()
     if not judged.failed:
         st.rerun()
-    reason = failure_text(judged.error) if judged.error else judged.said
+    reason = words.failure_text(judged.error) if judged.error else judged.said
     message = word("pool.model_failed", count=f"{judged.failed:,}", reason=plain(reason))
     place.warning(message, icon=":material/warning:")
 

@@ -1,4 +1,4 @@
-"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered; and a table."""
+"""Search: one question asked of several retrievers, a column for each, drawn as soon as it has answered; a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,12 +18,7 @@ from mrc_workbench.retrieval.rankings import DEPTH, Findings
 from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, rounded_duration
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import draw_copy_link
-from mrc_workbench.workbench.views.resources.retrieval import (
-    explained_late,
-    marked_passages,
-    open_comparison,
-    truth_in,
-)
+from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
 from mrc_workbench.workbench.views.search.answer import (
     SOON,
@@ -35,7 +30,7 @@ from mrc_workbench.workbench.views.search.answer import (
     waits,
 )
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
-from mrc_workbench.workbench.views.ui import tables
+from mrc_workbench.workbench.views.ui import state, tables
 from mrc_workbench.workbench.views.ui.job import once_asked
 from mrc_workbench.workbench.views.ui.passages import MOST as _MOST_COLUMNS
 from mrc_workbench.workbench.views.ui.passages import (
@@ -50,16 +45,6 @@ from mrc_workbench.workbench.views.ui.passages import (
     right_ranks,
     switch_html,
     truth_line,
-)
-from mrc_workbench.workbench.views.ui.state import (
-    ask,
-    assume,
-    choose,
-    choose_several,
-    draw_examples,
-    draw_question,
-    is_assumed,
-    remember,
 )
 from mrc_workbench.workbench.views.ui.words import known, language, plain, search_failure_text, word
 
@@ -114,7 +99,7 @@ class Columns:
 
 def _draw_hits(answer: SearchAnswer, spec: Spec) -> None:
     rows = tuple(answer.shown(spec.name))
-    marks = marked_passages(answer.data.key, answer.question, rows)
+    marks = retrieval.marked_passages(answer.data.key, answer.question, rows)
     ids = answer.questions.passages.ids
     known = answer.truth.rows if answer.truth else ()
     for row, texts in zip(rows, marks, strict=True):
@@ -159,10 +144,10 @@ def draw() -> None:
     with st.container(key="ask"):
         example, about = next(iter(examples), ""), word("search.question_help")
         look: dict[str, Any] = {"submit": word("search.search"), "icon": ":material/search:"}
-        question = draw_question(_BOX, example, about, on_asked=_ask_the_box, **look)
+        question = state.draw_question(_BOX, example, about, on_asked=_ask_the_box, **look)
     if examples:
         with st.container(key="asked_examples" if question else "examples"):
-            draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
+            state.draw_examples(_BOX, examples, word("search.examples_help") if disputed else None)
     expected = waits(data, choices)
     picked, k = _controls(data, choices, expected)
     stopped = st.session_state.pop("search_stopped", False)
@@ -178,7 +163,7 @@ def draw() -> None:
 
 
 def _ask_the_box() -> None:
-    ask(_BOX, st.session_state[_BOX].strip())
+    state.ask(_BOX, st.session_state[_BOX].strip())
     try_failed_again()
 
 
@@ -199,7 +184,7 @@ def _disputed(data: StoredSet, choices: Choices) -> list[str]:
         experiment = choices.experiment(data, names, part)
         job = ComparisonJob.of(experiment, data.fingerprint)
         if job.done:
-            opened = open_comparison(data.key, job.folder)
+            opened = retrieval.open_comparison(data.key, job.folder)
             return opened.disputed(_LOOKED_AT) if opened else []
     return []
 
@@ -217,20 +202,20 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
 
     look = {"format_func": label, "help": word("search.retrievers_help", most=_MOST_COLUMNS), "wrap": True}
     key, title = f"columns_{data.key}_{len(names)}", word("compare.retrievers")
-    picked = choose_several(left.pills, "columns", title, names, usual, key=key, **look)
-    k = choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
+    picked = state.choose_several(left.pills, "columns", title, names, usual, key=key, **look)
+    k = state.choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
     if len(picked) > _MOST_COLUMNS:
         shown = plain(", ".join(called[name] for name in picked[:_MOST_COLUMNS]))
         st.caption(word("search.only_first", most=_MOST_COLUMNS, names=shown))
-    if picked and not is_assumed("columns") and (picked != usual or "columns" in st.query_params):
-        remember("columns", "|".join(picked))
+    if picked and not state.is_assumed("columns") and (picked != usual or "columns" in st.query_params):
+        state.remember("columns", "|".join(picked))
     return picked[:_MOST_COLUMNS], int(k)
 
 
 def _put_into_address(picked: Sequence[str]) -> None:
     """Have the address name the columns of a question, also the default ones: a training changes which these are."""
-    if "columns" not in st.query_params or is_assumed("columns"):
-        assume("columns", "|".join(picked))
+    if "columns" not in st.query_params or state.is_assumed("columns"):
+        state.assume("columns", "|".join(picked))
         st.query_params["columns"] = "|".join(picked)
 
 
@@ -266,7 +251,7 @@ def _results(search: Search, k: int) -> None:
     asked = question_set(data.key)
     ids = judged_passages(judgements_of(asked.corpus_fingerprint), question)
     judged = tuple(asked.row_of_passage[id_] for id_ in ids if id_ in asked.row_of_passage)
-    answered = SearchAnswer(data, question, {}, truth_in(data.key, question), k, judged)
+    answered = SearchAnswer(data, question, {}, retrieval.truth_in(data.key, question), k, judged)
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.container():
             _what_is_known(answered)
@@ -369,7 +354,9 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
         picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
 
         def tell() -> LateExplanation:
-            return explained_late(answer.data.key, experiment, spec.model_dump_json(), answer.question, picked)
+            return retrieval.explained_late(
+                answer.data.key, experiment, spec.model_dump_json(), answer.question, picked
+            )
 
         explained = once_asked(spec.name, word("search.pieces_ask"), tell)
         if explained is None:
