@@ -49,18 +49,14 @@ _NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever f
 
 
 def draw(view: ComparisonView) -> None:
-    _draw_conclusion(view)
-    if len(view.scored) > 1:
-        _draw_differences(view)
-    _draw_evidence(view)
-
-
-def _draw_conclusion(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
     questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
     draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=view.opened.intervals)
     if beside := [name for name in view.ranked if name not in view.charted]:
-        st.caption(word("compare.only_in_table", names=plain(", ".join(map(retriever_name, beside)))))
+        st.caption(word("compare.only_in_table", names=plain_names(beside)))
+    if len(view.scored) > 1:
+        _draw_differences(view)
+    _draw_evidence(view)
 
 
 def _draw_differences(view: ComparisonView) -> None:

@@ -167,14 +167,13 @@ def draw_table(
     of_figure, measures = str(figure), [f"recall@{k}" for k in ks]
     measures += [one for one in (f"mrr@{CUT}", f"ndcg@{CUT}") if one not in measures]
     costs = ["build_seconds", "query_seconds", "elsewhere_seconds"]
-    table = table.reindex(columns=["retriever", of_figure, *measures, *costs])
-    table = table.loc[:, ~table.columns.duplicated()]
-    foreign = (table.pop("elsewhere_seconds") > _SOME * table["query_seconds"]).tolist()
-    marked = {name for name, is_foreign in zip(table["retriever"], foreign, strict=True) if is_foreign}
+    table = table.reindex(columns=[*dict.fromkeys(["retriever", of_figure, *measures, *costs])])
+    is_foreign = table.pop("elsewhere_seconds") > _SOME * table["query_seconds"]
+    marked = set(table.loc[is_foreign, "retriever"])
     table["per_question"] = table.pop("query_seconds") / questions * 1000
-    tests = {test.a: test for test in against}
-    baseline = next((test.b for test in against), "")
-    verdicts = {name: verdict_of(test) for name, test in tests.items()} | {baseline: word("compare.is_baseline")}
+    verdicts = {test.b: word("compare.is_baseline") for test in against} | {
+        test.a: verdict_of(test) for test in against
+    }
     table["verdict"] = [verdicts.get(name, "") for name in table["retriever"]]
     ends = [(intervals or {}).get(name, {}).get(of_figure) for name in table["retriever"]]
     table["interval"] = [f"{100 * one[0]:.1f} – {100 * one[1]:.1f}" if one else "" for one in ends]

@@ -41,9 +41,9 @@ def on_slices(
     figures = {"value": table[kind], "low": table[f"{ends}low"], "high": table[f"{ends}high"]}
     data = table[["row", "retriever", "questions"]].assign(**{name: 100 * of for name, of in figures.items()})
     low, high = float(data["low"].min()), float(data["high"].max())
-    scale, axis = (
-        (charts.difference_scale(low, high), alt.Axis()) if is_difference else charts.share_scale(low, high, whole=100)
-    )
+    scale, axis = charts.difference_scale(low, high), alt.Axis()
+    if not is_difference:
+        scale, axis = charts.share_scale(low, high, whole=100)
     columns, keys = columns_for(drawn), legend(columns=columns_for(drawn))
     titles = charts.tips(("row:N", word("where.slice")), ("retriever:N", word("compare.retriever")))
     base = alt.Chart(data).encode(
@@ -97,13 +97,12 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
     totals = table.groupby("retriever", as_index=False)["count"].sum()
     room = alt.Scale(domain=[0, float(totals["count"].max()) * 1.08], nice=False)  # for the totals beside the bars
     data = table.assign(place=table["label"].map(places))
+    titles = ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate"))
     base = alt.Chart(data).encode(
         y=alt.Y("retriever:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=220, labelOverlap=False)),
         x=alt.X("count:Q", stack="zero", title=x, scale=room, axis=alt.Axis(tickMinStep=1, format=",d")),
         order=alt.Order("place:Q"),
-        tooltip=charts.tips(
-            ("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), ("count:Q", x, ",")
-        ),
+        tooltip=charts.tips(*titles, ("count:Q", x, ",")),
     )
     scale = alt.Scale(domain=list(fates), range=[FATE_COLOURS[fate] for fate in fates.values()])
     bars = base.mark_bar().encode(color=alt.Color("label:N", scale=scale, legend=legend(columns=2)))
@@ -114,7 +113,7 @@ def lost_questions(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[
     return (bars + ends).properties(height=_below(len(fates), 2) + 36 * len(order), description=description)
 
 
-def ceilings(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
+def ceiling_lines(curves: pd.DataFrame, own: pd.DataFrame, names: Sequence[str], *, x: str, y: str) -> alt.LayerChart:
     """One line a retriever of its "ceiling" over the "depth" of its candidates, and dashed what it makes of them.
 
     `own` says at which "depth" it reads, its "hit" there, and its "ceiling"; the gap of the two is drawn upright.
@@ -184,23 +183,18 @@ def _draw_slices(view: ComparisonView) -> None:
         return
     labels = slice_names(parts, by)
     _draw_most_telling(view, figures, labels, by)
-    figures = _best_first(figures, view.ranked)
-    drawn, order = charted(figures, labels, 12)
-    baseline = view.scored_names[0]
-    draw_slices(drawn, view.ranked, view.names, order, baseline=baseline, heading=figure, figure=figure)
-    if len(labels) > len(order):
+    ranks = figures["retriever"].map(view.ranked.index)
+    figures = figures.iloc[np.lexsort((ranks, figures["slice"]))].reset_index(drop=True)  # the best first in each slice
+    drawn, rows = charted(figures, labels, 12)
+    look = {"baseline": view.scored_names[0], "heading": figure, "figure": figure}
+    draw_slices(drawn, view.ranked, view.names, rows, **look)
+    if len(labels) > len(rows):
         chosen = "where.charted_differ" if len(view.scored_names) > 1 else "where.charted_largest"
-        st.caption(word(chosen, charted=len(order), count=f"{len(labels):,}"))
+        st.caption(word(chosen, charted=len(rows), count=f"{len(labels):,}"))
     st.caption(word("where.each_on_its_own"))
     _draw_table(view, figures, labels, by)
     if len(parts) > MEASURED_SLICES:
         st.caption(word("where.largest_only", measured=f"{MEASURED_SLICES:,}", count=f"{len(parts):,}"))
-
-
-def _best_first(figures: pd.DataFrame, ranked: Sequence[str]) -> pd.DataFrame:
-    places = {name: place for place, name in enumerate(ranked)}
-    placed = figures.assign(place=figures["retriever"].map(places))
-    return placed.sort_values(["slice", "place"], kind="stable", ignore_index=True).drop(columns="place")
 
 
 def usual_property(view: ComparisonView) -> Property:
@@ -222,9 +216,10 @@ def _draw_most_telling(view: ComparisonView, figures: pd.DataFrame, labels: Sequ
         side, points = "ahead" if test.difference > 0 else "behind", f"{abs(test.difference) * 100:.1f}"
         st.markdown(word(f"where.telling_all_{side}", name=plain(called[test.a]), points=points, **values))
     else:
-        several = len(others) > 1  # the answer above may tell of a difference between two of the others
-        told = " " + word("where.telling_others", first=plain(called[first])) if several else ""
-        st.markdown(word("where.telling_none", **values) + told)
+        texts = [word("where.telling_none", **values)]
+        if len(others) > 1:  # the answer above may tell of a difference between two of the others
+            texts.append(word("where.telling_others", first=plain(called[first])))
+        st.markdown(" ".join(texts))
 
 
 def telling_words(view: ComparisonView, most: "pd.Series[Any]", labels: Sequence[str], by: Property) -> dict[str, str]:
@@ -347,7 +342,7 @@ def _draw_ceilings(view: ComparisonView) -> None:
         own = with_display_names(reached.drop(columns="sources").dropna(), view.display_names)
         lines, every = with_display_names(curves, view.display_names), view.called(view.names)
         x, y = word("where.candidates"), word("where.questions_share")
-        draw_chart(ceilings, lines, own, every, x=x, y=y)
+        draw_chart(ceiling_lines, lines, own, every, x=x, y=y)
         st.caption(word("where.how_to_read", k=view.k))
     _draw_ceiling_table(reached, curves, view)
 

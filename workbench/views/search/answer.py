@@ -82,9 +82,8 @@ def _of_words(spec: TermSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     try:
-        right, wrong = (
-            retrieval.counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in (of.right, of.wrong)
-        )
+        rows = (of.right, of.wrong)
+        right, wrong = (retrieval.counted_bm25(asked.key, spec, asked.text, row, asked.among) for row in rows)
     except DictionaryError as error:
         return [failure_text(error)]
     table = term_table(right, wrong)
@@ -107,9 +106,8 @@ def _of_cosines(spec: DenseSpec, asked: AskedQuestion, of: Duel) -> list[str]:
     if of.wrong is None:
         return []
     key, question = asked.key, asked.text
-    right, wrong = (
-        retrieval.explained_static(key, spec.model, spec.title, question, row) for row in (of.right, of.wrong)
-    )
+    rows = (of.right, of.wrong)
+    right, wrong = (retrieval.explained_static(key, spec.model, spec.title, question, row) for row in rows)
     if right is None or wrong is None:
         return _of_scores(spec, asked, of, "why.cosines")
     said = [word("why.cosines", right=f"{right.score:.3f}", wrong=f"{wrong.score:.3f}", rank=of.wrong_rank)]
@@ -245,9 +243,14 @@ class Search:
         return list(dict.fromkeys(spec.name for name in names for spec in self.needed(name)))
 
     @cached_property
+    def retrievers(self) -> dict[str, CachedRetriever]:
+        """The selected retrievers and those they wrap, without those that failed."""
+        made = {spec.name: self.made[spec.name] for spec in self.choices.needed([*self.picked])}
+        return {name: retriever for name, retriever in made.items() if isinstance(retriever, CachedRetriever)}
+
+    @cached_property
     def pending(self) -> list[str]:
-        needed = [spec.name for spec in self.choices.needed([*self.picked])]
-        return [name for name in needed if isinstance(made := self.made[name], CachedRetriever) and not made.ready]
+        return [name for name, retriever in self.retrievers.items() if not retriever.ready]
 
     def needed(self, name: str) -> list[Spec]:
         return self.choices.needed([name])
@@ -259,11 +262,22 @@ class Search:
         """
         key = self.data.key, everything(self.data, self.choices)
         for name in self.order:
-            failed = self._build(name, place) if name in self.pending else None
-            yield name, failed or _outcome(*key, name, self.question)
+            outcome: Outcome
+            try:
+                if name in self.pending:
+                    self._build(name, place)
+                outcome = retrieval.findings(*key, name, self.question)
+            except Exception as error:
+                logger.warning("retriever %r failed: %s", name, error, exc_info=not hasattr(error, "code"))
+                outcome = error
+            yield name, outcome
         place.empty()
 
-    def _build(self, name: str, place: DeltaGenerator) -> Exception | None:
+    def _build(self, name: str, place: DeltaGenerator) -> None:
+        """Build a retriever, with its name and a bar in `place`.
+
+        Each move of the bar lets the run be stopped; what was analyzed or encoded is stored.
+        """
         pending = [one for one in self.order if one in self.pending]
         details = {"name": plain(retriever_name(name)), "number": pending.index(name) + 1, "all": len(pending)}
         model = dict(self.choices.specs[name]).get("model")
@@ -273,32 +287,18 @@ class Search:
             st.caption(f":material/progress_activity: {text}", help=word("search.loading"))
             bar = st.empty()
             st.button(word("search.stop"), icon=":material/stop:", on_click=_stop, key=f"search_stop {name}")
-        return _prepared(self.made[name], bar)
+        began = time.perf_counter()
 
+        def draw(share: float) -> None:
+            # of too small a share done, the time left cannot be told
+            left = (time.perf_counter() - began) * (1 - share) / share if share > 0.02 else None
+            bar.progress(min(1.0, share), word("search.preparing_left", left=rounded_duration(left)) if left else None)
 
-def _prepared(retriever: CachedRetriever | Exception, place: DeltaGenerator) -> Exception | None:
-    """Build a retriever, with a bar in `place` if it reports progress; returns the error if it fails.
-
-    Each move of the bar lets the run be stopped; what was analyzed or encoded is stored.
-    """
-    if isinstance(retriever, Exception):
-        return retriever
-    began = time.perf_counter()
-
-    def draw(share: float) -> None:
-        # of too small a share done, the time left cannot be told
-        left = (time.perf_counter() - began) * (1 - share) / share if share > 0.02 else None
-        place.progress(min(1.0, share), word("search.preparing_left", left=rounded_duration(left)) if left else None)
-
-    try:
-        with retrieval.listening(draw):
-            retriever.prepare()
-    except Exception as error:
-        logger.warning("retriever %r cannot be built: %s", retriever.name, error, exc_info=not hasattr(error, "code"))
-        return error
-    finally:
-        place.empty()
-    return None
+        try:
+            with retrieval.listening(draw):
+                self.retrievers[name].prepare()
+        finally:
+            bar.empty()
 
 
 def _stop() -> None:
@@ -309,14 +309,6 @@ def _stop() -> None:
 
 def try_failed_again() -> None:
     st.session_state["try_failed_again"] = True
-
-
-def _outcome(key: str, experiment: str, name: str, question: str) -> Outcome:
-    try:
-        return retrieval.findings(key, experiment, name, question)
-    except Exception as error:
-        logger.warning("retriever %r failed: %s", name, error, exc_info=not hasattr(error, "code"))
-        return error
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from mrc_workbench.data.texts import Script, script_of
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec, TermSpec
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.explain.encoders import LateExplanation
 from mrc_workbench.retrieval.rankings import DEPTH, Findings
 from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, rounded_duration
 from mrc_workbench.workbench.views.names import retriever_name, retriever_names
@@ -22,6 +21,7 @@ from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
 from mrc_workbench.workbench.views.search.answer import (
     SOON,
+    Outcome,
     Search,
     SearchAnswer,
     draw_reasons,
@@ -50,78 +50,71 @@ from mrc_workbench.workbench.views.ui.words import known, language, plain, searc
 
 
 class Columns:
-    """The places of the columns: all heads in one row, so that the results below begin at one height."""
+    """The containers of the columns: all heads in one row, so that the results below begin at one height."""
 
-    def __init__(self, answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-        self._answer, self._specs, self._choices = answer, specs, choices
-        self.building = st.empty()  # where it is told which retriever is being built
+    def __init__(self, search: Search, answer: SearchAnswer) -> None:
+        self._search, self._answer, self._every = search, answer, [*search.choices.specs]
+        self._building = st.empty()  # says which retriever is being built
         st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
         with st.container(key="beside_search"):
             self._switch = st.empty()
-            names = [spec.name for spec in specs]
-            self._heads = {name: column.empty() for name, column in zip(names, st.columns(len(specs)), strict=True)}
-            self._bodies = {name: column.empty() for name, column in zip(names, st.columns(len(specs)), strict=True)}
+            names = search.picked
+            self._heads = {name: column.empty() for name, column in zip(names, st.columns(len(names)), strict=True)}
+            self._bodies = {name: column.empty() for name, column in zip(names, st.columns(len(names)), strict=True)}
 
-    def draw_switch(self) -> None:
-        found = [self._answer.found.get(spec.name) for spec in self._specs]
-        ranks = [next(iter(right_ranks(one, self._answer.right)), None) if one else None for one in found]
-        names = [spec.name for spec in self._specs]
-        self._switch.html(switch_html(names, [*self._choices.specs], ranks, "search"))
-
-    def draw_pending(self, name: str, wait: float | None) -> None:
-        self._draw_head(self._choices.specs[name], "")
-        with self._bodies[name].container():
-            text = word("search.pending")
-            if wait is not None and wait > SOON:
+    def draw(self) -> None:
+        """Draw the hits of each retriever as soon as it has answered."""
+        search = self._search
+        pending = [name for name in search.picked if any(spec.name in search.pending for spec in search.needed(name))]
+        if pending:
+            self._draw_switch()
+        for name in pending:
+            self._draw_head(name, "")
+            text, wait = word("search.pending"), search.expected.get(name, 0.0)
+            if wait > SOON:
                 text = word("search.pending_time", time=rounded_duration(wait))
-            st.caption(f":material/hourglass_empty: {text}")
+            self._bodies[name].caption(f":material/hourglass_empty: {text}")
+        for name, outcome in search.outcomes(self._building):
+            self._answer.outcomes[name] = outcome
+            if name in search.picked:
+                self._draw_outcome(name, outcome)
+        self._draw_switch()
 
-    def draw(self, name: str) -> None:
-        spec, outcome = self._choices.specs[name], self._answer.outcomes[name]
-        known = isinstance(outcome, Findings) and self._answer.right
-        self._draw_head(spec, truth_line(self._answer.found[name], self._answer.right, DEPTH) if known else "")
+    def _draw_switch(self) -> None:
+        found = [self._answer.found.get(name) for name in self._search.picked]
+        ranks = [next(iter(right_ranks(one, self._answer.right)), None) if one else None for one in found]
+        self._switch.html(switch_html(self._search.picked, self._every, ranks, "search"))
+
+    def _draw_head(self, name: str, truth: str) -> None:
+        spec = self._search.choices.specs[name]
+        does = method_line(spec, self._search.choices).removeprefix(f"{retriever_name(name)}: ")
+        with self._heads[name].container():
+            st.html(head_html(name, self._every, truth, does))
+            score = score_word(spec)
+            st.caption(word(score), help=word(f"{score}_help"))
+
+    def _draw_outcome(self, name: str, outcome: Outcome) -> None:
+        right = self._answer.right
+        self._draw_head(name, truth_line(outcome, right, DEPTH) if isinstance(outcome, Findings) and right else "")
         with self._bodies[name].container():
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
             elif not outcome.rows:
                 st.caption(f":material/search_off: {word('search.found_nothing')}")
             else:
-                _draw_hits(self._answer, spec)
+                self._draw_hits(self._search.choices.specs[name])
 
-    def _draw_head(self, spec: Spec, truth: str) -> None:
-        every = [*self._choices.specs]
-        does = method_line(spec, self._choices).removeprefix(f"{retriever_name(spec.name)}: ")
-        with self._heads[spec.name].container():
-            st.html(head_html(spec.name, every, truth, does))
-            score = score_word(spec)
-            st.caption(word(score), help=word(f"{score}_help"))
-
-
-def _draw_hits(answer: SearchAnswer, spec: Spec) -> None:
-    rows = tuple(answer.shown(spec.name))
-    marks = retrieval.marked_passages(answer.data.key, answer.question, rows)
-    ids = answer.questions.passages.ids
-    known = answer.truth.rows if answer.truth else ()
-    for row, texts in zip(rows, marks, strict=True):
-        one = hit(spec, answer.found, row, ids[row], texts, relevant=row in answer.right)
-        key, is_right = f"{spec.name} {row}", row in answer.judged
-        with card(key):
-            st.html(hits_html([one]))
-            if row not in known:
-                draw_mark(answer.questions, answer.question, row, key, is_right=is_right)
-
-
-def draw_each(search: Search, answer: SearchAnswer, columns: Columns) -> None:
-    waiting = [name for name in search.picked if any(spec.name in search.pending for spec in search.needed(name))]
-    if waiting:
-        columns.draw_switch()
-    for name in waiting:
-        columns.draw_pending(name, search.expected.get(name))
-    for name, outcome in search.outcomes(columns.building):
-        answer.outcomes[name] = outcome
-        if name in search.picked:
-            columns.draw(name)
-    columns.draw_switch()
+    def _draw_hits(self, spec: Spec) -> None:
+        answer = self._answer
+        rows = tuple(answer.shown(spec.name))
+        marks = retrieval.marked_passages(answer.data.key, answer.question, rows)
+        known = answer.truth.rows if answer.truth else ()
+        for row, texts in zip(rows, marks, strict=True):
+            id_, key = answer.questions.passages.ids[row], f"{spec.name} {row}"
+            with card(key):
+                st.html(hits_html([hit(spec, answer.found, row, id_, texts, relevant=row in answer.right)]))
+                if row not in known:
+                    draw_mark(answer.questions, answer.question, row, key, is_right=row in answer.judged)
 
 
 _KNOWN = "newest_searched_with"  # of the session: the newest training's retriever when columns were last drawn
@@ -257,13 +250,16 @@ def _results(search: Search, k: int) -> None:
             _what_is_known(answered)
         draw_copy_link()
     shown, notices = [choices.specs[name] for name in picked], st.container()
-    columns = Columns(answered, shown, choices)
-    draw_each(search, answered, columns)
+    Columns(search, answered).draw()
     with notices:
         if all(isinstance(found := answered.outcomes[name], Findings) and not found.rows for name in picked):
             st.info(word("search.nothing_at_all"), icon=":material/search_off:")
             return
-        draw_blind(answered, shown, choices)
+        called = retriever_names(choices.specs)
+        for part, names in answered.blind(shown).items():
+            key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
+            text = word(key, part=plain(called[part]), names=plain(", ".join(called[name] for name in names)))
+            st.info(text, icon=":material/visibility_off:")
     if answered.right:
         place = st.expander(word("why.reasons"), icon=":material/psychology_alt:", expanded=True)
         with place, st.spinner(word("why.reading")):
@@ -286,14 +282,6 @@ def _what_is_known(answer: SearchAnswer) -> None:
     elif answer.truth is not None:
         answers = plain(", ".join(answer.truth.answers) or "–")
         st.markdown(word("search.truth", answers=answers, passages=len(answer.truth.rows)))
-
-
-def draw_blind(answer: SearchAnswer, specs: Sequence[Spec], choices: Choices) -> None:
-    called = retriever_names(choices.specs)
-    for part, names in answer.blind(specs).items():
-        key = "search.blind_words" if isinstance(choices.specs[part], TermSpec) else "search.blind"
-        said = word(key, part=plain(called[part]), names=plain(", ".join(called[name] for name in names)))
-        st.info(said, icon=":material/visibility_off:")
 
 
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
@@ -352,13 +340,8 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
         st.caption(word("why.matches_help"))
         key = f"pieces {spec.name} {answer.question}"
         picked: int = st.selectbox(word("search.pieces_of"), rows, format_func=label, key=key)
-
-        def tell() -> LateExplanation:
-            return retrieval.explained_late(
-                answer.data.key, experiment, spec.model_dump_json(), answer.question, picked
-            )
-
-        explained = once_asked(spec.name, word("search.pieces_ask"), tell)
+        request = (answer.data.key, experiment, spec.model_dump_json(), answer.question, picked)
+        explained = once_asked(spec.name, word("search.pieces_ask"), lambda: retrieval.explained_late(*request))
         if explained is None:
             return
         left, right = st.columns([3, 2])

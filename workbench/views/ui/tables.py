@@ -122,11 +122,7 @@ def of_slices(
 
 
 def draw(
-    table: Table,
-    columns: Mapping[str, ColumnConfig | str],
-    *,
-    retrievers: Sequence[str] = ("retriever",),
-    **look: Any,
+    table: Table, columns: Mapping[str, ColumnConfig | str], *, retrievers: Sequence[str] = ("retriever",), **look: Any
 ) -> None:
     """Draw these columns of a table, in their order; `look` is as of `st.dataframe`.
 
