@@ -18,18 +18,10 @@ from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views.choices import choices_for
+from mrc_workbench.workbench.views.compare import scores
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
-from mrc_workbench.workbench.views.compare.scores import (
-    ComparisonView,
-    begin_judging,
-    draw_costs,
-    draw_table,
-    in_points,
-    means,
-    untrained_of,
-    verdict_of,
-)
+from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.compare.where import charted, on_slices, signal_bars, telling_words, usual_property
 from mrc_workbench.workbench.views.names import (
     answers_line,
@@ -51,7 +43,9 @@ _NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever f
 def draw(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
     questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
-    draw_table(means(view.results), questions, view.figure, ks, against=view.against, intervals=view.opened.intervals)
+    scores.draw_table(
+        scores.means(view.results), questions, view.figure, ks, against=view.against, intervals=view.opened.intervals
+    )
     if beside := [name for name in view.ranked if name not in view.charted]:
         st.caption(word("compare.only_in_table", names=plain_names(beside)))
     if len(view.scored) > 1:
@@ -125,12 +119,12 @@ def _draw_forest(view: ComparisonView) -> None:
     title = word("compare.forest", figure=view.figure.long, baseline=view.display_names[view.baseline])
     st.markdown(f"##### {plain(title)}", help=word("compare.forest_help"))
     detail = word("compare.retriever")
-    table = in_points(against).rename(columns={"a": detail})
+    table = scores.in_points(against).rename(columns={"a": detail})
     table[detail] = table[detail].map(view.display_names)
     lines = []
     for name, test in zip(table[detail], against, strict=True):
         values = signed_interval(test.difference, test.low, test.high)
-        lines.append(word("compare.difference_in_words", name=name, verdict=verdict_of(test), **values))
+        lines.append(word("compare.difference_in_words", name=name, verdict=scores.verdict_of(test), **values))
     described = f"{title}. {'; '.join(lines)}"
     draw_chart(charts.forest, table, view.called(view.names), x=word("compare.points"), detail=detail, alt=described)
 
@@ -142,15 +136,15 @@ def _draw_curves(view: ComparisonView) -> None:
     rows = [
         (names[name], *Measure.parse(measure), mean, *ends[name][measure])
         for name in view.ranked
-        if (scores := results[name].scores)
-        for measure, mean in scores.means().items()
+        if (scored := results[name].scores)
+        for measure, mean in scored.means().items()
         if Measure.parse(measure).name == view.measure
     ]
     curve = pd.DataFrame(rows, columns=[detail, "measure", "K", height, "low", "high"])
     with st.expander(word("compare.curve", measure=height)):
         shown = curve[curve[detail].isin(view.called(view.charted))]
         described = word("compare.curve_in_words", name=retriever_name(view.ranked[0]), figure=view.figure.long)
-        untrained = untrained_of(view.charted, choices_for(view.data))
+        untrained = scores.untrained_of(view.charted, choices_for(view.data))
         look: dict[str, Any] = {
             "dashed": view.called(name for name in view.charted if name in untrained),
             "alt": described,
@@ -160,7 +154,7 @@ def _draw_curves(view: ComparisonView) -> None:
         figures = (100 * curve[[height, "low", "high"]]).itertuples(index=False)
         curve["text"] = [f"{value:.2f} [{low:.1f}, {high:.1f}]" for value, low, high in figures]
         st.dataframe(curve.pivot_table(index=detail, columns="K", values="text", aggfunc="first", sort=False))
-        draw_costs([results[name] for name in view.ranked])
+        scores.draw_costs([results[name] for name in view.ranked])
 
 
 def _draw_tests_in_full(view: ComparisonView) -> None:
@@ -225,7 +219,7 @@ def _draw_published(view: ComparisonView) -> None:
     asked = len(view.comparison.question_set.questions)
     for known in published(view.data.name):
         source = known.source
-        here = {name: scores.means().get(source.measure) for name, scores in view.comparison.scores.items()}
+        here = {name: of.means().get(source.measure) for name, of in view.comparison.scores.items()}
         measured = {view.display_names[name]: figure for name, figure in here.items() if figure is not None}
         rows = [(name, word("published.here"), figure) for name, figure in measured.items()]
         rows += [(name, word(f"published.{known.kinds[name]}"), figure) for name, figure in known.figures.items()]
@@ -245,7 +239,7 @@ def _draw_published(view: ComparisonView) -> None:
 def _draw_tests(found: list[PairTest]) -> None:
     if not found:
         return
-    table = in_points(found).assign(verdict=[verdict_of(test) for test in found])
+    table = scores.in_points(found).assign(verdict=[scores.verdict_of(test) for test in found])
     first, second = (tables.width_of(map(retriever_name, table[side])) for side in ("a", "b"))
     columns = {
         "a": tables.text("compare.first_of_pair", width=first, pinned=True),
@@ -266,7 +260,7 @@ def _draw_judged(view: ComparisonView) -> None:
         return
     st.markdown(f"##### {word('compare.judged')}")
     st.caption(word("compare.judged_about"))
-    table = means(view.scored)
+    table = scores.means(view.scored)
     table["unjudged"] = 1 - table[JUDGED]
     others = [measure for measure in judged if measure != JUDGED]
     shown = [JUDGED, "unjudged", *others]
@@ -279,7 +273,7 @@ def _draw_judged(view: ComparisonView) -> None:
     }
     tables.draw(table.style.format(dict.fromkeys(shown, "{:.2f}"), na_rep="–"), columns, placeholder="–")
     if not view.opened.at_disadvantage:
-        begin_judging(view)
+        scores.begin_judging(view)
 
 
 def _draw_cautions(view: ComparisonView) -> None:
@@ -315,7 +309,7 @@ def _draw_notes(view: ComparisonView) -> None:
                 st.caption(word(f"compare.{key}", grade=view.comparison.experiment.relevant_from))
         if view.scored and asked.judged is None:
             st.caption(word("compare.only_relevant"))
-            begin_judging(view)
+            scores.begin_judging(view)
 
 
 def _draw_cut_off(view: ComparisonView) -> None:

@@ -25,14 +25,7 @@ from mrc_workbench.retrieval.comparison.store import StoredComparison, origin_of
 from mrc_workbench.retrieval.report import exports
 from mrc_workbench.training.runs import find_run
 from mrc_workbench.workbench.views.choices import Choices, choices_for, draw_methods
-from mrc_workbench.workbench.views.compare import kept, running, scores
-from mrc_workbench.workbench.views.compare.controls import (
-    pick_among,
-    pick_figure,
-    pick_grade,
-    pick_part,
-    pick_retrievers,
-)
+from mrc_workbench.workbench.views.compare import controls, kept, running, scores
 from mrc_workbench.workbench.views.compare.running import Selected
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.names import plain_names, set_name
@@ -144,15 +137,15 @@ def draw() -> None:
         return
     choices = choices_for(data)
     buttons = _draw_head(data)
-    answer, controls = st.container(), _place_of_controls()
-    with controls:
-        picked = pick_retrievers(choices, data)
+    answer, settings = st.container(), _settings()
+    with settings:
+        picked = controls.pick_retrievers(choices, data)
         methods = st.container()
     if not picked:
         st.info(word("compare.pick_one"), icon=":material/info:")
         return
-    with controls, st.container(horizontal=True, vertical_alignment="bottom"):
-        experiment = choices.experiment(data, picked, pick_part(choices, picked), pick_grade(data))
+    with settings, st.container(horizontal=True, vertical_alignment="bottom"):
+        experiment = choices.experiment(data, picked, controls.pick_part(choices, picked), controls.pick_grade(data))
         selected = Selected(data, choices, experiment)
         job = selected.job
         running.start_from_link(selected)
@@ -235,7 +228,7 @@ def _draw_head(data: StoredSet) -> DeltaGenerator:
     return head.container(horizontal=True, horizontal_alignment="right", width="content")
 
 
-def _place_of_controls() -> DeltaGenerator:
+def _settings() -> DeltaGenerator:
     st.toggle(word("compare.controls"), key="show_controls")  # of a narrow screen alone: see look.css
     return st.container(key="controls")
 
@@ -245,10 +238,10 @@ def _draw_kept(stored: StoredComparison) -> None:
     title, buttons = st.columns([1, 1], vertical_alignment="bottom")
     title.title(plain(kept.title_of(stored)))
     st.info(word("kept.shown", made=moment(stored.made), part=word(f"part.{stored.part}")), icon=":material/history:")
-    answer, controls = st.container(), _place_of_controls()
-    with controls:
-        picked = pick_among(stored.retrievers, stored.retrievers, stored.key)
-    with controls, st.container(horizontal=True, vertical_alignment="bottom"):
+    answer, settings = st.container(), _settings()
+    with settings:
+        picked = controls.pick_among(stored.retrievers, stored.retrievers, stored.key)
+    with settings, st.container(horizontal=True, vertical_alignment="bottom"):
         shown = _shown(stored.folder, data, picked, stored.retrievers)
     with buttons.container(horizontal=True, horizontal_alignment="right"):
         st.button(word("kept.back"), icon=":material/arrow_back:", on_click=kept.close)
@@ -300,5 +293,5 @@ def _shown(folder: Path, data: StoredSet, picked: list[str], names: Sequence[str
     results = tuple(result for result in opened.comparison.results if result.name in picked)
     named = [result.name for result in results if result.scores] or [result.name for result in results]
     usual = usual_baseline(opened.comparison)
-    measure, k, baseline = pick_figure(opened.comparison, named, usual if usual in named else named[0])
+    measure, k, baseline = controls.pick_figure(opened.comparison, named, usual if usual in named else named[0])
     return ComparisonView(data, opened, results, tuple(names), measure, k, baseline)

@@ -10,18 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.records import Passage, Question
-from mrc_workbench.retrieval.analysis.questions import (
-    BANDS,
-    FATES,
-    Block,
-    Fate,
-    Property,
-    Quadrant,
-    band_counts,
-    findings_of,
-    most_unlike,
-    rows_in_all,
-)
+from mrc_workbench.retrieval.analysis import questions
+from mrc_workbench.retrieval.analysis.questions import Block, Fate, Quadrant
+from mrc_workbench.retrieval.analysis.slices import Property
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.standing import Duel
 from mrc_workbench.retrieval.rankings import Findings
@@ -71,12 +62,12 @@ class QuestionList:
         if self.block:
             parts.append(opened.ranks(self.names).order[self.block.start : self.block.end])
         if self.fate:
-            parts.append(np.flatnonzero(_fates(self.view)[self.of] == FATES.index(self.fate)))
+            parts.append(np.flatnonzero(_fates(self.view)[self.of] == questions.FATES.index(self.fate)))
         if self.by and self.within is not None:
             parts.append(opened.slices(self.by)[self.within].rows)
         if self.words:
             parts.append(opened.rows_with(self.words))
-        return rows_in_all(len(self.view.comparison.question_set.questions), parts)
+        return questions.rows_in_all(len(self.view.comparison.question_set.questions), parts)
 
     def in_words(self) -> str:
         k, said, called = self.view.k, list[str](), self.view.display_names
@@ -102,7 +93,7 @@ def listed(view: ComparisonView) -> QuestionList:
     first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
     others = tuple(name for name in names if name != first)
     second = _one_of("b", others) or _most_unlike(view, first, names)
-    fate, of = _one_of("fate", FATES), _one_of("of", names)
+    fate, of = _one_of("fate", questions.FATES), _one_of("of", names)
     by, wanted = _one_of("slice", tuple(Property)), st.query_params.get("block", "")
     place = str(st.query_params.get("within", ""))
     parts = view.opened.slices(Property(by)) if by and place.isdecimal() else []
@@ -124,7 +115,7 @@ def listed(view: ComparisonView) -> QuestionList:
 def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
     others = [name for name in names if name != first]
     compared = (first, *([name for name in without_plainest(names) if name != first] or others))
-    return compared[most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
+    return compared[questions.most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
 
 
 def block_name(names: tuple[str, ...], block: Block) -> str:
@@ -132,11 +123,11 @@ def block_name(names: tuple[str, ...], block: Block) -> str:
 
 
 def band_words(band: int) -> str:
-    if band == len(BANDS):
-        return word("why.band_beyond", rank=BANDS[-1])
+    if band == len(questions.BANDS):
+        return word("why.band_beyond", rank=questions.BANDS[-1])
     if band == 0:
         return word("why.band_first")
-    return word("why.band", first=BANDS[band - 1] + 1, last=BANDS[band])
+    return word("why.band", first=questions.BANDS[band - 1] + 1, last=questions.BANDS[band])
 
 
 def _one_of(name: str, allowed: tuple[str, ...]) -> str:
@@ -178,7 +169,7 @@ class QuestionCase:
 
     @cached_property
     def findings(self) -> dict[str, Findings]:
-        return findings_of(self.view.comparison, self.row)
+        return questions.findings_of(self.view.comparison, self.row)
 
     @cached_property
     def asked(self) -> AskedQuestion:
@@ -227,8 +218,8 @@ def draw_map(of: QuestionList) -> None:
     blocks, names = with_display_names(_blocks(of, first), of.view.display_names), tuple(of.view.called(of.names))
     draw_chart(_chart, blocks, names, first, count, key=key, on_select=choose, selection_mode="block")
     with st.expander(word("compare.as_table")):
-        bands = [band_words(band) for band in range(len(BANDS) + 1)]
-        table = pd.DataFrame(band_counts(ranks), columns=bands)
+        bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
+        table = pd.DataFrame(questions.band_counts(ranks), columns=bands)
         table.insert(0, "retriever", list(of.names))
         counts = dict.fromkeys(bands, st.column_config.NumberColumn(format="localized"))
         tables.draw(table, {"retriever": tables.retriever(), **counts})
@@ -249,20 +240,20 @@ def _blocks(of: QuestionList, first: int) -> pd.DataFrame:
 
 
 def _chart(table: pd.DataFrame, names: tuple[str, ...], first: int, count: int) -> alt.Chart:
-    bands = [band_words(band) for band in range(len(BANDS) + 1)]
+    bands = [band_words(band) for band in range(len(questions.BANDS) + 1)]
     chosen = alt.selection_point(name="block", fields=["block"])
-    questions, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
+    counted, rank = word("data_page.questions_axis"), word("why.rank_of_answer")
     colours = alt.Scale(domain=bands, range=list(_COLOURS))
     keys = legend(title=rank, columns=1, symbolStrokeWidth=0)  # a phone has room for one column
     along, axis = alt.Scale(domain=[first, count], nice=False), alt.Axis(grid=False, tickMinStep=1)
     base = alt.Chart(table).encode(
         y=alt.Y("retriever:N", sort=list(names), title=None, axis=alt.Axis(labelLimit=220)),
-        x=alt.X("start:Q", title=questions, scale=along, axis=axis),
+        x=alt.X("start:Q", title=counted, scale=along, axis=axis),
         x2="end",
         color=alt.Color("band:N", scale=colours, legend=keys),
         strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.45)),
-        tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", questions, ",")),
+        tooltip=tips(("retriever", word("compare.retriever")), ("band", rank), ("count", counted, ",")),
     )
     # read aloud: how many of the questions on the map each retriever ranks first
     firsts = table[table["place"] == 0].groupby("retriever")["count"].sum()

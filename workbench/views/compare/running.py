@@ -22,20 +22,12 @@ from mrc_workbench.data.store import StoredSet
 from mrc_workbench.retrieval.comparison import store
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, FinishedRetriever, StoredComparison
-from mrc_workbench.workbench.views.choices import (
-    Choices,
-    choices_for,
-    method_line,
-    rounded_duration,
-)
+from mrc_workbench.workbench.views.choices import Choices, choices_for, method_line, rounded_duration
 from mrc_workbench.workbench.views.compare.controls import pick_only
 from mrc_workbench.workbench.views.compare.scores import draw_table
 from mrc_workbench.workbench.views.names import leading_measure, plain_names, retriever_name, set_name
 from mrc_workbench.workbench.views.ui import job as job_view
-from mrc_workbench.workbench.views.ui.state import (
-    assume,
-    is_assumed,
-)
+from mrc_workbench.workbench.views.ui.state import assume, is_assumed
 from mrc_workbench.workbench.views.ui.words import duration, errors_told, plain, word
 
 _ICONS = {"done": "check_circle", "failed": "error", "running": "pending", "waiting": "schedule"}
@@ -73,11 +65,11 @@ def total_left(rows: Sequence[ProgressRow]) -> float | None:
 
 def state_words(rows: Sequence[ProgressRow]) -> list[str]:
     tell = rounded_duration if _in_minutes(rows) else duration
-    states = [(word(f"compare.state_{row.state}"), row.seconds) for row in rows]
-    return [
-        word("compare.state_with_time", state=state, time=tell(seconds)) if seconds else state
-        for state, seconds in states
-    ]
+    texts = []
+    for row in rows:
+        text = word(f"compare.state_{row.state}")
+        texts.append(word("compare.state_with_time", state=text, time=tell(row.seconds)) if row.seconds else text)
+    return texts
 
 
 def total_words(doing: str, rows: Sequence[ProgressRow]) -> str:

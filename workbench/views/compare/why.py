@@ -22,19 +22,7 @@ from mrc_workbench.workbench.views.names import answers_line, kind_words, slice_
 from mrc_workbench.workbench.views.resources.retrieval import marked_passages
 from mrc_workbench.workbench.views.resources.sets import question_set, split_of
 from mrc_workbench.workbench.views.search.answer import draw_reasons
-from mrc_workbench.workbench.views.ui import tables
-from mrc_workbench.workbench.views.ui.passages import (
-    MOST,
-    draw_style,
-    head_html,
-    hit,
-    hits_html,
-    legend_html,
-    marked_html,
-    right_ranks,
-    side_by_side,
-    truth_line,
-)
+from mrc_workbench.workbench.views.ui import passages, tables
 from mrc_workbench.workbench.views.ui.state import leave_top, show_top
 from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -164,7 +152,7 @@ def draw_question(of: QuestionList, row: int, ids: Sequence[str]) -> None:
     """Draw the question at `row`; `ids` are those of the list it was selected from, in its order."""
     asked = QuestionCase(of, row)
     show_top(asked.question.id)
-    draw_style()
+    passages.draw_style()
     _draw_way(of, asked.question.id, ids)
     st.subheader(plain(asked.question.text), anchor=False)
     remarks = judgements.remarks_of(of.view.data.fingerprint)
@@ -211,11 +199,11 @@ def _draw_known(case: QuestionCase) -> None:
     kind = f"{word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
     if told := " · ".join(filter(None, (answers_line(question), kind))):
         st.markdown(told)
-    passages = marked_passages(case.view.data.key, question.text, case.relevant)
-    for row, (title, text) in zip(case.relevant, passages, strict=True):
+    marked = marked_passages(case.view.data.key, question.text, case.relevant)
+    for row, (title, text) in zip(case.relevant, marked, strict=True):
         heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
-            st.html(f'<div class="found"><p>{marked_html(text, 0, len(text.text))}</p></div>')
+            st.html(f'<div class="found"><p>{passages.marked_html(text, 0, len(text.text))}</p></div>')
 
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
@@ -260,16 +248,16 @@ def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
     chosen = chosen if chosen in _COUNTS else "5"
     st.segmented_control(word("search.k"), _COUNTS, help=word("why.rankings_help"), **tie("n", chosen))
     count = int(chosen)
-    st.html(legend_html(truth=bool(case.question.answers)))
+    st.html(passages.legend_html(truth=bool(case.question.answers)))
     names = case.question_list.names
     rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
     texts = dict(zip(rows, marked_passages(case.view.data.key, case.question.text, rows), strict=True))
-    for first in range(0, len(names), MOST):
-        row_of_names = names[first : first + MOST]
+    for first in range(0, len(names), passages.MOST):
+        row_of_names = names[first : first + passages.MOST]
         # as wide as the others, however few are left for the last row
-        ranks = [next(iter(right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
-        wide = min(MOST, len(names))
-        places = side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
+        ranks = [next(iter(passages.right_ranks(case.findings[name], case.relevant)), None) for name in row_of_names]
+        wide = min(passages.MOST, len(names))
+        places = passages.side_by_side(row_of_names, case.view.names, ranks, f"why_{first}", wide=wide)
         for place, name in zip(places, row_of_names, strict=True):
             with place:
                 _draw_column(case, name, count, texts)
@@ -284,16 +272,16 @@ def _rows(case: QuestionCase, name: str, count: int) -> list[int]:
 
 
 def _draw_column(case: QuestionCase, name: str, count: int, texts: dict[int, tuple[MarkedText, MarkedText]]) -> None:
-    known = truth_line(case.findings[name], case.relevant, case.depth(name))
-    st.html(head_html(name, case.view.names, known))
+    known = passages.truth_line(case.findings[name], case.relevant, case.depth(name))
+    st.html(passages.head_html(name, case.view.names, known))
     rows = _rows(case, name, count)
     if not rows:
         st.info(word("why.found_nothing"), icon=":material/info:")
     spec = case.spec(name)
     for row in rows:
         id_, relevant = case.passage(row).id, row in case.relevant
-        one = hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
-        st.html(hits_html([one]))
+        one = passages.hit(spec, case.findings, row, id_, texts[row], relevant=relevant, confuser=row in case.confusers)
+        st.html(passages.hits_html([one]))
 
 
 def _draw_marks(case: QuestionCase, name: str, count: int, remarks: Remarks) -> None:

@@ -15,16 +15,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.generate import PromptLanguage, QuestionsError
-from mrc_workbench.data.generate.judge import (
-    JudgeOptions,
-    ToJudge,
-    Verdicts,
-    agreement,
-    judge_with_model,
-    verdicts_of_models,
-    with_model,
-)
+from mrc_workbench.data.generate import judge
+from mrc_workbench.data.generate.judge import Verdicts
 from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError
 from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.questions.judgements import Judged, Verdict
@@ -44,6 +36,7 @@ from mrc_workbench.workbench.views.ui.passages import weighed_html
 from mrc_workbench.workbench.views.ui.state import remember, remembered
 from mrc_workbench.workbench.views.ui.words import errors_told, plain, word
 
+_AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
 _LONGEST_NAME = 80
 _KEPT = "judged_set_kept"
 _QUESTIONS, _DEPTHS = 20, (5, 10, 20)  # of a pool, where nobody chooses; the usual depth is the middle one
@@ -73,7 +66,7 @@ def draw_judged(data: StoredSet) -> None:
         if newest := next(of_this, None):
             draw_begin(data, newest.key, newest.questions)
         if judged:
-            _list(questions, judged)
+            _draw_list(questions, judged)
         draw_agreement(questions)
         draw_making(data)
 
@@ -91,29 +84,26 @@ def draw_begin(data: StoredSet, comparison: str, questions: int) -> None:
 
 def draw_agreement(questions: QuestionSet) -> None:
     corpus = questions.corpus_fingerprint
-    person, models = judgements.verdicts_of(judgements.judgements_of(corpus)), verdicts_of_models(corpus)
+    person, models = judgements.verdicts_of(judgements.judgements_of(corpus)), judge.verdicts_of_models(corpus)
     if not models:
         return
     st.markdown(f"**{word('pool.agreement')}**")
     st.caption(word("pool.agreement_about"))
     rows = []
     for model, verdicts in models.items():
-        found = agreement(person, verdicts)
+        found = judge.agreement(person, verdicts)
         share = 100 * (found.both_right + found.both_wrong) / found.judged if found.judged else None
-        told = {name: getattr(found, name) for name in _AGREED}
-        rows.append({"model": model, "verdicts": len(verdicts), "kappa": found.kappa, "agree": share, **told})
+        counts = {name: getattr(found, name) for name in _AGREED}
+        rows.append({"model": model, "verdicts": len(verdicts), "kappa": found.kappa, "agree": share, **counts})
     forms = {"kappa": "%.2f", "agree": "%.1f", **dict.fromkeys((*_AGREED, "verdicts"))}
     figures = {name: tables.number(f"pool.{name}", form) for name, form in forms.items()}
     tables.draw(pd.DataFrame(rows), {"model": tables.text("pool.model", ""), **figures}, placeholder="–")
 
 
-_AGREED = ("judged", "both_right", "both_wrong", "person_alone", "model_alone", "unsure")
-
-
 def draw_making(data: StoredSet) -> None:
     questions = question_set(data.key)
     corpus = questions.corpus_fingerprint
-    judged, models = judgements.judgements_of(corpus), verdicts_of_models(corpus)
+    judged, models = judgements.judgements_of(corpus), judge.verdicts_of_models(corpus)
     if judged or models:
         _make_set(data, questions, judged, models)
     if kept := st.session_state.get(_KEPT):
@@ -124,7 +114,7 @@ def draw_making(data: StoredSet) -> None:
             way_to("data", word("judging.to_data"), data=kept.key)
 
 
-def _list(questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
+def _draw_list(questions: QuestionSet, judged: tuple[Judged, ...]) -> None:
     row_of, titles = questions.row_of_passage, questions.passages.titles
     rows = []
     for one in judged:
@@ -164,7 +154,7 @@ def _make_set(
         pressed = st.form_submit_button(word("judging.make"), icon=":material/library_add:")
     if not pressed:
         return
-    told = with_model(judged, models[model]) if model else judged
+    told = judge.with_model(judged, models[model]) if model else judged
     called = " · ".join(filter(None, (name.strip() or usual, model)))  # whoever compares with it sees who judged
     try:
         made = judgements.with_judged(questions, told, called, alone=not both)
@@ -291,8 +281,8 @@ def _draw_model(found: Round) -> None:
     place = st.empty()
     with st.container(horizontal=True, vertical_alignment="center"):
         model = pick_language_model()
-        known = verdicts_of_models(found.asked.corpus_fingerprint).get(model.name, {}) if model else {}
-        wanted = [ToJudge(found.question(at).text, found.passage(at)) for at in range(len(found.pairs))]
+        known = judge.verdicts_of_models(found.asked.corpus_fingerprint).get(model.name, {}) if model else {}
+        wanted = [judge.ToJudge(found.question(at).text, found.passage(at)) for at in range(len(found.pairs))]
         done = sum((composed(one.question), one.passage.id) in known for one in wanted)
         label = word("pool.model_go_on" if 0 < done < len(wanted) else "pool.model_begin")
         pressed = st.button(label, disabled=not model, icon=":material/play_arrow:", key="pool_model")
@@ -308,7 +298,7 @@ def _draw_model(found: Round) -> None:
             place.error(plain(words.failure_text(error)), icon=":material/error:")
 
 
-def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: DeltaGenerator) -> None:
+def _ask(corpus: str, wanted: Sequence[judge.ToJudge], model: LanguageModel, place: DeltaGenerator) -> None:
     began, told, first = time.monotonic(), 0.0, None
     with place.container():
         bar = st.progress(0.0, word("pool.progress", done="0", total=f"{len(wanted):,}"))
@@ -326,8 +316,8 @@ def _ask(corpus: str, wanted: Sequence[ToJudge], model: LanguageModel, place: De
             text = word("job.left", at_work=text, left=words.duration(left))
         bar.progress(done / total, text)
 
-    options = JudgeOptions(model.name, PromptLanguage(words.language()))
-    judged = judge_with_model(corpus, wanted, options, model.endpoint(), follow)
+    options = judge.JudgeOptions(model.name, PromptLanguage(words.language()))
+    judged = judge.judge_with_model(corpus, wanted, options, model.endpoint(), follow)
     place.empty()
     if not judged.failed:
         st.rerun()

@@ -30,22 +30,8 @@ from mrc_workbench.workbench.views.search.answer import (
     waits,
 )
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
-from mrc_workbench.workbench.views.ui import state, tables
+from mrc_workbench.workbench.views.ui import passages, state, tables
 from mrc_workbench.workbench.views.ui.job import once_asked
-from mrc_workbench.workbench.views.ui.passages import MOST as _MOST_COLUMNS
-from mrc_workbench.workbench.views.ui.passages import (
-    card,
-    draw_matches,
-    draw_style,
-    head_html,
-    hit,
-    hits_html,
-    legend_html,
-    matches_html,
-    right_ranks,
-    switch_html,
-    truth_line,
-)
 from mrc_workbench.workbench.views.ui.words import known, language, plain, search_failure_text, word
 
 
@@ -55,7 +41,7 @@ class Columns:
     def __init__(self, search: Search, answer: SearchAnswer) -> None:
         self._search, self._answer, self._every = search, answer, [*search.choices.specs]
         self._building = st.empty()  # says which retriever is being built
-        st.html(legend_html(truth=bool(answer.truth and answer.truth.answers)))
+        st.html(passages.legend_html(truth=bool(answer.truth and answer.truth.answers)))
         with st.container(key="beside_search"):
             self._switch = st.empty()
             names = search.picked
@@ -82,20 +68,22 @@ class Columns:
 
     def _draw_switch(self) -> None:
         found = [self._answer.found.get(name) for name in self._search.picked]
-        ranks = [next(iter(right_ranks(one, self._answer.right)), None) if one else None for one in found]
-        self._switch.html(switch_html(self._search.picked, self._every, ranks, "search"))
+        ranks = [next(iter(passages.right_ranks(one, self._answer.right)), None) if one else None for one in found]
+        self._switch.html(passages.switch_html(self._search.picked, self._every, ranks, "search"))
 
     def _draw_head(self, name: str, truth: str) -> None:
         spec = self._search.choices.specs[name]
         does = method_line(spec, self._search.choices).removeprefix(f"{retriever_name(name)}: ")
         with self._heads[name].container():
-            st.html(head_html(name, self._every, truth, does))
+            st.html(passages.head_html(name, self._every, truth, does))
             score = score_word(spec)
             st.caption(word(score), help=word(f"{score}_help"))
 
     def _draw_outcome(self, name: str, outcome: Outcome) -> None:
         right = self._answer.right
-        self._draw_head(name, truth_line(outcome, right, DEPTH) if isinstance(outcome, Findings) and right else "")
+        self._draw_head(
+            name, passages.truth_line(outcome, right, DEPTH) if isinstance(outcome, Findings) and right else ""
+        )
         with self._bodies[name].container():
             if isinstance(outcome, Exception):
                 st.error(plain(search_failure_text(outcome)), icon=":material/error:")
@@ -111,8 +99,12 @@ class Columns:
         known = answer.truth.rows if answer.truth else ()
         for row, texts in zip(rows, marks, strict=True):
             id_, key = answer.questions.passages.ids[row], f"{spec.name} {row}"
-            with card(key):
-                st.html(hits_html([hit(spec, answer.found, row, id_, texts, relevant=row in answer.right)]))
+            with passages.card(key):
+                st.html(
+                    passages.hits_html(
+                        [passages.hit(spec, answer.found, row, id_, texts, relevant=row in answer.right)]
+                    )
+                )
                 if row not in known:
                     draw_mark(answer.questions, answer.question, row, key, is_right=row in answer.judged)
 
@@ -127,11 +119,11 @@ _BOX = "question_box"  # of the session
 def draw() -> None:
     data = chosen_set()
     if st.query_params.get("pool"):
-        draw_style()
+        passages.draw_style()
         draw_pool(data)
         return
     choices = choices_for(data)
-    draw_style()
+    passages.draw_style()
     st.title(word("search.title"))
     examples, disputed = _examples(data, choices)
     with st.container(key="ask"):
@@ -193,16 +185,16 @@ def _controls(data: StoredSet, choices: Choices, expected: Mapping[str, float]) 
         wait, chip = expected.get(name, 0.0), plain(called[name])
         return chip if wait <= SOON else word("search.chip_time", name=chip, time=rounded_duration(wait))
 
-    look = {"format_func": label, "help": word("search.retrievers_help", most=_MOST_COLUMNS), "wrap": True}
+    look = {"format_func": label, "help": word("search.retrievers_help", most=passages.MOST), "wrap": True}
     key, title = f"columns_{data.key}_{len(names)}", word("compare.retrievers")
     picked = state.choose_several(left.pills, "columns", title, names, usual, key=key, **look)
     k = state.choose(right.segmented_control, "n", word("search.k"), _KS, "5", help=word("search.k_help"))
-    if len(picked) > _MOST_COLUMNS:
-        shown = plain(", ".join(called[name] for name in picked[:_MOST_COLUMNS]))
-        st.caption(word("search.only_first", most=_MOST_COLUMNS, names=shown))
+    if len(picked) > passages.MOST:
+        shown = plain(", ".join(called[name] for name in picked[: passages.MOST]))
+        st.caption(word("search.only_first", most=passages.MOST, names=shown))
     if picked and not state.is_assumed("columns") and (picked != usual or "columns" in st.query_params):
         state.remember("columns", "|".join(picked))
-    return picked[:_MOST_COLUMNS], int(k)
+    return picked[: passages.MOST], int(k)
 
 
 def _put_into_address(picked: Sequence[str]) -> None:
@@ -217,7 +209,7 @@ def _usual(choices: Choices, expected: Mapping[str, float]) -> list[str]:
     soon = [name for name in choices.searchable if expected.get(name, float("inf")) <= SOON]
     newest = [name for name in [_newest(choices)] if name in soon]
     usual = [name for name in choices.first_picked if name in soon and name not in newest]
-    wanted = [*usual[: _MOST_COLUMNS - len(newest)], *newest]
+    wanted = [*usual[: passages.MOST - len(newest)], *newest]
     return [name for name in soon if name in wanted] or choices.searchable[:1]
 
 
@@ -234,7 +226,7 @@ def _bring_back(choices: Choices, usual: Sequence[str]) -> None:
     if not kept or "columns" in st.query_params:
         return
     if newest and newest != known:
-        kept = "|".join([*kept.split("|")[: _MOST_COLUMNS - 1], newest])
+        kept = "|".join([*kept.split("|")[: passages.MOST - 1], newest])
     if kept.split("|") != [*usual]:
         st.query_params["columns"] = kept
 
@@ -286,10 +278,10 @@ def _what_is_known(answer: SearchAnswer) -> None:
 
 def draw_table(answer: SearchAnswer, specs: Sequence[Spec]) -> None:
     found = {spec.name: answer.found[spec.name] for spec in specs if spec.name in answer.found}
-    passages = answer.questions.passages
+    corpus = answer.questions.passages
 
     def label(row: int) -> str:
-        named = " · ".join(filter(None, (passages[row].title, passages[row].id)))
+        named = " · ".join(filter(None, (corpus[row].title, corpus[row].id)))
         return f"✔ {named}" if row in answer.right else named
 
     table = pd.DataFrame({"rank": range(1, answer.k + 1)})
@@ -314,11 +306,11 @@ def score_word(spec: Spec) -> str:
 
 
 def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFrame:
-    passages, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
+    corpus, is_known = answer.questions.passages, bool(answer.truth or answer.judged)
     rows = []
     for name, outcome in found.items():
         for rank, row in enumerate(outcome.rows[: answer.k], start=1):
-            passage, relevant = passages[row], row in answer.right if is_known else None
+            passage, relevant = corpus[row], row in answer.right if is_known else None
             about = (passage.id, passage.title, outcome.scores[rank - 1], relevant)
             rows.append((answer.question, name, rank, *about))
     return pd.DataFrame(rows, columns=["question", "retriever", "rank", "passage_id", "title", "score", "relevant"])
@@ -326,14 +318,14 @@ def _long_table(answer: SearchAnswer, found: dict[str, Findings]) -> pd.DataFram
 
 @st.fragment
 def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
-    found, passages = answer.found[spec.name], answer.questions.passages
+    found, corpus = answer.found[spec.name], answer.questions.passages
     compared = found.rows[: spec.depth] if spec.first else found.rows  # below, another retriever's order stays
     rows = [row for row in answer.shown(spec.name) if row in compared]
     if not rows:
         return
 
     def label(row: int) -> str:
-        return plain(" · ".join(filter(None, (str(found.rank_of(row)), passages[row].title, passages[row].id))))
+        return plain(" · ".join(filter(None, (str(found.rank_of(row)), corpus[row].title, corpus[row].id))))
 
     title = word("search.pieces", name=plain(retriever_name(spec.name)))
     with st.expander(title, icon=":material/join_inner:", expanded=True):
@@ -346,6 +338,6 @@ def draw_pieces(answer: SearchAnswer, spec: LateSpec, experiment: str) -> None:
             return
         left, right = st.columns([3, 2])
         with left:
-            st.html(matches_html(explained, gold=picked in answer.right))
+            st.html(passages.matches_html(explained, gold=picked in answer.right))
         with right:
-            draw_matches({"answered": explained})
+            passages.draw_matches({"answered": explained})
