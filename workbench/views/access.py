@@ -179,17 +179,12 @@ def _draw_door() -> None:
             st.error(word("access.not_let_in", name=plain(_name())), icon=":material/block:")
             st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
             return
-        for name in _providers():
+        section = st.secrets["auth"]  # `[auth]` itself is a provider without a name
+        names = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
+        for name in ["", *names] if "client_id" in section else names:
             label = word("access.sign_in_by", provider=plain(name)) if name else word("access.sign_in")
             look: dict[str, Any] = {"type": "primary", "icon": ":material/login:", "key": f"sign_in_{name}"}
             st.button(label, on_click=st.login, args=(name or None,), **look)
-
-
-def _providers() -> list[str]:
-    """Return the names of the providers in the secrets, an empty one for `[auth]` itself."""
-    section = st.secrets["auth"]
-    named = [name for name in section if hasattr(section[name], "keys") and "client_id" in section[name]]
-    return ([""] if "client_id" in section else []) + named
 
 
 def _clear() -> None:

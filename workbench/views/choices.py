@@ -100,7 +100,11 @@ def expected_on(data: StoredSet, specs: Mapping[str, Spec], always: str) -> Expe
     if is_sample(data) or not data.questions:
         return None
     described = "\n".join(spec.model_dump_json() for spec in specs.values())
-    alone = dict(_forecasts(data.key, described, _measured_at(), specs))
+    try:
+        measured_at = (workspace() / "cache" / "pace.json").stat().st_mtime
+    except OSError:
+        measured_at = 0.0
+    alone = dict(_forecasts(data.key, described, measured_at, specs))
     compared = [one for one in kept_comparisons() if one.data_fingerprint == data.fingerprint and not one.lab]
     for name in alone.keys() & {name for comparison in compared for name in comparison.figures}:
         alone[name] = Forecast(0.0, is_measured=True)
@@ -125,13 +129,6 @@ def rounded_duration(seconds: float) -> str:
 def _forecasts(key: str, described: str, measured_at: float, _specs: Mapping[str, Spec]) -> dict[str, Forecast]:
     del described, measured_at  # parts of the cache key
     return forecasts(_specs, question_set(key))
-
-
-def _measured_at() -> float:
-    try:
-        return (workspace() / "cache" / "pace.json").stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 _TRAINED = "trained"  # a mix with what was trained here
@@ -197,9 +194,7 @@ def choices_for(data: StoredSet) -> Choices:
         if plan.fingerprint != data.fingerprint:
             continue
         lenient = replace(plan.split, strict=False)
-        if (
-            plan.split.strict and split_of(data.key, lenient).method is SplitMethod.GROUPED
-        ):  # strict makes no difference
+        if plan.split.strict and split_of(data.key, lenient).method is SplitMethod.GROUPED:  # strict is the same
             plan = replace(plan, split=lenient)  # noqa: PLW2901
         of_plan = _specs_of(reference, plan, {**specs, **own})
         specs |= {spec.name: spec for spec in of_plan}
@@ -309,16 +304,11 @@ def _does(spec: Spec, choices: Choices) -> str:
         told = {"entry": spec.entry}
     elif model := dict(spec).get("model"):
         told = {"model": _model(model, choices)}
-    kind = _late_kind(spec) if isinstance(spec, LateSpec) else spec.kind
+    kind = spec.kind
+    if isinstance(spec, LateSpec) and spec.model.startswith(PREFIX):  # other models may have no layers
+        kind += "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
+        kind += "_idf" if spec.layers.are_weighted else ""
     return word_or(f"method.{kind}", spec.kind, **told)
-
-
-def _late_kind(spec: LateSpec) -> str:
-    """Return the key of the text of late interaction: only of a packaged model it is certain that layers count."""
-    if not spec.model.startswith(PREFIX):
-        return spec.kind
-    layers = "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
-    return spec.kind + layers + ("_idf" if spec.layers.are_weighted else "")
 
 
 def _terms(spec: TermSpec, analyzer: Analyzer) -> str:

@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from mrc_workbench.data.formats.opening import set_name as named_by_file
-from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.studies.study import Study, StudyJob, report
@@ -46,11 +45,8 @@ def draw(name: str) -> None:
     if job.done:
         _draw_result(job)
     else:
-        draw_job(job, lambda: job.start(spec), _running, "study", word("study.start"))
-
-
-def _running(status: Status) -> str:
-    return plain(status.phase) if status.phase else word("study.starting")
+        starting, start = word("study.starting"), word("study.start")
+        draw_job(job, lambda: job.start(spec), lambda status: plain(status.phase) or starting, "study", start)
 
 
 def _form(study: Study[Any, Any]) -> BaseModel | None:
@@ -97,9 +93,13 @@ def _draw_result(job: StudyJob[Any, Any]) -> None:
         rows = table.rows(result)
         name = f"{job.study.name}.{table.name}"
         st.subheader(word_or(name, table.name.replace("_", " ").capitalize()), anchor=False)
+        texts = {column.name: f"{job.study.name}.{column.name}" for column in table.columns}
+        titles = {column.name: word_or(texts[column.name], column.title.capitalize()) for column in table.columns}
+        displayed = _displayed(table, rows)
         if table.chart:
-            draw_chart(_chart, _displayed(table, rows), table.chart, _titles(job.study.name, table))
-        st.dataframe(_displayed(table, rows), hide_index=True, column_config=_columns(job.study.name, table))
+            draw_chart(_chart, displayed, table.chart, titles)
+        columns = {column.name: _column(column, titles[column.name], texts[column.name]) for column in table.columns}
+        st.dataframe(displayed, hide_index=True, column_config=columns)
     with st.container(horizontal=True):
         for table in job.study.tables:
             content = partial(table.rows, result)
@@ -114,16 +114,7 @@ def _displayed(table: Table[Any], rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{name: rows[name] * 100 for name in fractions}, **{name: rows[name].round() for name in whole})
 
 
-def _titles(study: str, table: Table[Any]) -> dict[str, str]:
-    return {column.name: word_or(f"{study}.{column.name}", column.title.capitalize()) for column in table.columns}
-
-
-def _columns(study: str, table: Table[Any]) -> dict[str, Any]:
-    return {column.name: _column(column, f"{study}.{column.name}") for column in table.columns}
-
-
-def _column(column: Column, text: str) -> Any:
-    title = word_or(text, column.title.capitalize())
+def _column(column: Column, title: str, text: str) -> Any:
     explanation = word(f"{text}_help") if known(f"{text}_help") else None
     if column.unit is Unit.TEXT:
         return st.column_config.TextColumn(title, help=explanation)

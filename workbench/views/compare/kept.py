@@ -26,7 +26,7 @@ from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_sets
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.job import begin, draw_job
 from mrc_workbench.workbench.views.ui.state import choose_named
-from mrc_workbench.workbench.views.ui.words import draw_damaged, known, moment, plain, word
+from mrc_workbench.workbench.views.ui.words import draw_damaged, moment, plain, word, word_or
 
 _OPENED = "opened_comparison"  # of the session
 _OF_ANOTHER = (*running.CHOICES, "view", "question", "slice")  # choices that one just opened begins without
@@ -93,7 +93,7 @@ def _open(key: str) -> None:
         st.query_params.pop(name, None)
     for name in (_OPENED, "kept_view"):  # it begins with the overview
         st.session_state.pop(name, None)
-    running.forget_written()
+    running.clear()
     st.query_params[running.KEY] = key
 
 
@@ -200,8 +200,7 @@ def draw_take_away(view: ComparisonView) -> None:
     if not job.done:
 
         def reason(status: Status) -> str:
-            key = f"takeaway.{status.code}"
-            return word(key, name=view.display_names[name]) if known(key) else status.message
+            return word_or(f"takeaway.{status.code}", status.message, name=view.display_names[name])
 
         def at_work(status: Status) -> str:
             return word(f"takeaway.at_{status.phase or 'begin'}")

@@ -43,9 +43,8 @@ _NOTICED = ("unknown_passages", "repeated", "rising_scores")  # of a retriever f
 def draw(view: ComparisonView) -> None:
     st.subheader(word("compare.section_conclusion"), anchor=False)
     questions, ks = len(view.comparison.question_set.questions), view.comparison.experiment.ks
-    scores.draw_table(
-        scores.means(view.results), questions, view.figure, ks, against=view.against, intervals=view.opened.intervals
-    )
+    look: dict[str, Any] = {"against": view.against, "intervals": view.opened.intervals}
+    scores.draw_table(scores.means(view.results), questions, view.figure, ks, **look)
     if beside := [name for name in view.ranked if name not in view.charted]:
         st.caption(word("compare.only_in_table", names=plain_names(beside)))
     if len(view.scored) > 1:

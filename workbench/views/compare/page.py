@@ -67,7 +67,10 @@ def draw_export(view: ComparisonView | None) -> None:
 def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
     found, opened = view.comparison, view.opened
 
-    def made_report() -> str:
+    def scores_json() -> str:
+        return json.dumps(scores_content(found), ensure_ascii=False, indent=2)
+
+    def report_html() -> str:
         # charts and templates: only who takes a report away waits for them
         from mrc_workbench.retrieval.report.report import report
 
@@ -75,17 +78,13 @@ def _files(view: ComparisonView, in_language: str) -> dict[str, File]:
         return report(found, in_language, origin_of(opened.folder), by_baseline, recommended=view.recommendation)
 
     return {
-        "report": (made_report, "report.html", "text/html"),
+        "report": (report_html, "report.html", "text/html"),
         "table": (lambda: csv_bytes(scores.means(found.results)), "scores.csv", "text/csv"),
         "questions": (lambda: csv_bytes(exports.per_question_table(found)), "questions.csv", "text/csv"),
         "questions_json": (lambda: exports.per_question_json(found), "questions.jsonl", "application/jsonl"),
         "markdown": (lambda: exports.markdown_table(found, opened.evidence), "scores.md", "text/markdown"),
         "latex": (lambda: exports.latex_table(found, opened.evidence), "scores.tex", "application/x-tex"),
-        "json": (
-            lambda: json.dumps(scores_content(found), ensure_ascii=False, indent=2),
-            "scores.json",
-            "application/json",
-        ),
+        "json": (scores_json, "scores.json", "application/json"),
         "experiment": (lambda: _experiment(view), "experiment.toml", "application/toml"),
         "everything": (lambda: _zipped(view, in_language), "comparison.zip", "application/zip"),
     }
@@ -131,12 +130,11 @@ def draw() -> None:
         _draw_kept(stored)
         return
     data = chosen_set()
+    buttons = _draw_head(data)
     if not data.questions:
-        _draw_head(data)
         st.info(word("compare.no_questions"), icon=":material/info:")
         return
     choices = choices_for(data)
-    buttons = _draw_head(data)
     answer, settings = st.container(), _settings()
     with settings:
         picked = controls.pick_retrievers(choices, data)
@@ -171,7 +169,8 @@ def draw() -> None:
             _draw_costs(data, experiment, choices)
     with answer:
         if shown and last:
-            _draw_badge(last)
+            questions = word(f"compare.questions_{last.part.value}", count=f"{last.questions:,}")
+            st.badge(word("compare.earlier", questions=questions, made=moment(last.made)), icon=":material/history:")
         if waits:
             running.draw_unfinished(selected, shows_result=shown is not None)
         elif shown is None:
@@ -193,11 +192,6 @@ def _earlier(selected: Selected, picked: Sequence[str]) -> StoredComparison | No
     if last and selected.job.is_unfinished and not running.shows_all_finished(last, selected):
         return None
     return last
-
-
-def _draw_badge(shown: StoredComparison) -> None:
-    questions = word(f"compare.questions_{shown.part.value}", count=f"{shown.questions:,}")
-    st.badge(word("compare.earlier", questions=questions, made=moment(shown.made)), icon=":material/history:")
 
 
 def _draw_costs(data: StoredSet, experiment: Experiment, choices: Choices) -> None:

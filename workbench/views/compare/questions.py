@@ -92,7 +92,10 @@ def listed(view: ComparisonView) -> QuestionList:
     names = tuple(one.name for one in view.results if one.rankings)
     first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
     others = tuple(name for name in names if name != first)
-    second = _one_of("b", others) or _most_unlike(view, first, names)
+    second = _one_of("b", others)
+    if not second:
+        compared = (first, *([name for name in without_plainest(names) if name != first] or others))
+        second = compared[questions.most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
     fate, of = _one_of("fate", questions.FATES), _one_of("of", names)
     by, wanted = _one_of("slice", tuple(Property)), st.query_params.get("block", "")
     place = str(st.query_params.get("within", ""))
@@ -110,12 +113,6 @@ def listed(view: ComparisonView) -> QuestionList:
         within=int(place) if parts and int(place) < len(parts) else None,
         words=str(st.query_params.get("words", ""))[:200].strip(),
     )
-
-
-def _most_unlike(view: ComparisonView, first: str, names: tuple[str, ...]) -> str:
-    others = [name for name in names if name != first]
-    compared = (first, *([name for name in without_plainest(names) if name != first] or others))
-    return compared[questions.most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
 
 
 def block_name(names: tuple[str, ...], block: Block) -> str:

@@ -293,11 +293,6 @@ def clear(*, choices: bool = False) -> None:
             del st.query_params[name]
 
 
-def forget_written() -> None:
-    """Have the key in the address open the stored comparison, also if the page of the dataset wrote it."""
-    st.session_state.pop(_WRITTEN, None)
-
-
 def leave_other_dataset(data: StoredSet) -> None:
     """Clear the address if the page of another dataset wrote it: the user has switched to `data` since."""
     of_data, key = st.session_state.get(_WRITTEN, ("", ""))

@@ -208,11 +208,8 @@ def _draw_known(case: QuestionCase) -> None:
 
 def _draw_note(fingerprint: str, remarks: Remarks, question: str) -> None:
     key = f"note_{question}"
-    look: dict[str, Any] = {
-        "max_chars": judgements.LONGEST_NOTE,
-        "height": 80,
-        "placeholder": word("why.note_placeholder"),
-    }
+    look: dict[str, Any] = {"max_chars": judgements.LONGEST_NOTE, "height": 80}
+    look["placeholder"] = word("why.note_placeholder")
     look["on_change"] = lambda: judgements.write_note(fingerprint, question, st.session_state[key])
     st.text_area(word("why.note"), remarks.note(question), key=key, **look)
 

@@ -99,7 +99,7 @@ class Columns:
         known = answer.truth.rows if answer.truth else ()
         for row, texts in zip(rows, marks, strict=True):
             id_, key = answer.questions.passages.ids[row], f"{spec.name} {row}"
-            with passages.card(key):
+            with st.container(key=f"card_{key}", gap=None):
                 st.html(
                     passages.hits_html(
                         [passages.hit(spec, answer.found, row, id_, texts, relevant=row in answer.right)]

@@ -208,10 +208,6 @@ def side_by_side(
         return st.columns(max(wide, len(names)))[: len(names)]
 
 
-def card(key: str) -> DeltaGenerator:
-    return st.container(key=f"card_{key}", gap=None)
-
-
 def hit(
     spec: Spec,
     found: Mapping[str, Findings],

@@ -48,10 +48,6 @@ class Choice:
         given = st.query_params.get(self._name)
         return given is not None and st.session_state.get(_ASSUMED, {}).get(self._name) == given
 
-    @property
-    def is_selected(self) -> bool:
-        return self._name in st.query_params and not self.is_assumed
-
     def value(self, default: str, allowed: Sequence[str]) -> str:
         """Return the value that counts, `default` if it is not allowed."""
         stored = st.session_state.get(f"kept_{self._name}")
@@ -105,7 +101,8 @@ def choose(
     else:
         look["value" if draw.__name__ == "select_slider" else "default"] = value
     draw(label, options, key=key, on_change=_put_into_address, args=(name, key, usual, {}), **look)
-    choice.show(value if not follows or value != usual or choice.is_selected else None)
+    is_selected = name in st.query_params and not choice.is_assumed
+    choice.show(value if not follows or value != usual or is_selected else None)
     return value
 
 

@@ -25,16 +25,6 @@ BOLD = "font-weight: 700"  # the best of several figures
 Table = TypeVar("Table", pd.DataFrame, Styler)
 
 
-def right_aligned(label: str, width: int) -> str:
-    """Return a header that ends where the numbers below it end, in a column of so many pixels.
-
-    Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
-    """
-    room = max(0.0, width - header_width(label))
-    wide, rest = divmod(room, _EM_SPACE)
-    return "\u2003" * int(wide) + "\u200a" * int(rest / _HAIR_SPACE) + label
-
-
 def header_width(label: str) -> float:
     letters = (_WIDE_LETTER if east_asian_width(letter) in "WF" else _WIDTHS.get(letter, _LETTER) for letter in label)
     return _CELL_PADDING + sum(letters)
@@ -51,10 +41,15 @@ def number(key: str, form: str | None = None, explained_by: str | None = None, *
 
 
 def figure(label: str, form: str | None = None, about: str | None = None, **options: Any) -> ColumnConfig:
-    """Return a column of numbers. Its header is right-aligned like them if the width of the column is known."""
+    """Return a column of numbers. Its header is right-aligned like them if the width of the column is known.
+
+    Streamlit draws headers from the left on a canvas: spaces before the label are the only way to move it.
+    """
     width = options.get("width")
-    header = right_aligned(label, width) if isinstance(width, int) else label
-    return st.column_config.NumberColumn(header, format=form, help=about, **options)
+    if isinstance(width, int):
+        wide, rest = divmod(max(0.0, width - header_width(label)), _EM_SPACE)
+        label = "\u2003" * int(wide) + "\u200a" * int(rest / _HAIR_SPACE) + label
+    return st.column_config.NumberColumn(label, format=form, help=about, **options)
 
 
 def checkbox(key: str, **options: Any) -> ColumnConfig:
