@@ -32,6 +32,7 @@ from mrc_workbench.workbench.views.ui.tables import draw_heading
 from mrc_workbench.workbench.views.ui.words import failure_text, known, plain, word
 
 T = TypeVar("T")
+Spans = Sequence[tuple[tuple[int, int], float]]  # parts of a text, start and end, with a weight or score each
 
 
 def draw(case: QuestionCase) -> None:
@@ -93,9 +94,7 @@ def _draw_score(spec: Spec, case: QuestionCase, of: Duel) -> None:
 def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
     try:
         dictionary = retrieval.dictionary_of(spec.dictionary)
-        right, wrong = (
-            retrieval.explained_bm25(case.view.data.key, spec, case.question.text, row) for row in _rows(of)
-        )
+        right, wrong = (retrieval.explained_bm25(case.key, spec, case.question.text, row) for row in _rows(of))
     except DictionaryError as error:
         st.warning(plain(failure_text(error)), icon=":material/warning:")
         return
@@ -114,12 +113,9 @@ def _draw_terms(spec: TermSpec, case: QuestionCase, of: Duel) -> None:
 
 def _options_in_words(spec: TermSpec, right: BM25Explanation, wrong: BM25Explanation) -> Iterator[str]:
     if spec.title_weight:
-        lengths: dict[str, Any] = {
-            "mean_title": f"{right.mean_title_length:.1f}",
-            "mean_text": f"{right.mean_length:.1f}",
-        }
-        for side, explained in (("right", right), ("wrong", wrong)):
-            lengths |= {f"{side}_title": explained.title_length, f"{side}_text": explained.length}
+        lengths = {"mean_title": f"{right.mean_title_length:.1f}", "mean_text": f"{right.mean_length:.1f}"}
+        lengths |= {"right_title": f"{right.title_length}", "right_text": f"{right.length}"}
+        lengths |= {"wrong_title": f"{wrong.title_length}", "wrong_text": f"{wrong.length}"}
         yield word("why.by_fields", weight=f"{spec.title_weight:g}", **lengths)
     if isinstance(spec, BM25Spec) and spec.feedback_passages:
         share = f"{spec.feedback_share * 100:g}"
@@ -142,7 +138,7 @@ def _show_lab() -> None:
 @_draw_score.register
 def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.weighed_help"))
-    asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+    asked = (case.key, spec.model_dump_json(), case.question.text)
     found = _ask_both(spec, of, "why.weighed_ask", lambda row: retrieval.explained_sparse(*asked, row))
     if found is None:
         return
@@ -158,7 +154,7 @@ def _draw_sparse(spec: SparseSpec, case: QuestionCase, of: Duel) -> None:
 def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
     st.caption(word("why.matches_help"))
     experiment = case.view.comparison.experiment.model_dump_json()
-    asked = (case.view.data.key, experiment, spec.model_dump_json(), case.question.text)
+    asked = (case.key, experiment, spec.model_dump_json(), case.question.text)
     found = _ask_both(spec, of, "why.matches_ask", lambda row: retrieval.explained_late(*asked, row))
     if found is None:
         return
@@ -172,7 +168,7 @@ def _draw_late(spec: LateSpec, case: QuestionCase, of: Duel) -> None:
 
 @_draw_score.register
 def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
-    key, question = case.view.data.key, case.question.text
+    key, question = case.key, case.question.text
     right, wrong = (retrieval.explained_static(key, spec.model, spec.title, question, row) for row in _rows(of))
     if right is None or wrong is None:
         _draw_sentences(case, spec, of)
@@ -185,7 +181,7 @@ def _draw_tokens(spec: DenseSpec, case: QuestionCase, of: Duel) -> None:
 
 def _draw_sentences(case: QuestionCase, spec: DenseSpec, of: Duel) -> None:
     st.caption(word("why.sentences_help"))
-    key, question = case.view.data.key, case.question.text
+    key, question = case.key, case.question.text
 
     def explain(row: int) -> WindowExplanation | SentenceExplanation:
         windows = retrieval.explained_cosine(key, spec.model_dump_json(), question, row)
@@ -206,12 +202,8 @@ def _draw_sentence(one: SentenceExplanation, *, gold: bool) -> None:
     # the least similar is not shaded: cosines of sentences differ, and have no zero that means something
     least = min((sentence.cosine for sentence in one.sentences), default=0.0)
     weights = [(sentence.span, sentence.cosine - least) for sentence in one.sentences]
-    pieces = weighted_pieces(one.passage.text, weights, 0, len(one.passage.text))
-    st.html(weighed_html([], pieces, gold=gold))
-    texts = [one.passage.text[slice(*sentence.span)] for sentence in one.sentences]
-    table = pd.DataFrame({"sentence": texts, "cosine": [sentence.cosine for sentence in one.sentences]})
-    columns = {"sentence": tables.text("why.sentence", width="large"), "cosine": tables.number("why.cosine", "%.3f")}
-    tables.draw(table, columns)
+    scored = [(sentence.span, sentence.cosine) for sentence in one.sentences]
+    _draw_scored(one.passage.text, weights, scored, ("sentence", "cosine"), gold=gold)
 
 
 @_draw_score.register
@@ -271,7 +263,7 @@ def _draw_added(case: QuestionCase, found: Sequence[dict[str, PartContribution]]
 
 def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequence[bool]) -> None:
     st.caption(word("why.windows_help"))
-    asked = (case.view.data.key, spec.model_dump_json(), case.question.text)
+    asked = (case.key, spec.model_dump_json(), case.question.text)
     is_read = dict(zip(_rows(of), read, strict=True))
     found = _ask_both(
         spec, of, "why.windows_ask", lambda row: retrieval.explained_reranking(*asked, row) if is_read[row] else None
@@ -289,13 +281,18 @@ def _draw_reranked(case: QuestionCase, spec: RerankSpec, of: Duel, read: Sequenc
 def _draw_window(one: WindowExplanation, *, gold: bool) -> None:
     st.caption(word("why.windows_best", place=one.best + 1, count=len(one.windows)))
     best = one.windows[one.best].window
-    spans = [((best.start, best.end), 1.0), ((0, best.head), 1.0)]
-    pieces = weighted_pieces(one.text, spans, 0, len(one.text))
-    st.html(weighed_html([], pieces, gold=gold))
-    texts = [one.text[scored.window.start : scored.window.end] for scored in one.windows]
-    table = pd.DataFrame({"window": texts, "score": [scored.score for scored in one.windows]})
-    columns = {"window": tables.text("why.window", width="large"), "score": tables.number("why.score", "%.3f")}
-    tables.draw(table, columns)
+    weights = [((best.start, best.end), 1.0), ((0, best.head), 1.0)]
+    scored = [((found.window.start, found.window.end), found.score) for found in one.windows]
+    _draw_scored(one.text, weights, scored, ("window", "score"), gold=gold)
+
+
+def _draw_scored(text: str, weights: Spans, scored: Spans, names: tuple[str, str], *, gold: bool) -> None:
+    """Draw a text shaded by weights, and a table of parts of it with their scores; `names` are its two columns."""
+    st.html(weighed_html([], weighted_pieces(text, weights, 0, len(text)), gold=gold))
+    part, score = names
+    columns = {part: tables.text(f"why.{part}", width="large"), score: tables.number(f"why.{score}", "%.3f")}
+    rows = [(text[slice(*span)], value) for span, value in scored]
+    tables.draw(pd.DataFrame(rows, columns=[*columns]), columns)
 
 
 def _draw_sums(of: Duel, right: float, wrong: float, digits: int) -> None:

@@ -151,6 +151,11 @@ class QuestionCase:
         return self.question_list.view
 
     @property
+    def key(self) -> str:
+        """The key of the stored dataset."""
+        return self.view.data.key
+
+    @property
     def question(self) -> Question:
         return self.view.comparison.question_set.questions[self.row]
 
@@ -172,7 +177,7 @@ class QuestionCase:
     def asked(self) -> AskedQuestion:
         depths = {name: self.depth(name) for name in self.findings}
         among = self.view.comparison.question_set
-        return AskedQuestion(self.view.data.key, self.question.text, self.relevant, self.findings, depths, among)
+        return AskedQuestion(self.key, self.question.text, self.relevant, self.findings, depths, among)
 
     def depth(self, name: str) -> int:
         found = self.view.comparison.rankings.get(name)

@@ -199,7 +199,7 @@ def _draw_known(case: QuestionCase) -> None:
     kind = f"{word('why.kind')}: {plain(kind_words(question.kind))}" if question.kind else ""
     if told := " · ".join(filter(None, (answers_line(question), kind))):
         st.markdown(told)
-    marked = marked_passages(case.view.data.key, question.text, case.relevant)
+    marked = marked_passages(case.key, question.text, case.relevant)
     for row, (title, text) in zip(case.relevant, marked, strict=True):
         heading = " · ".join(filter(None, (title.text, case.passage(row).id)))
         with st.expander(word("why.gold", name=plain(heading)), expanded=len(text.text) < 600):
@@ -248,7 +248,7 @@ def draw_columns(case: QuestionCase, remarks: Remarks, *, marks: bool) -> None:
     st.html(passages.legend_html(truth=bool(case.question.answers)))
     names = case.question_list.names
     rows = tuple(dict.fromkeys(row for name in names for row in _rows(case, name, count)))
-    texts = dict(zip(rows, marked_passages(case.view.data.key, case.question.text, rows), strict=True))
+    texts = dict(zip(rows, marked_passages(case.key, case.question.text, rows), strict=True))
     for first in range(0, len(names), passages.MOST):
         row_of_names = names[first : first + passages.MOST]
         # as wide as the others, however few are left for the last row
