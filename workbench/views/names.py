@@ -231,21 +231,18 @@ def few_text(count: int, of: str) -> str:
 
 
 def draw_few(count: int, of: str) -> None:
-    _draw_warning(few_text(count, of))
+    if text := few_text(count, of):
+        st.warning(text, icon=":material/warning:")
 
 
 def draw_few_taught(name: str, count: int) -> None:
-    _draw_warning(few_words(count, "taught", _say, name))
+    if text := few_taught_words(name, count, _say):
+        st.warning(text, icon=":material/warning:")
 
 
 def draw_few_of(parts: Split, of: Iterable[Part]) -> None:
     for part in of:
         draw_few(len(parts.rows[part]), part.value)
-
-
-def _draw_warning(text: str) -> None:
-    if text:
-        st.warning(text, icon=":material/warning:")
 
 
 def _say(key: str, /, **values: Any) -> str:

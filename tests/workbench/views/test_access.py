@@ -60,7 +60,7 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "is_on", lambda: True)
-    monkeypatch.setattr(access, "_providers", lambda: [""])
+    monkeypatch.setattr(st, "secrets", {"auth": {"client_id": "x"}})
 
 
 def opened_by(person: dict[str, Any], **context: str) -> AppTest:
