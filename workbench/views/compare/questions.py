@@ -1,5 +1,7 @@
 """Which questions the Why view lists: read from the address, said in words, drawn as a map; and one of them."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,10 +34,19 @@ _COLOURS = ("#a8ddb5", "#7bccc4", "#4eb3d3", "#2b8cbe", "#3f66ae", "#7a4fa8", "#
 
 
 @dataclass(frozen=True)
+class Filter:
+    """The rows of the questions that a filter keeps, and the words for it, as Markdown."""
+
+    rows: np.ndarray
+    text: str
+
+
+@dataclass(frozen=True)
 class QuestionList:
     """A comparison's retrievers that have rankings (`names`, two of them a pair), and the filters on its questions.
 
-    Filters that the address names wrongly, or that do not go with what is picked, are not there.
+    `quadrant` to `words` are the values of the widgets that set the filters. A filter that the address names wrongly,
+    or that does not fit the selected retrievers, is left out.
     """
 
     view: ComparisonView
@@ -43,76 +54,61 @@ class QuestionList:
     pair: tuple[str, str]
     quadrant: Quadrant | None
     block: Block | None
-    of: str
-    fate: Fate | None
     by: Property | None
-    within: int | None  # place among the slices
+    within: int | None  # index of the slice
     words: str
-
-    @property
-    def filtered(self) -> bool:
-        return bool(self.quadrant or self.block or self.fate or self.within is not None or self.words)
+    filters: Sequence[Filter]
 
     @property
     def mask(self) -> np.ndarray:
         """Which questions are listed, `(n_questions,)` bool."""
-        opened, parts = self.view.opened, []
-        if self.quadrant:
-            parts.append(opened.quadrants(self.pair, self.view.k)[self.quadrant])
-        if self.block:
-            parts.append(opened.ranks(self.names).order[self.block.start : self.block.end])
-        if self.fate:
-            parts.append(np.flatnonzero(_fates(self.view)[self.of] == questions.FATES.index(self.fate)))
-        if self.by and self.within is not None:
-            parts.append(opened.slices(self.by)[self.within].rows)
-        if self.words:
-            parts.append(opened.rows_with(self.words))
-        return questions.rows_in_all(len(self.view.comparison.question_set.questions), parts)
+        count = len(self.view.comparison.question_set.questions)
+        return questions.rows_in_all(count, [one.rows for one in self.filters])
 
     def in_words(self) -> str:
-        k, said, called = self.view.k, list[str](), self.view.display_names
-        if self.quadrant:
-            a, b = (plain(called[name]) for name in self.pair)
-            said.append(word(f"why.said_{self.quadrant.value}", a=a, b=b, k=k))
-        if self.block:
-            name = plain(called[self.names[self.block.column]])
-            said.append(word("why.said_block", name=name, band=band_words(self.block.band)))
-        if self.fate:
-            said.append(word(f"why.said_{self.fate.value}", name=plain(called[self.of]), k=k))
-        if self.by and self.within is not None:
-            label = slice_names(self.view.opened.slices(self.by), self.by)[self.within]
-            said.append(f"{word(f'where.by_{self.by.value}')}: {plain(label)}")
-        if self.words:
-            said.append(word("why.said_words", words=plain(self.words)))
-        return " · ".join(said)
+        return " · ".join(one.text for one in self.filters)
 
 
 def listed(view: ComparisonView) -> QuestionList:
     """Read the address. There must be a retriever with rankings."""
-    names = tuple(one.name for one in view.results if one.rankings)
+    opened, k, filters = view.opened, view.k, list[Filter]()
+    called = {name: plain(displayed) for name, displayed in view.display_names.items()}
+    names = tuple(result.name for result in view.results if result.rankings)
     first = _one_of("a", names) or (view.baseline if view.baseline in names else names[0])
     others = tuple(name for name in names if name != first)
     second = _one_of("b", others)
     if not second:
         compared = (first, *([name for name in without_plainest(names) if name != first] or others))
-        second = compared[questions.most_unlike(view.opened.ranks(compared).ranks, 0, view.k)]
+        second = compared[questions.most_unlike(opened.ranks(compared).ranks, 0, k)]
+    pair = (first, second)
+    quadrant = Quadrant(value) if (value := _one_of("quadrant", tuple(Quadrant))) else None
+    if quadrant:
+        text = word(f"why.said_{quadrant.value}", a=called[first], b=called[second], k=k)
+        filters.append(Filter(opened.quadrants(pair, k)[quadrant], text))
+    wanted = st.query_params.get("block", "")
+    blocks = opened.ranks(names).blocks() if wanted else []
+    block = next((block for block in blocks if block_name(names, block) == wanted), None)
+    if block:
+        text = word("why.said_block", name=called[names[block.column]], band=band_words(block.band))
+        filters.append(Filter(opened.ranks(names).order[block.start : block.end], text))
     fate, of = _one_of("fate", questions.FATES), _one_of("of", names)
-    by, wanted = _one_of("slice", tuple(Property)), st.query_params.get("block", "")
-    place = str(st.query_params.get("within", ""))
-    parts = view.opened.slices(Property(by)) if by and place.isdecimal() else []
-    blocks = view.opened.ranks(names).blocks() if wanted else []
-    return QuestionList(
-        view=view,
-        names=names,
-        pair=(first, second),
-        quadrant=Quadrant(quadrant) if (quadrant := _one_of("quadrant", tuple(Quadrant))) else None,
-        block=next((block for block in blocks if block_name(names, block) == wanted), None),
-        of=of,
-        fate=Fate(fate) if fate and of in _fates(view) else None,
-        by=Property(by) if by else None,
-        within=int(place) if parts and int(place) < len(parts) else None,
-        words=str(st.query_params.get("words", ""))[:200].strip(),
-    )
+    fates: dict[str, np.ndarray] = {}
+    with suppress(ValueError):  # a run that was imported may not be so deep
+        fates = opened.fates(k) if fate else {}
+    if of in fates:
+        rows = np.flatnonzero(fates[of] == questions.FATES.index(Fate(fate)))
+        filters.append(Filter(rows, word(f"why.said_{fate}", name=called[of], k=k)))
+    by = Property(value) if (value := _one_of("slice", tuple(Property))) else None
+    index = str(st.query_params.get("within", ""))
+    parts = opened.slices(by) if by and index.isdecimal() else []
+    within = int(index) if parts and int(index) < len(parts) else None
+    if by and within is not None:
+        label = plain(slice_names(parts, by)[within])
+        filters.append(Filter(parts[within].rows, f"{word(f'where.by_{by.value}')}: {label}"))
+    words = str(st.query_params.get("words", ""))[:200].strip()
+    if words:
+        filters.append(Filter(opened.rows_with(words), word("why.said_words", words=plain(words))))
+    return QuestionList(view, names, pair, quadrant, block, by, within, words, filters)
 
 
 def block_name(names: tuple[str, ...], block: Block) -> str:
@@ -130,13 +126,6 @@ def band_words(band: int) -> str:
 def _one_of(name: str, allowed: tuple[str, ...]) -> str:
     value = st.query_params.get(name, "")
     return value if value in allowed else ""
-
-
-def _fates(view: ComparisonView) -> dict[str, np.ndarray]:
-    try:
-        return view.opened.fates(view.k)
-    except ValueError:  # a run that was imported may not be so deep
-        return {}
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def draw(view: ComparisonView) -> None:
     _draw_filters(of)
     every = len(view.comparison.question_set.questions)
     with st.container(horizontal=True, vertical_alignment="center"):
-        if of.filtered:
+        if of.filters:
             told = {"count": f"{len(ids):,}", "all": f"{every:,}", "which": of.in_words()}
             st.markdown(word("why.listed", **told), width="content")
             icon = ":material/filter_alt_off:"
