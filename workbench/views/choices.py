@@ -24,27 +24,8 @@ from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.inference import TokenLayers
 from mrc_workbench.models.packaged import PREFIX, base_at_hand
 from mrc_workbench.models.sources import STARTER
+from mrc_workbench.retrieval.comparison import first_stage, multistage
 from mrc_workbench.retrieval.comparison.experiment import Experiment, added, needed
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    HttpSpec,
-    LateSpec,
-    MilvusSpec,
-    PluginSpec,
-    TermSpec,
-    WindowedBM25Spec,
-)
-from mrc_workbench.retrieval.comparison.multistage import (
-    BM25_NAME,
-    LSA_NAME,
-    MIX_NAME,
-    WORDS_NAME,
-    DefaultRetrievers,
-    HybridSpec,
-    LearnedSpec,
-    RerankSpec,
-)
 from mrc_workbench.retrieval.comparison.pace import Forecast, forecasts, in_total
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import kept_comparisons
@@ -132,7 +113,10 @@ def _forecasts(key: str, described: str, measured_at: float, _specs: Mapping[str
 
 
 _TRAINED = "trained"  # a mix with what was trained here
-_PLAINEST = (WORDS_NAME, LSA_NAME)  # worth a look, but what the others are better than says little of them
+_PLAINEST = (
+    multistage.WORDS_NAME,
+    multistage.LSA_NAME,
+)  # worth a look, but what the others are better than says little of them
 _PICKED_OF_OTHERS = 2
 _LARGE = 50_000  # passages: their vectors are hours of work for a transformer, and minutes for a starter
 
@@ -172,7 +156,7 @@ class Choices:
 def choices_for(data: StoredSet) -> Choices:
     """Return the built-in retrievers, one or two for every finished training on this data, and what was added."""
     analyzer = _suited_analyzer(data.key, data.fingerprint)
-    defaults = DefaultRetrievers.of(data.passages, data.questions - data.made)
+    defaults = multistage.DefaultRetrievers.of(data.passages, data.questions - data.made)
     usual = [*defaults.first_stage, *([defaults.mix] if defaults.offers_mix else [])]
     late = [defaults.late] if defaults.late else []
     offered = [*usual, *defaults.combined, *(late if not defaults.offers_late else [])]
@@ -182,11 +166,11 @@ def choices_for(data: StoredSet) -> Choices:
     picked = [*specs][:n_usual]
     words, lsa = defaults.plain
     if analyzer is not Analyzer.WORD:
-        specs[WORDS_NAME] = words
+        specs[multistage.WORDS_NAME] = words
     if defaults.is_pretrained:
-        specs[LSA_NAME] = lsa
+        specs[multistage.LSA_NAME] = lsa
     registered = {free_name(entry, specs): entry for entry in plugins()}  # by installed packages or the operator
-    specs |= {name: PluginSpec(name=name, entry=entry) for name, entry in registered.items()}
+    specs |= {name: first_stage.PluginSpec(name=name, entry=entry) for name, entry in registered.items()}
     own = {spec.name: spec for spec in added(data.fingerprint)}
     trained: dict[str, Plan] = {}
     plans = {model_place(run): plan for run, plan in reversed(finished_runs().items())}
@@ -209,13 +193,13 @@ def choices_for(data: StoredSet) -> Choices:
             picked.append(spec.name)
     shown = tuple(name for name in specs if name in own)
     first_picked = tuple(picked[:n_usual] + picked[n_usual:][-_PICKED_OF_OTHERS:])
-    expected = expected_on(data, specs, BM25_NAME)
+    expected = expected_on(data, specs, multistage.BM25_NAME)
     if expected:
         first_picked = tuple(expected.starting(first_picked))
     return Choices(specs, first_picked, trained, shown, analyzer, plans, large, expected)
 
 
-def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> LearnedSpec | None:
+def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> multistage.LearnedSpec | None:
     """Return the best mix with the newest retriever of each kind trained here; None without one.
 
     Only trainings of the newest one's split count: another's test questions may be among its training questions. A
@@ -224,8 +208,10 @@ def _mix_with_trained(specs: Mapping[str, Spec], trained: dict[str, Plan]) -> Le
     split = next((plan.split for plan in reversed(trained.values())), None)
     alike = [name for name, plan in trained.items() if plan.split == split and not specs[name].parts]
     newest = {type(specs[name]): name for name in alike}
-    name = free_name(f"{MIX_NAME} · {_TRAINED}", specs)
-    return LearnedSpec(name=name, of=(*specs[MIX_NAME].parts, *newest.values())) if newest else None
+    name = free_name(f"{multistage.MIX_NAME} · {_TRAINED}", specs)
+    return (
+        multistage.LearnedSpec(name=name, of=(*specs[multistage.MIX_NAME].parts, *newest.values())) if newest else None
+    )
 
 
 def without_plainest(names: Sequence[str]) -> list[str]:
@@ -251,7 +237,7 @@ def models_at_hand(kind: str, choices: Choices) -> list[str]:
     """Return the models that retrievers of a kind ("dense", "sparse", "rerank") can use without a download."""
 
     def fits(reference: str, plan: Plan) -> bool:
-        specs = recipe_of(plan.kind).retrievers(reference, BM25_NAME, title=True, named=str)
+        specs = recipe_of(plan.kind).retrievers(reference, multistage.BM25_NAME, title=True, named=str)
         return any(spec.kind == kind for spec in specs)
 
     trained = [reference for reference, plan in reversed(choices.plans.items()) if fits(reference, plan)]
@@ -267,7 +253,7 @@ def model_place(run: Run) -> str:
 
 def _specs_of(model: str, plan: Plan, taken: dict[str, Spec]) -> list[Spec]:
     title, named = getattr(plan.options, "title", True), lambda name: free_name(f"{name} · {plan.name}", taken)
-    return recipe_of(plan.kind).retrievers(model, BM25_NAME, title=title, named=named)
+    return recipe_of(plan.kind).retrievers(model, multistage.BM25_NAME, title=title, named=named)
 
 
 def draw_methods(names: Sequence[str], choices: Choices) -> None:
@@ -281,37 +267,37 @@ def method_line(spec: Spec, choices: Choices) -> str:
 
 def _does(spec: Spec, choices: Choices) -> str:
     match spec:
-        case HybridSpec():
+        case multistage.HybridSpec():
             weights = ["" if weight is None else f" × {weight:g}" for weight in spec.weights or [None] * len(spec.of)]
             parts = [retriever_name(name) + weight for name, weight in zip(spec.of, weights, strict=True)]
             return word("method.hybrid", parts=" + ".join(parts))
-        case RerankSpec():
+        case multistage.RerankSpec():
             values = {"first": retriever_name(spec.first), "model": _model(spec.model, choices)}
             return word("method.rerank", depth=spec.depth, **values)
-        case DenseSpec():
+        case first_stage.DenseSpec():
             starter = spec.model == STARTER
             return word("method.lsa") if starter else word("method.dense", model=_model(spec.model, choices))
-        case MilvusSpec():
+        case first_stage.MilvusSpec():
             both = f"BM25 + {_model(spec.model, choices)}"
             mixed = word("method.hybrid", parts=both) if spec.search is Search.HYBRID else ""
             return word("method.milvus", does=mixed or _does(spec.local, choices))
-        case TermSpec():
+        case first_stage.TermSpec():
             return _terms(spec, choices.analyzer)
     told = {"parts": ", ".join(map(retriever_name, spec.parts))}
-    if isinstance(spec, HttpSpec):
+    if isinstance(spec, first_stage.HttpSpec):
         told = {"host": urlsplit(spec.url).netloc}
-    elif isinstance(spec, PluginSpec):
+    elif isinstance(spec, first_stage.PluginSpec):
         told = {"entry": spec.entry}
     elif model := dict(spec).get("model"):
         told = {"model": _model(model, choices)}
     kind = spec.kind
-    if isinstance(spec, LateSpec) and spec.model.startswith(PREFIX):  # other models may have no layers
+    if isinstance(spec, first_stage.LateSpec) and spec.model.startswith(PREFIX):  # other models may have no layers
         kind += "_upper" if spec.layers.of_passages is TokenLayers.UPPER else ""
         kind += "_idf" if spec.layers.are_weighted else ""
     return word_or(f"method.{kind}", spec.kind, **told)
 
 
-def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
+def _terms(spec: first_stage.TermSpec, analyzer: Analyzer) -> str:
     chosen = analyzer if spec.analyzer is Analyzer.AUTO else spec.analyzer
     if spec.pairs:
         chosen = Analysis(chosen).of_one.analyzer
@@ -320,13 +306,13 @@ def _terms(spec: TermSpec, analyzer: Analyzer) -> str:
     else:
         cut = analyzer_words(chosen)
         said = [word("method.bm25", cut=cut[:1].lower() + cut[1:])]
-    if isinstance(spec, WindowedBM25Spec):
+    if isinstance(spec, first_stage.WindowedBM25Spec):
         said.append(word("method.sentences", sentences=spec.sentences))
     if spec.pairs:
         said.append(word("method.pairs"))
     if spec.dictionary:
         said.append(word("method.dictionary"))
-    if isinstance(spec, BM25Spec) and spec.feedback_passages:
+    if isinstance(spec, first_stage.BM25Spec) and spec.feedback_passages:
         said.append(word("method.feedback", passages=spec.feedback_passages))
     return ", ".join(said)
 

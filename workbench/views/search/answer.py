@@ -207,11 +207,6 @@ logger = logging.getLogger(__name__)
 Outcome = Findings | Exception
 
 
-def everything(data: StoredSet, choices: Choices) -> str:
-    """Return one experiment of all that can be picked, as JSON: another pick finds the models loaded."""
-    return choices.experiment(data, choices.searchable, Part.ALL).model_dump_json()
-
-
 @dataclass(frozen=True)
 class Search:
     """A question to be asked of the retrievers `picked`; `expected` are the seconds until each answers, if known."""
@@ -223,9 +218,14 @@ class Search:
     expected: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
+    def experiment(self) -> str:
+        """One experiment of all that can be picked, as JSON: another pick finds the models loaded."""
+        return self.choices.experiment(self.data, self.choices.searchable, Part.ALL).model_dump_json()
+
+    @cached_property
     def made(self) -> dict[str, CachedRetriever | Exception]:
         """Every retriever that can be searched, or why it cannot be had; none is built yet."""
-        key = self.data.key, everything(self.data, self.choices)
+        key = self.data.key, self.experiment
         with st.spinner(word("search.preparing"), show_time=True):
             again = st.session_state.pop("try_failed_again", False)
             if again and any(isinstance(one, Exception) for one in retrieval.materials(*key).made.values()):
@@ -260,13 +260,12 @@ class Search:
 
         `place`, an empty one, says meanwhile which one is built.
         """
-        key = self.data.key, everything(self.data, self.choices)
         for name in self.order:
             outcome: Outcome
             try:
                 if name in self.pending:
                     self._build(name, place)
-                outcome = retrieval.findings(*key, name, self.question)
+                outcome = retrieval.findings(self.data.key, self.experiment, name, self.question)
             except Exception as error:
                 logger.warning("retriever %r failed: %s", name, error, exc_info=not hasattr(error, "code"))
                 outcome = error
@@ -305,10 +304,6 @@ def _stop() -> None:
     st.query_params.pop("q", None)
     st.session_state.pop("kept_q", None)
     st.session_state["search_stopped"] = True
-
-
-def try_failed_again() -> None:
-    st.session_state["try_failed_again"] = True
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,7 @@ from mrc_workbench.workbench.views.names import retriever_name, retriever_names
 from mrc_workbench.workbench.views.navigation import draw_copy_link
 from mrc_workbench.workbench.views.resources import retrieval
 from mrc_workbench.workbench.views.resources.sets import chosen_set, question_set
-from mrc_workbench.workbench.views.search.answer import (
-    SOON,
-    Outcome,
-    Search,
-    SearchAnswer,
-    draw_reasons,
-    everything,
-    try_failed_again,
-    waits,
-)
+from mrc_workbench.workbench.views.search.answer import SOON, Outcome, Search, SearchAnswer, draw_reasons, waits
 from mrc_workbench.workbench.views.search.judging import draw_judged, draw_mark, draw_pool
 from mrc_workbench.workbench.views.ui import passages, state, tables
 from mrc_workbench.workbench.views.ui.job import once_asked
@@ -149,7 +140,7 @@ def draw() -> None:
 
 def _ask_the_box() -> None:
     state.ask(_BOX, st.session_state[_BOX].strip())
-    try_failed_again()
+    st.session_state["try_failed_again"] = True
 
 
 def _examples(data: StoredSet, choices: Choices) -> tuple[list[str], bool]:
@@ -259,7 +250,7 @@ def _results(search: Search, k: int) -> None:
             draw_reasons(answered.asked, told, list(choices.specs))
     for spec in shown:
         if isinstance(spec, LateSpec) and spec.name in answered.found:
-            draw_pieces(answered, spec, everything(data, choices))
+            draw_pieces(answered, spec, search.experiment)
     draw_table(answered, shown)
     draw_judged(data)
 

@@ -18,15 +18,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data import problems
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
-from mrc_workbench.data.problems import (
-    MISSING_EXTRA,
-    DataError,
-    Failure,
-    MissingExtraError,
-    Problem,
-    ProblemCode,
-    with_extra,
-)
+from mrc_workbench.data.problems import DataError, Failure, Problem
 from mrc_workbench.data.questions.judgements import damaged_files
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.text.corpora import LanguageError
@@ -164,11 +156,14 @@ def plain(text: str) -> str:
 
 _NAMED_BY_READERS = ("found", "expected", "unit", "reason")
 _CONTROLS = {  # of a page, where a command has flags: the key of its label; others are the fields of columns
-    ProblemCode.ANSWERS_ALONE: "search_answers",
-    ProblemCode.GUESSED_ENCODING: "other_encoding",
+    problems.ProblemCode.ANSWERS_ALONE: "search_answers",
+    problems.ProblemCode.GUESSED_ENCODING: "other_encoding",
     **dict.fromkeys(ENCODING_PROBLEMS, "encoding"),
 }
-_NAMED_BY_USERS = (ProblemCode.MISSING_COLUMN, ProblemCode.UNKNOWN_COLUMN)  # `found` lists the file's own columns
+_NAMED_BY_USERS = (
+    problems.ProblemCode.MISSING_COLUMN,
+    problems.ProblemCode.UNKNOWN_COLUMN,
+)  # `found` lists the file's own columns
 
 
 @contextmanager
@@ -177,7 +172,7 @@ def errors_told() -> Iterator[None]:
     try:
         yield
     except (DataError, DictionaryError, LanguageError, LimitError, ImportError) as error:
-        if isinstance(error, ImportError) and not isinstance(with_extra(error), MissingExtraError):
+        if isinstance(error, ImportError) and not isinstance(problems.with_extra(error), problems.MissingExtraError):
             raise
         st.error(plain(failure_text(error)), icon=":material/error:")
     except OSError as error:
@@ -208,7 +203,7 @@ def attempt(
 
 def failure_text(error: Exception) -> str:
     """Return why something failed, of what nobody foresaw its own words: not Markdown, escape it with `plain`."""
-    error = with_extra(error)
+    error = problems.with_extra(error)
     if isinstance(error, DataError):
         first = next((problem for problem in error.others if problem.leaves_out_row), None)
         return problem_text(error.problem, None, **({"first": problem_text(first)} if first else {}))
@@ -236,7 +231,7 @@ def _keys_of(error: Failure) -> tuple[str, ...]:
 
 def search_failure_text(error: Exception) -> str:
     """Return why a search failed; of what nobody foresaw only the first line, said to be such."""
-    if isinstance(with_extra(error), Failure):
+    if isinstance(problems.with_extra(error), Failure):
         return failure_text(error)
     first_line = next(iter(str(error).splitlines()), "")[:300]
     return word("search.failed", reason=first_line or type(error).__name__)
@@ -249,7 +244,7 @@ def tell_training_failure(
     foreseen = code != "unexpected" and known(f"failure.{code}")
     words = word(f"failure.{code}" if foreseen else unforeseen, base=plain(base), **details)
     st.error(words, icon=":material/error:")
-    if message and code in ("data", "disk", "memory", MISSING_EXTRA, "option", "unexpected"):
+    if message and code in ("data", "disk", "memory", problems.MISSING_EXTRA, "option", "unexpected"):
         st.code(message, language=None, wrap_lines=True)
 
 
