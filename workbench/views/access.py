@@ -28,21 +28,10 @@ from streamlit.web.server.server_util import get_cookie_secret, get_display_addr
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
+from mrc_workbench.data import workspace as workspaces
 from mrc_workbench.data.files import remove_leftovers
 from mrc_workbench.data.jobs.processes import make_ready
-from mrc_workbench.data.workspace import (
-    MEGABYTE,
-    LimitError,
-    NobodySignedInError,
-    limits,
-    remove_folder,
-    shared_workspace,
-    used_bytes,
-    user,
-    user_of,
-    users_told_by,
-    workspace,
-)
+from mrc_workbench.data.workspace import LimitError, limits, shared_workspace, workspace
 from mrc_workbench.models.files import forget_tokens
 from mrc_workbench.workbench.views.navigation import MISSING, UPLOADS, read_first_page
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -57,7 +46,7 @@ _SECONDS_BETWEEN_LOOKS = 5.0
 
 def begin() -> None:
     """Decide workspaces by who is signed in. Raises `ValueError` for limits that make no sense."""
-    users_told_by(_who)
+    workspaces.users_told_by(_who)
     limits()
     if is_on():
         forget_tokens()
@@ -77,8 +66,8 @@ def granted() -> bool:
         UPLOADS.let_in("")
         return True
     try:
-        UPLOADS.let_in(user())
-    except NobodySignedInError:
+        UPLOADS.let_in(workspaces.user())
+    except workspaces.NobodySignedInError:
         UPLOADS.keep_out()
         _draw_door()
         return False
@@ -100,7 +89,7 @@ def draw_user(*, busy: bool) -> None:
     """Draw who is signed in, what their workspace holds, and the way out; while `busy`, a job needs the caches."""
     st.divider()
     st.markdown(f":material/person: {plain(_name())}")
-    held, limit = used_bytes() / MEGABYTE, limits().megabytes
+    held, limit = workspaces.used_bytes() / workspaces.MEGABYTE, limits().megabytes
     st.progress(min(1.0, held / limit), word("access.held", held=f"{held:,.0f}", limit=f"{limit:,}"))
     with st.container(horizontal=True):
         st.button(word("access.sign_out"), icon=":material/logout:", on_click=_sign_out, key="sign_out")
@@ -115,7 +104,7 @@ def _who() -> str | None:
         return None
     name = _user_in(st.user)
     if not name or _has_signed_out():
-        raise NobodySignedInError("nobody is signed in")
+        raise workspaces.NobodySignedInError("nobody is signed in")
     return name
 
 
@@ -127,7 +116,7 @@ def _user_in(claims: Mapping[str, Any]) -> str | None:
     # an address that nobody has verified may be anybody's
     verified = claims.get("email_verified") in (True, "true")
     is_let_in = limits().lets_in(str(claims.get("email") or "") if verified else "")
-    return user_of(str(issuer), str(subject)) if is_let_in else None
+    return workspaces.user_of(str(issuer), str(subject)) if is_let_in else None
 
 
 def _signed(cookies: Mapping[str, str]) -> bytes | None:
@@ -190,7 +179,7 @@ def _draw_door() -> None:
 def _clear() -> None:
     folder = workspace() / "cache"
     if folder.is_dir() and workspace() != shared_workspace():
-        remove_folder(folder)
+        workspaces.remove_folder(folder)
 
 
 class Gate:
