@@ -17,19 +17,14 @@ from mrc_workbench.retrieval.comparison.spec import ReadingSpec
 from mrc_workbench.retrieval.comparison.store import origin_of
 from mrc_workbench.retrieval.measures import Measure
 from mrc_workbench.retrieval.significance import PairTest
+from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import choices_for
 from mrc_workbench.workbench.views.compare import scores
 from mrc_workbench.workbench.views.compare.controls import show_why
 from mrc_workbench.workbench.views.compare.questions import QuestionCase, listed
 from mrc_workbench.workbench.views.compare.scores import ComparisonView
 from mrc_workbench.workbench.views.compare.where import charted, on_slices, signal_bars, telling_words, usual_property
-from mrc_workbench.workbench.views.names import (
-    answers_line,
-    plain_names,
-    retriever_name,
-    slice_names,
-    with_display_names,
-)
+from mrc_workbench.workbench.views.names import plain_names, retriever_name
 from mrc_workbench.workbench.views.search.answer import draw_reasons
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart
@@ -60,13 +55,13 @@ def _draw_differences(view: ComparisonView) -> None:
     if parts:
         figures = view.opened.slice_figures(by, view.scored_names, str(view.figure))
         figures = figures[figures["retriever"].isin(view.leading)]  # tested with all that are selected
-        finding = _finding(view, figures, slice_names(parts, by), by)
+        finding = _finding(view, figures, naming.slice_names(parts, by), by)
     if finding:
         st.markdown(finding)
     left, right = st.columns([5, 6])
     if parts:
         with left:
-            _draw_kinds(view, figures, slice_names(parts, by), by, finding)
+            _draw_kinds(view, figures, naming.slice_names(parts, by), by, finding)
     with right, st.container(border=True):
         _draw_question(view)
 
@@ -106,7 +101,7 @@ def _draw_kinds(view: ComparisonView, figures: pd.DataFrame, labels: Sequence[st
     drawn, rows = charted(figures, labels, 5)
     described = finding.replace("**", "").replace("\\", "") or title  # read aloud, not as Markdown
     x, order = word("where.with_interval", figure=view.figure.long), view.called(view.charted)
-    drawn = with_display_names(drawn, view.display_names)
+    drawn = naming.with_display_names(drawn, view.display_names)
     draw_chart(on_slices, drawn, order, view.called(view.names), rows, x=x, alt=described)
 
 
@@ -205,7 +200,7 @@ def _draw_question(view: ComparisonView) -> None:
     case = QuestionCase(listed(view), rows[0])
     draw_style()
     st.caption(word("compare.disputed", names=plain(" · ".join(map(retriever_name, pair)))))
-    st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", answers_line(case.question)))))
+    st.markdown("  \n".join(filter(None, (f"**{plain(case.question.text)}**", naming.answers_line(case.question)))))
     by_rank = sorted(pair, key=lambda name: case.duel(name).right_rank or case.depth(name) + 1)
     with st.spinner(word("why.reading")):
         draw_reasons(case.asked, [view.spec(name) for name in by_rank], view.names)

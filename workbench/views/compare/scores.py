@@ -25,16 +25,9 @@ from mrc_workbench.retrieval.report.words import (
     recommend,
 )
 from mrc_workbench.retrieval.significance import PairTest
+from mrc_workbench.workbench.views import names as naming
 from mrc_workbench.workbench.views.choices import Choices, without_plainest
-from mrc_workbench.workbench.views.names import (
-    draw_few,
-    draw_few_taught,
-    draw_split,
-    made_words,
-    plain_names,
-    retriever_name,
-    retriever_names,
-)
+from mrc_workbench.workbench.views.names import plain_names, retriever_name, retriever_names
 from mrc_workbench.workbench.views.search.judging import draw_begin
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import remember
@@ -257,12 +250,12 @@ def untrained_of(names: Sequence[str], choices: Choices) -> list[str]:
 def draw_notices(view: ComparisonView, choices: Choices) -> None:
     comparison, experiment = view.comparison, view.comparison.experiment
     asked = comparison.question_set
-    draw_few(len(asked.questions), "compared")
+    naming.draw_few(len(asked.questions), "compared")
     if comparison.parts and experiment.split is not Part.ALL:
-        draw_split(comparison.parts)
+        naming.draw_split(comparison.parts)
     for result in view.results:
         if result.taught_by is not None:
-            draw_few_taught(plain_names([result.name]), result.taught_by)
+            naming.draw_few_taught(plain_names([result.name]), result.taught_by)
     shallow = dict(comparison.shallow)
     for result in view.results:
         name = plain_names([result.name])
@@ -276,7 +269,7 @@ def draw_notices(view: ComparisonView, choices: Choices) -> None:
             depths = {"depth": f"{shallow[result.name]:,}", "needed": f"{comparison.depth:,}"}
             st.info(word("compare.shallow", name=name, **depths), icon=":material/info:")
     if asked.made:
-        st.warning(made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
+        st.warning(naming.made_words(asked.made, len(asked.questions)), icon=":material/auto_awesome:")
     specs = {result.name: experiment.needed([result.name]) for result in view.results}  # those it wraps included
     trained = {dict(choices.specs[name]).get("model") for name in choices.trained} - {None}
     used = {dict(spec).get("model") for of in specs.values() for spec in of}
