@@ -71,7 +71,6 @@ def opened_by(person: dict[str, Any], **context: str) -> AppTest:
     return run(app)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("sign_in")
 def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
     for name in ("alice", "bob"):
@@ -229,7 +228,6 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     yield from started(tmp_path_factory.mktemp("workspace"), Path("no secrets"))
 
 
-@pytest.mark.slow
 def test_files_of_who_is_not_signed_in_are_refused_before_they_take_memory(closed: Server) -> None:
     with visiting(closed.address) as nobody:
         assert WORDS["access.about"][:40] in nobody.draw()
@@ -253,7 +251,6 @@ def is_taken(app: str, origin: str | None) -> bool:
     return False
 
 
-@pytest.mark.slow
 def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Server) -> None:
     assert is_taken(closed.address, closed.address)
     assert is_taken(closed.address, None)  # a program: no browser leaves it out
@@ -266,7 +263,6 @@ def test_where_people_sign_in_only_pages_of_the_app_open_websockets(closed: Serv
     assert [origin for origin in others if is_taken(closed.address, origin)] == []
 
 
-@pytest.mark.slow
 def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> None:
     with visiting(closed.address) as nobody:
         nobody.draw()
@@ -281,7 +277,6 @@ def test_no_address_gives_a_file_of_the_server_or_takes_one(closed: Server) -> N
             assert nobody.puts(1, session=session) in (400, 403, 404, 405), session
 
 
-@pytest.mark.slow
 def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server) -> None:
     with visiting(closed.address, closed.cookie("alice")) as alice, visiting(closed.address) as nobody:
         alice.draw()
@@ -295,7 +290,6 @@ def test_who_is_signed_in_hands_in_files_to_their_own_pages_alone(closed: Server
             assert bob.puts(1) == 204
 
 
-@pytest.mark.slow
 def test_a_user_has_so_much_on_all_open_pages_together_and_is_told(closed: Server) -> None:
     cookie = closed.cookie("carol")
     with visiting(closed.address, cookie) as carol, visiting(closed.address, cookie) as other:
@@ -306,7 +300,6 @@ def test_a_user_has_so_much_on_all_open_pages_together_and_is_told(closed: Serve
         assert carol.puts(45, in_chunks=True) == 413
 
 
-@pytest.mark.slow
 def test_what_has_no_length_is_counted_as_it_arrives(opened: Server) -> None:
     with visiting(opened.address) as visitor:
         assert visitor.puts(1, session="of-no-page") == 403
@@ -317,7 +310,6 @@ def test_what_has_no_length_is_counted_as_it_arrives(opened: Server) -> None:
         assert visitor.is_told(WORDS["limit.uploads"].format(limit="100"))
 
 
-@pytest.mark.slow
 def test_all_open_pages_have_so_much_together(opened: Server) -> None:
     with visiting(opened.address) as one, visiting(opened.address) as other:
         one.draw()

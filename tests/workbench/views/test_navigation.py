@@ -48,7 +48,6 @@ def test_every_page_is_drawn_on_a_first_visit(name: str, language: str, monkeypa
     assert f"page.{name}" in catalog(language)
 
 
-@pytest.mark.slow
 def test_reading_what_draws_the_pages_and_drawing_the_train_page_reads_no_model_library(tmp_path: Path) -> None:
     folders = [PROJECT / "workbench" / "views", *(PROJECT / "labs").glob("*/pages")]
     views = [module_of(path) for folder in folders for path in folder.rglob("*.py")]

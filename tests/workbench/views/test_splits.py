@@ -12,8 +12,6 @@ from tests.workbench.views.compare.worlds import page as compare_page
 from tests.workbench.views.driving import data_page, opened
 from tests.workbench.views.train.worlds import page as train_page
 
-pytestmark = pytest.mark.slow
-
 
 def say(language: str, key: str, **values: object) -> str:
     return catalog(language)[key].format(**values)

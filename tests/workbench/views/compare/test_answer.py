@@ -70,7 +70,6 @@ def told(data: StoredSet, found: Found) -> str:
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("found", "says"),
     [
@@ -108,7 +107,6 @@ def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
     assert [one for one in says if one not in text] == []
 
 
-@pytest.mark.slow
 def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(data: StoredSet) -> None:
     finished(BI_ENCODER, "mine", data)
     compared(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
@@ -117,7 +115,6 @@ def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that
     assert "Select the untrained" not in text
 
 
-@pytest.mark.slow
 def test_of_a_training_the_curve_of_what_it_was_is_dashed(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = dict[str, dict[str, Any]]()
     monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
@@ -126,7 +123,6 @@ def test_of_a_training_the_curve_of_what_it_was_is_dashed(data: StoredSet, monke
     assert looks["curves"]["dashed"] == ["Dense"]
 
 
-@pytest.mark.slow
 def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
     compared(data, found)
@@ -141,7 +137,6 @@ def test_what_all_find_is_left_for_the_first_k_that_tells_them_apart(data: Store
     assert "Use **Dense**: Recall@1 91.7; 83.3 points above BM25" in said(chosen.run())
 
 
-@pytest.mark.slow
 def test_ndcg_at_10_leads_until_another_metric_is_chosen(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT}
     compared(data, found)
@@ -152,7 +147,6 @@ def test_ndcg_at_10_leads_until_another_metric_is_chosen(data: StoredSet) -> Non
     assert app.query_params["measure"] == "mrr"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_report_has_the_headline_of_the_page(language: str, data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT}
@@ -193,7 +187,6 @@ def test_the_difference_from_the_best_is_said_once_if_the_best_is_the_baseline()
         assert len(words.notes) == notes, words
 
 
-@pytest.mark.slow
 def test_bm25_of_plain_words_is_in_no_chart_and_no_pair(monkeypatch: pytest.MonkeyPatch, data: StoredSet) -> None:
     monkeypatch.setattr(choices_module, "_suited_analyzer", lambda *_: Analyzer.KIWI_BIGRAM)
     found = {"BM25": LATE, "Dense": LATE, "BM25 words": RIGHT}
@@ -207,7 +200,6 @@ def test_bm25_of_plain_words_is_in_no_chart_and_no_pair(monkeypatch: pytest.Monk
     assert "the question they disagree on most" not in text  # the two leading ones agree on all of them
 
 
-@pytest.mark.slow
 def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
     text = told(data, found)
@@ -224,7 +216,6 @@ def test_a_question_without_answers_has_no_line_for_them() -> None:
     assert "Answer:" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     language: str, monkeypatch: pytest.MonkeyPatch
@@ -254,7 +245,6 @@ def test_who_is_at_a_disadvantage_is_told_and_the_figures_are_there(
     assert by_grades.query_params["measure"] == "ndcg_exp"
 
 
-@pytest.mark.slow
 def test_which_grade_is_relevant_is_chosen_where_there_are_several(started: list[Experiment]) -> None:
     asked, _ = judged_apart()
     mixed = replace(asked.questions[0], grades=((asked.questions[0].relevant[0], 1),))
@@ -268,7 +258,6 @@ def test_which_grade_is_relevant_is_chosen_where_there_are_several(started: list
     assert not [one for one in plain.selectbox if one.key == "grade_en"]
 
 
-@pytest.mark.slow
 def test_where_only_relevant_passages_are_known_that_is_said_in_a_line() -> None:
     asked = small_set()
     data = keep(asked)

@@ -111,7 +111,6 @@ def domains(spec: Any) -> Iterator[Any]:
             yield from domains(value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize(("module", "address", "names"), VIEWS)
 def test_every_view_displays_the_names_of_the_language(
@@ -123,7 +122,6 @@ def test_every_view_displays_the_names_of_the_language(
         assert stored == called or stored not in said
 
 
-@pytest.mark.slow
 def test_charts_keep_the_colours_of_the_stored_names_and_order_retrievers_best_first(data: StoredSet) -> None:
     korean = dict(zip(STORED, CALLED["ko"], strict=True))
     best_first = [RERANKED, MIX, BM25, LATE]

@@ -58,7 +58,6 @@ TORN: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("tear", TORN.values(), ids=TORN.keys())
 def test_a_torn_comparison_is_run_anew(tear: Callable[[Path], object], started: list[Experiment]) -> None:
     folder = compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
@@ -79,7 +78,6 @@ def test_a_torn_note_of_progress_is_none(content: str, started: list[Experiment]
     assert EN["compare.not_run"] in said(app)
 
 
-@pytest.mark.slow
 def test_a_comparison_that_ends_while_the_page_is_drawn_is_opened(
     started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +103,6 @@ def test_where_all_failed_no_other_k_is_advised() -> None:
     assert len(app.error) == 2
 
 
-@pytest.mark.slow
 def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[5],))  # two relevant passages
     compared(asked, {"BM25": [[1, 0]], "Dense": [[0]]})
@@ -116,7 +113,6 @@ def test_questions_about_one_passage_are_sure_of_nothing() -> None:
     assert table.loc["BM25", 1] == "50.00 [0.0, 100.0]"
 
 
-@pytest.mark.slow
 def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
     asked = QuestionSet("one", PASSAGES, (QUESTIONS[0],))
     compared(asked, {"BM25": [[0]], "Dense": [[1]]})
@@ -126,7 +122,6 @@ def test_a_part_of_one_passage_is_sure_of_nothing() -> None:
     assert (dense["low"], dense["high"]) == pytest.approx((0.0, 97.5))
 
 
-@pytest.mark.slow
 def test_a_failed_first_stage_leaves_the_others_their_figures() -> None:
     data = keep(small_set())
     (found,) = comparison_of({"BM25": FOUND}, small_set(), KS, depth=100).results
@@ -150,7 +145,6 @@ def test_what_is_wrong_with_milvus_is_said_in_the_reader_s_words(code: str, monk
     assert search_failure_text(failure) == told  # on the Search page too
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "kept"])
 def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
     compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
@@ -176,7 +170,6 @@ def test_an_address_of_nonsense_opens_the_page(view: str) -> None:
     assert (app.query_params["k"], app.query_params["measure"]) == ("10", "ndcg")  # the defaults
 
 
-@pytest.mark.slow
 def test_an_address_of_no_view_is_the_overview() -> None:
     compared(small_set(), {"BM25": FOUND, "Dense": FOUND})
     assert len(look(view="../x").dataframe[0].value) == 2
@@ -193,7 +186,6 @@ def test_names_of_retrievers_are_no_markdown() -> None:
     assert app.dataframe[0].value["retriever"].tolist() == [name]
 
 
-@pytest.mark.slow
 def test_a_comparison_on_made_questions_says_so() -> None:
     small = small_set()
     first, *others = small.questions

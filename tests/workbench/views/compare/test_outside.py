@@ -175,7 +175,6 @@ def test_what_python_measured_is_shown_with_its_latency(data: StoredSet) -> None
     assert table.set_index("retriever")["per_question"].notna().all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("depth", [0, 100])
 def test_the_page_names_unused_results_and_unknown_depth(data: StoredSet, depth: int) -> None:
     recorded = Recorded(seconds_per_query=0.1, depth=depth, unknown_passages=6, rising_scores=2)
@@ -191,7 +190,6 @@ def test_the_page_names_unused_results_and_unknown_depth(data: StoredSet, depth:
         assert "at most 1 passages per question" in texts(app)
 
 
-@pytest.mark.slow
 def test_a_langchain_retriever_on_the_page(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRC_RETRIEVERS", "LangChain=tests.retrieval.outside.test_libraries:Letters.for_passages")
     app = compared(data, choices_for(data).specs["LangChain"])

@@ -82,10 +82,6 @@ def choose(app: AppTest, row: int, press: str = "") -> AppTest:
     return run(app)
 
 
-# what it says
-
-
-@pytest.mark.slow
 def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
     finished(data)
     app = opened(page, measure="recall", k="1")
@@ -104,7 +100,6 @@ def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: Stored
     assert "**BM25** scores highest so far (Recall@1 91.7)" in said(app)
 
 
-@pytest.mark.slow
 def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
     data = keep(replace(small_set(), name="KorQuAD 1.0 dev"))
     kept(data, choices_for(data).specs, small_set(), by_hand({"BM25": FOUND, "Dense": MISSED}))
@@ -117,7 +112,6 @@ def test_what_others_published_stands_beside_and_is_marked_as_theirs() -> None:
     assert EN["published.others"].format(theirs="5,774", here="6") in said(app)
 
 
-@pytest.mark.slow
 def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     finished(data)
     app = opened(page, k="1")
@@ -127,7 +121,6 @@ def test_the_question_they_disagree_on_is_opened(data: StoredSet) -> None:
     assert any(button.key == "why_back" for button in app.button)
 
 
-@pytest.mark.slow
 def test_what_failed_is_no_baseline(data: StoredSet) -> None:
     found = by_hand({"Dense": MISSED, "Hybrid": FOUND, "Reranked": FOUND})
     finished(data, (Result("BM25", error=RuntimeError("no words")), *found))
@@ -135,7 +128,6 @@ def test_what_failed_is_no_baseline(data: StoredSet) -> None:
     assert (baseline.value, baseline.options) == ("Dense", ["Dense", "Hybrid", "Reranked"])
 
 
-@pytest.mark.slow
 def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     finished(data, (*found, Result("Reranked", error=RuntimeError("no *model* here"))))
@@ -147,7 +139,6 @@ def test_what_failed_has_no_figure_and_says_why(data: StoredSet) -> None:
     assert table.loc["Reranked", ["verdict", "interval"]].tolist() == ["", ""]
 
 
-@pytest.mark.slow
 def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     shallow = found[1]
@@ -163,13 +154,11 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
     assert "too few results" not in said(opened(page, measure="recall", k="50"))
 
 
-@pytest.mark.slow
 def test_nothing_found_is_told(data: StoredSet) -> None:
     finished(data, by_hand({"BM25": FOUND, "Dense": [[], [], *MISSED[2:]]}))
     assert "**Dense** returned no results for 2 questions (counted as misses)" in said(opened(page))
 
 
-@pytest.mark.slow
 def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSet) -> None:
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
@@ -182,10 +171,6 @@ def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSe
     assert "only the beginning" not in said(opened(page))
 
 
-# what it shows before anybody pressed anything
-
-
-@pytest.mark.slow
 def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     data: StoredSet, started: list[Experiment]
 ) -> None:
@@ -200,7 +185,6 @@ def test_the_last_comparison_is_shown_and_the_new_one_is_only_offered(
     assert [[*one.specs] for one in started] == [["BM25", "Dense", "Reranked"]]
 
 
-@pytest.mark.slow
 def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet, started: list[Experiment]) -> None:
     finished(data)
     app = opened(page, retrievers="BM25|Hybrid")
@@ -209,7 +193,6 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
     assert EN["compare.run_picked"] not in [button.label for button in app.button]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked"])
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
@@ -219,7 +202,6 @@ def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, re
     assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displayed(data: StoredSet) -> None:
     three_finished(data)
@@ -230,7 +212,6 @@ def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displaye
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 @pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
 def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
@@ -242,7 +223,6 @@ def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, ret
     assert (EN["compare.pick_another"] in said(app)) == is_asked
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_saved_comparisons_name_retrievers_in_the_language_of_the_page(data: StoredSet) -> None:
     finished(data)
@@ -251,7 +231,6 @@ def test_saved_comparisons_name_retrievers_in_the_language_of_the_page(data: Sto
     assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
     folder = finished(data)
@@ -270,7 +249,6 @@ def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: lis
     assert len(started) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.packaged
 @pytest.mark.usefixtures("started")
 def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
@@ -330,10 +308,6 @@ def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, m
     assert opened(worlds.page, part="all", retrievers="BM25|Dense").dataframe[0].value["recall@1"].notna().all()
 
 
-# what it gives
-
-
-@pytest.mark.slow
 def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     compared = open_comparison(data.key, finished(data))
     assert compared is not None
@@ -361,10 +335,6 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert {"beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "experiment.toml"} <= names
 
 
-# what it keeps
-
-
-@pytest.mark.slow
 def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
     key = finished(data).name
     app = opened(page, view="kept")
@@ -378,7 +348,6 @@ def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -
     assert len(fresh.dataframe[0].value) == 4
 
 
-@pytest.mark.slow
 def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
     key = finished(data).name
     folder = workspace() / "comparisons" / key[::-1]
@@ -395,7 +364,6 @@ def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: S
     assert "Recall@2" in said(app)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
     key = finished(data).name
@@ -410,7 +378,6 @@ def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredS
     assert "Saved comparison of" not in said(app)
 
 
-@pytest.mark.slow
 def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
     finished(data)
     for wrong in ("0123456789abcdef", "../../etc/passwd"):
@@ -507,7 +474,6 @@ def test_the_sample_is_called_in_the_person_s_language() -> None:
     assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "takeaway", "kept"])
 def test_metric_k_baseline_and_part_stand_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
@@ -528,7 +494,6 @@ def test_saved_names_the_best_by_the_leading_metric(data: StoredSet) -> None:
     assert columns["best"]["label"] == EN["compare.best_by"].format(figure="nDCG@10")
 
 
-@pytest.mark.slow
 def test_a_time_of_another_machine_is_marked_and_explained(data: StoredSet) -> None:
     bm25, dense = by_hand({"BM25": FOUND, "Dense": MISSED})
     timed = (replace(bm25, query_seconds=0.6), replace(dense, query_seconds=6.0, elsewhere_seconds=6.0))

@@ -88,9 +88,6 @@ def test_counts_the_retrievers_of_a_running_comparison(data: StoredSet) -> None:
             assert text in said(opened(page, part="all", retrievers="|".join(names)))
 
 
-# what starts it
-
-
 def test_the_first_press_of_stop_holds_in_a_session_that_found_it_running(
     data: StoredSet, started: list[Experiment]
 ) -> None:
@@ -141,9 +138,6 @@ def test_resume_starts_it_again(data: StoredSet, started: list[Experiment]) -> N
     ended(data, State.STOPPED, "BM25")
     press(opened(page, **ADDRESS), "resume")
     assert [[*one.specs] for one in started] == [[*NAMES]]
-
-
-# what stays of it
 
 
 def test_the_finished_retrievers_of_a_stopped_comparison_stay(data: StoredSet, started: list[Experiment]) -> None:
@@ -217,9 +211,6 @@ def test_an_earlier_result_that_holds_all_finished_ones_stays(data: StoredSet, s
     assert {"resume", "only_finished"} <= keys(app)
 
 
-# what starts by itself on a user's own question set
-
-
 def slow_dense(monkeypatch: pytest.MonkeyPatch, data: StoredSet, seconds: float) -> None:
     """Have the dense retriever read with a transformer, measured to take so many seconds on this set."""
     model = "packaged:multilingual-e5-small"
@@ -273,9 +264,6 @@ def test_a_retriever_that_was_compared_before_is_selected(
     assert started == []
 
 
-# whose result is shown
-
-
 def test_a_result_of_another_selection_has_a_badge_and_one_s_own_has_none(
     data: StoredSet, started: list[Experiment]
 ) -> None:
@@ -283,9 +271,6 @@ def test_a_result_of_another_selection_has_a_badge_and_one_s_own_has_none(
     assert "Earlier comparison · 6 questions · " in said(opened(page, **ADDRESS))
     assert "Earlier comparison" not in said(opened(page, part="all", retrievers="BM25"))
     assert started == []
-
-
-# a question set that is not there
 
 
 def test_a_deleted_set_is_reported_and_nothing_else_is_opened(data: StoredSet, started: list[Experiment]) -> None:

@@ -55,7 +55,6 @@ def asked_for(folder: Path, retriever: str, engine: Engine) -> StudyJob[Wanted, 
     return job
 
 
-@pytest.mark.slow
 def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked: list[Wanted]) -> None:
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in said(app)
@@ -68,7 +67,6 @@ def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked
     assert EN["takeaway.foreseen_left_out"] not in said(app)
 
 
-@pytest.mark.slow
 def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead(asked: list[Wanted]) -> None:
     data, name = keep(small_set()), "Late over BM25"
     add(data.fingerprint, LateSpec(name=name, model="starter", first="BM25"))
@@ -82,7 +80,6 @@ def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead
     assert asked == [Wanted(folder.name, name, Engine.LANGCHAIN)]
 
 
-@pytest.mark.slow
 def test_the_export_leads_there(folder: Path) -> None:
     app = opened(page)
     press(app, EN["export.take_away"])
@@ -90,7 +87,6 @@ def test_the_export_leads_there(folder: Path) -> None:
     assert EN["takeaway.about"] in said(app)
 
 
-@pytest.mark.slow
 def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:
     job = asked_for(folder, "BM25", Engine.ELASTICSEARCH)
     assert job.run() == 0, job.status().message
@@ -123,7 +119,6 @@ def test_drift_says_its_direction(language: str, points: float, said: str, monke
     assert drift_words(0.004) == catalog(language)["takeaway.same"]
 
 
-@pytest.mark.slow
 def test_why_nothing_was_made_is_said(folder: Path, asked: list[Wanted]) -> None:
     job = asked_for(folder, "BM25", Engine.ONNX)
     job.write_status(Status(State.FAILED, code="no_network", message="English"))
@@ -132,7 +127,6 @@ def test_why_nothing_was_made_is_said(folder: Path, asked: list[Wanted]) -> None
     assert EN["takeaway.failed"].format(reason=plain(reason)) in said(app)
 
 
-@pytest.mark.slow
 def test_models_are_told_with_what_they_were_held_against(folder: Path) -> None:
     job = asked_for(folder, "BM25", Engine.ONNX)
     figures = (0.99999, 0.98, 0.9, 0.9, 0.875, 4.0, 5.0, 2.0, 470_000_000, 236_000_000)

@@ -63,7 +63,6 @@ def test_words_that_feedback_added_are_marked_with_where_they_come_from() -> Non
     assert table["weight"].to_dict() == pytest.approx({"누리호": 0.6 + 0.4 * 2 / 3, "고흥": 0.4 / 3}, rel=1e-6)
 
 
-@pytest.mark.slow
 def test_synonyms_and_words_of_the_dictionary_are_told() -> None:
     spec = BM25Spec(name="D", analyzer=Analyzer.WORD, dictionary="dictionary:of-the-test")
     table = told(spec, "차량 공장", 2, 1, SYNONYMS)
@@ -93,7 +92,6 @@ def at(data: StoredSet, names: list[str], question: str, explained: str) -> AppT
     return driving.opened(page, **look, question=question, explained=explained)
 
 
-@pytest.mark.slow
 def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
     every = BM25Spec(name="All", title_weight=2, feedback_passages=2, compounds="both", dictionary=kept.reference)
@@ -113,7 +111,6 @@ def test_every_option_is_explained_on_the_page(data: StoredSet) -> None:
     assert "Compound nouns are split; each part" in texts(other)
 
 
-@pytest.mark.slow
 def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
     app = opened(data, BM25Spec(name="Pairs", pairs=True), BM25Spec(name="Plain"), question="q3")
     assert "Terms are word bigrams" in texts(app)

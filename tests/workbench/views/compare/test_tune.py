@@ -55,7 +55,6 @@ def texts(app: AppTest) -> str:
     return "\n".join(element.value.replace("\\", "") for element in app.markdown)
 
 
-@pytest.mark.slow
 def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = at_labs("BM25")
@@ -81,7 +80,6 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("k1", "b"), [("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")])
 @pytest.mark.usefixtures("started")
 def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
@@ -96,7 +94,6 @@ def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None
     assert not [button for button in app.button if button.key == "start_bm25"]
 
 
-@pytest.mark.slow
 def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +116,6 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     assert started == []
 
 
-@pytest.mark.slow
 def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
     experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
@@ -132,7 +128,6 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
     assert started == [experiment]
 
 
-@pytest.mark.slow
 def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
@@ -186,7 +181,6 @@ def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(langu
     assert "kiwi+bigram" not in texts(app)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
@@ -199,7 +193,6 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     assert "in cross-validation" not in texts(app)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
@@ -217,7 +210,6 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     data = sample()
@@ -234,7 +226,6 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     assert any(info.value == "Select at least one of each." for info in app.info)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     finished(data, index_lab(compared(data, "Dense"), "Dense"))
@@ -251,7 +242,6 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert spec.chosen_on is Part.VALIDATION
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: StoredSet, tmp_path: Path) -> None:
     late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
@@ -270,7 +260,6 @@ def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: 
     assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lab", "says"),
     [
@@ -296,7 +285,6 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))

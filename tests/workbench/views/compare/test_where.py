@@ -129,10 +129,6 @@ def numbers(app: AppTest) -> dict[str, str]:
     return {key: label[len(":primary[") : -1] for key, label in buttons.items() if key.startswith("fate_")}
 
 
-# slices
-
-
-@pytest.mark.slow
 def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
     # of the hard ones BM25 has 15 first, dense none and the hybrid none
     (told,) = [text for text in texts(drawn) if "points **lower**" in text]
@@ -156,7 +152,6 @@ def test_where_no_slice_is_sure_none_is_named(dense: list[int], start: str) -> N
     assert of_all_slices(opened(stored)).startswith(start)
 
 
-@pytest.mark.slow
 def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
     others = EN["where.telling_others"].format(first="BM25")
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
@@ -178,7 +173,6 @@ def test_the_table_has_every_retriever_on_every_slice(drawn: AppTest) -> None:
     assert (table["questions"] == 20).all()
 
 
-@pytest.mark.slow
 def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data: StoredSet) -> None:
     app = opened(data)
     choice = app.selectbox[0]
@@ -192,20 +186,17 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
     assert set(app.dataframe[0].value["slice"]) == {"10", "11"}  # question 0 to 9, question 10 to 39
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", ["article", "nonsense"])
 def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
     assert opened(data, slice=address).selectbox[0].value == "kind"
 
 
-@pytest.mark.slow
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
     app = opened(forty(of=asked(kinds=[""] * COUNT)))
     assert app.selectbox[0].value == "overlap"
     assert EN["where.by_kind"] not in app.selectbox[0].options
 
 
-@pytest.mark.slow
 def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
     stored = forty(of=asked(titles=[f"article {row // 2}" for row in range(COUNT)]))
     app = opened(stored, slice="article")
@@ -239,9 +230,6 @@ def test_a_figure_that_nobody_has_is_told(data: StoredSet) -> None:
     assert EN["where.no_wrapping"] in texts(app)
 
 
-# lost questions
-
-
 def test_every_number_of_lost_questions(drawn: AppTest) -> None:
     assert numbers(drawn) == {
         "fate_BM25_found": "30 · 75.0%",
@@ -257,7 +245,6 @@ def test_every_number_of_lost_questions(drawn: AppTest) -> None:
     }
 
 
-@pytest.mark.slow
 def test_a_number_leads_to_its_questions_and_nothing_else_is_filtered(data: StoredSet) -> None:
     app = opened(data, quadrant="both", words="question", question="q3", within="1")
     press(app, "fate_Reranked_lost_in_reranking")
@@ -271,9 +258,6 @@ def test_where_nothing_is_lost_it_says_so() -> None:
     app = opened(forty((BM25,), {"BM25": [1] * 40}))
     assert EN["where.none_lost"].format(k=1) in texts(app)
     assert numbers(app) == {"fate_BM25_found": "40 · 100.0%"}
-
-
-# ceilings
 
 
 def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
@@ -307,7 +291,6 @@ def test_ceiling_states_no_gain_of_zero(language: str, monkeypatch: pytest.Monke
     assert "0.0" not in said.replace("100.0%", "")
 
 
-@pytest.mark.slow
 def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
     table = drawn.dataframe[1].value.set_index("retriever")
     assert table.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [5, 82.5, 87.5]
@@ -331,7 +314,6 @@ def test_a_sentence_names_questions_and_a_heading_their_property(by: Property) -
     assert heading.removeprefix("nDCG@10 by ").islower()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", ["ko", "en"])
 @pytest.mark.parametrize("by", ["kind", "question_length", "passage_length", "overlap", "terms_found", "article"])
 def test_every_slice_in_both_languages(language: str, by: str) -> None:

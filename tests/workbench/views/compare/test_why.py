@@ -114,9 +114,6 @@ def counts(app: AppTest) -> list[int]:
     return [int(re.findall(r"\*\*([\d,]+)\*\*", label)[0]) for label in labels]
 
 
-# which questions
-
-
 @pytest.mark.usefixtures("data")
 def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None:
     app = opened(k="1")
@@ -167,7 +164,6 @@ def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
     assert app.selectbox(key="why_b").value != "Dense"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_words_slices_and_fates_narrow_the_list_together() -> None:
     app = opened()
@@ -192,7 +188,6 @@ def test_words_slices_and_fates_narrow_the_list_together() -> None:
     assert not {"words", "slice", "within"} & set(app.query_params)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_address_alone_gives_the_same_list() -> None:
     lost = opened(of="Dense", fate="not_found", k="1")
@@ -206,7 +201,6 @@ def test_the_address_alone_gives_the_same_list() -> None:
     assert set(listed(first)) == {"q3", "q4", "q5"}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     "wrong",
@@ -241,10 +235,6 @@ def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
     assert len(listed(app)) == 6
 
 
-# one question
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_question_is_opened_gone_through_and_closed() -> None:
     app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
@@ -350,7 +340,6 @@ def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None
     assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
 
 
-@pytest.mark.slow
 def test_a_shallow_imported_run_stands_beside_ours() -> None:
     asked = small_set()
     data = keep(asked)
@@ -417,7 +406,6 @@ def with_model(spec: Spec) -> AppTest:
     return app
 
 
-@pytest.mark.slow
 def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
     app = with_model(DenseSpec(name="Own", model=str(folder)))
@@ -435,7 +423,6 @@ def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> No
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "rerank"])
 def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> None:
     words = " ".join(SENTENCES).split()
@@ -470,7 +457,6 @@ def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> 
         assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
 
 
-@pytest.mark.slow
 def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
     spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
     app = with_model(spec)
@@ -489,7 +475,6 @@ def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
     assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [0, 6])
 def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Path, dimensions: int) -> None:
     folder = build_bi_encoder(tmp_path / "tiny")
@@ -514,10 +499,6 @@ def test_a_model_that_is_gone_is_told() -> None:
     ]
 
 
-# notes and marks
-
-
-@pytest.mark.slow
 def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) -> None:
     app = opened(question="q2")
     app.checkbox(key="mark_Dense 4").check()
@@ -541,7 +522,6 @@ def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) 
     assert remarks_of(data.fingerprint).negatives == ()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_only_questions_that_models_are_trained_on_have_marks() -> None:
     boxes = [[one.key or "" for one in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
@@ -563,9 +543,6 @@ def test_what_is_selected_is_removed(data: StoredSet) -> None:
     assert (known.negatives, known.notes) == ((("q1", "p3"),), ())
 
 
-# safety
-
-
 def test_text_of_users_is_never_html_or_markdown() -> None:
     asked = small_set()
     answer = '"><b>답</b>'
@@ -584,7 +561,6 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
             assert "**굵게**" not in element.value
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() -> None:
     script = (

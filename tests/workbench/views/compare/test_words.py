@@ -81,7 +81,6 @@ def starts(app: AppTest) -> list[str]:
     return [button.label for button in app.button if button.key == "start_lexical"]
 
 
-@pytest.mark.slow
 def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")
@@ -104,7 +103,6 @@ def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: lis
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     told_of(rivers(), "BM25")
@@ -120,7 +118,6 @@ def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     assert not starts(app)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_only_what_a_retriever_can_do_is_offered() -> None:
     data = rivers()
@@ -138,7 +135,6 @@ def test_only_what_a_retriever_can_do_is_offered() -> None:
     assert pills(opened(*names, tuned="Windows"), "changes") == ["Title weight (BM25F)", "Compounds", "User dictionary"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
     data = rivers()
@@ -154,7 +150,6 @@ def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
     assert starts(of_words) == ["Try 2 settings"]
 
 
-@pytest.mark.slow
 def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Experiment]) -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),)), "내 | 사전")
     lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES, changes(dictionary=(kept.reference,))]))
@@ -186,7 +181,6 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     assert started[-1].retriever[-1] == spec
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
@@ -199,7 +193,6 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     assert best(lab_figures(found, "ndcg@10", question_groups(found.question_set))) in {one.name for one in tried(lab)}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started")
 def test_without_bm25_dictionaries_can_still_be_made() -> None:
     told_of(rivers(), "Dense")
@@ -226,7 +219,6 @@ def kept_lines() -> list[tuple[str, str]]:
     return [(one.name, written(load(one.key))) for one in stored()]
 
 
-@pytest.mark.slow
 def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")
@@ -280,7 +272,6 @@ def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     assert not stored()
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("started", "_few")
 def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
     app = opened("BM25")

@@ -176,7 +176,6 @@ def test_what_reranking_leaves_in_its_place_is_told_in_words() -> None:
     assert "▲2 <small>3→1</small>" in hits_html([replace(one, before=3)])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_all_four_side_by_side() -> None:
     app = ask(opened(page), QUESTION)
@@ -325,7 +324,6 @@ def test_examples_are_what_a_finished_comparison_disputes(data: StoredSet) -> No
     assert examples(opened(page)) == [q.text for q in QUESTIONS[:3]]
 
 
-@pytest.mark.slow
 def test_what_is_stopped_is_asked_no_more_and_stays_in_its_box(data: StoredSet) -> None:
     app = ask(opened(page, data=data.key), QUESTION)
     assert columns(app)

@@ -20,7 +20,6 @@ from tests.workbench.views.compare.worlds import press, tables
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.search.test_page import HOSTILE, html, page
 
-pytestmark = pytest.mark.slow
 EN = catalog("en")
 QUESTION = QUESTIONS[1].text
 

@@ -49,7 +49,6 @@ def texts(app: AppTest) -> str:
     return "\n".join(str(one.value) for kind in (app.caption, app.success, app.info, app.warning) for one in kind)
 
 
-@pytest.mark.slow
 def test_each_judgement_is_kept_at_once_and_the_set_made_of_all_knows_what_is_not_right(
     data: StoredSet, comparison: Path
 ) -> None:
@@ -109,7 +108,6 @@ def test_the_list_begins_on_the_search_page(data: StoredSet, comparison: Path, m
     assert went == [("search", {"data": data.key, "pool": comparison.name, "pool_n": "3", "pool_k": "10"})]
 
 
-@pytest.mark.slow
 def test_a_model_judges_the_same_list_beside_the_person(
     data: StoredSet, comparison: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
