@@ -14,7 +14,7 @@ def _four_retrievers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "_suited_analyzer", lambda *_: Analyzer.WORD)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Experiment]:
     """The experiments started, in place of their processes."""
     experiments: list[Experiment] = []

@@ -23,8 +23,6 @@ from tests.doubles import small_set
 from tests.workbench.views.compare.worlds import page, press
 from tests.workbench.views.driving import opened, run
 
-pytestmark = pytest.mark.usefixtures("started")
-
 
 def trained(name: str) -> str:
     """Store a finished training of a bi-encoder on another dataset; returns its id."""
@@ -95,7 +93,6 @@ def test_how_long_passages_are_read_is_chosen(data: StoredSet) -> None:
     assert added(data.fingerprint)[1] == RerankSpec(name="Reranked · model", first=BM25_NAME, model="some/model")
 
 
-@pytest.mark.usefixtures("started")
 def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "base_at_hand", lambda: DEFAULT)
     model = trained("My encoder")
@@ -110,7 +107,7 @@ def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, mo
     assert [(spec.name, dict(spec)["model"]) for spec in added(data.fingerprint)] == [("Dense · My encoder", model)]
 
 
-@pytest.mark.usefixtures("data", "started")
+@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("kind", ["dense", "sparse", "rerank"])
 def test_the_disabled_button_says_that_a_model_is_needed(kind: str) -> None:
     app = opened(page, retrievers="BM25")

@@ -22,8 +22,6 @@ from tests.search_server import ByLetters, SearchServer, scored, searching
 from tests.workbench.views.compare.worlds import page, press
 from tests.workbench.views.driving import opened, run, texts
 
-pytestmark = pytest.mark.usefixtures("started")
-
 
 @pytest.fixture
 def server() -> Iterator[SearchServer]:

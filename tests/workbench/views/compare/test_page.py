@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import shutil
 import time
 import zipfile
 from collections.abc import Sequence
@@ -12,22 +11,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from mrc_workbench.data.jobs.folder import State, Status
 from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.data.workspace import workspace
-from mrc_workbench.retrieval.comparison.compare import Comparison, Result
+from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, LateSpec
 from mrc_workbench.retrieval.comparison.multistage import LearnedSpec
 from mrc_workbench.retrieval.comparison.pace import Forecast, Pace, forecasts
 from mrc_workbench.retrieval.comparison.spec import Materials
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons, rename
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
+from mrc_workbench.retrieval.comparison.store import ComparisonJob
 from mrc_workbench.retrieval.report.words import LANGUAGES
 from mrc_workbench.training.ranker_options import BI_ENCODER
 from mrc_workbench.training.runs import Plan, Run
@@ -72,14 +68,6 @@ def at_work(data: StoredSet, *names: str) -> ComparisonJob:
 def three_finished(data: StoredSet) -> Path:
     """Keep a comparison that the reranker, which the page picks first as well, is not in."""
     return finished(data, by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND}))
-
-
-def choose(app: AppTest, row: int, press: str = "") -> AppTest:
-    """Choose a row of the list of kept comparisons, and press a button of what then is drawn."""
-    app.session_state["kept_list"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
-    if press:  # the test's app forgets the row with every run
-        next(one for one in app.button if press in (one.key, one.label)).click()
-    return run(app)
 
 
 def test_figures_come_with_their_intervals_and_every_pair_is_tested(data: StoredSet) -> None:
@@ -193,7 +181,6 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
     assert EN["compare.run_picked"] not in [button.label for button in app.button]
 
 
-@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked"])
 def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
     three_finished(data)
@@ -202,7 +189,6 @@ def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, re
     assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
 
 
-@pytest.mark.usefixtures("started")
 def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displayed(data: StoredSet) -> None:
     three_finished(data)
     specs = choices_for(data).specs
@@ -212,7 +198,6 @@ def test_the_earlier_comparison_with_most_of_the_selected_retrievers_is_displaye
     assert set(app.dataframe[0].value["retriever"]) == {"BM25", "Dense"}
 
 
-@pytest.mark.usefixtures("started")
 @pytest.mark.parametrize(("retrievers", "is_asked"), [("Dense|Reranked", False), ("Dense", True)])
 def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, retrievers: str, is_asked: bool) -> None:
     by = {"BM25": FOUND * 8, "Dense": MISSED * 8}
@@ -223,15 +208,6 @@ def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, ret
     assert (EN["compare.pick_another"] in said(app)) == is_asked
 
 
-@pytest.mark.usefixtures("started")
-def test_saved_comparisons_name_retrievers_in_the_language_of_the_page(data: StoredSet) -> None:
-    finished(data)
-    app = opened(page, lang="ko", view="kept")
-    table = next(frame.value for frame in app.dataframe if "made" in frame.value)
-    assert table["retrievers"].tolist() == ["BM25, Dense, 하이브리드, 재정렬"]
-
-
-@pytest.mark.usefixtures("started")
 def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
     folder = finished(data)
     folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
@@ -250,7 +226,6 @@ def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: lis
 
 
 @pytest.mark.packaged
-@pytest.mark.usefixtures("started")
 def test_what_late_interaction_keeps_and_takes_is_told_before() -> None:
     asked, late = whole_sample(), choices_for(data := sample()).specs["Late"]
     assert isinstance(late, LateSpec)
@@ -335,98 +310,6 @@ def test_every_file_can_be_taken_away(data: StoredSet) -> None:
     assert {"beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "experiment.toml"} <= names
 
 
-def test_a_kept_comparison_is_opened_again_without_its_models(data: StoredSet) -> None:
-    key = finished(data).name
-    app = opened(page, view="kept")
-    choose(app, 0)
-    choose(app, 0, "kept_open")
-    assert app.query_params["comparison"] == key
-    assert app.title[0].value == "small"
-    assert "Saved comparison of" in said(app)
-    fresh = opened(page, comparison=key)  # the address alone, in a session that knows nothing
-    assert "Saved comparison of" in said(fresh)
-    assert len(fresh.dataframe[0].value) == 4
-
-
-def test_a_comparison_made_elsewhere_shows_the_depths_it_was_measured_at(data: StoredSet) -> None:
-    key = finished(data).name
-    folder = workspace() / "comparisons" / key[::-1]
-    shallow = comparison_of({"BM25": FOUND, "Dense": MISSED}, small_set(), (2, 4), depth=4)
-    experiment = shallow.experiment.model_copy(update={"data": data.key})
-    keep_comparison(replace(shallow, experiment=experiment), folder)
-    app = opened(
-        page, comparison=folder.name, measure="recall", k="50"
-    )  # the address of someone who looked at another one
-    assert app.query_params["k"] == "2"  # by four both find everything
-    shown = app.dataframe[0].value
-    assert sorted(column for column in shown if column.startswith("recall")) == ["recall@2", "recall@4"]
-    assert shown.iloc[0]["recall@4"] == 100
-    assert "Recall@2" in said(app)
-
-
-@pytest.mark.usefixtures("started")
-def test_an_address_switches_to_the_question_set_of_its_comparison(data: StoredSet) -> None:
-    key = finished(data).name
-    other, _ = many_questions(2)
-    newer = keep(other)
-    app = opened(page, comparison=key, data=newer.key)
-    assert app.query_params["data"] == data.key
-    assert "Saved comparison of" in said(app)
-    app.sidebar.selectbox[0].select(newer.key)  # who picks another set leaves the comparison
-    run(app)
-    assert "comparison" not in app.query_params
-    assert "Saved comparison of" not in said(app)
-
-
-def test_an_address_of_nothing_kept_is_told(data: StoredSet) -> None:
-    finished(data)
-    for wrong in ("0123456789abcdef", "../../etc/passwd"):
-        app = opened(page, comparison=wrong)
-        assert EN["kept.not_here"] in said(app)
-        next(one for one in app.button if one.label == EN["kept.back"]).click()
-        assert run(app).title[0].value == EN["compare.purpose"]
-
-
-def test_a_comparison_whose_set_is_gone_is_told(data: StoredSet) -> None:
-    key = finished(data).name
-    keep(many_questions(2)[0])
-    shutil.rmtree(workspace() / "datasets" / data.key)
-    app = opened(page, comparison=key)
-    assert "is no longer in the workspace" in said(app)
-
-
-@pytest.mark.usefixtures("started")
-def test_names_are_given_and_comparisons_deleted(data: StoredSet) -> None:
-    key = finished(data).name
-    app = opened(page, view="kept")
-    (named,) = app.dataframe[0].value["name"]
-    assert named.removeprefix("▶ ").startswith("BM25")  # until somebody names it
-    assert "3 more" in named
-    choose(app, 0)
-    next(one for one in app.text_input if one.label == EN["kept.name"]).set_value("../<b>mine</b>")
-    choose(app, 0, EN["kept.rename"])
-    assert [one.name for one in kept_comparisons()] == ["../<b>mine</b>"]
-    assert [path.name for path in (workspace() / "comparisons").iterdir()] == [key]
-    choose(app, 0, "kept_delete")
-    assert kept_comparisons() == []
-    assert list((workspace() / "comparisons").glob("*/scores.json")) == []
-
-
-def test_a_click_on_any_cell_of_a_saved_comparison_offers_to_open_it(data: StoredSet) -> None:
-    key = finished(data).name
-    app = opened(page, view="kept")
-    assert not any(button.key == "kept_open" for button in app.button)
-    assert EN["kept.choose"] in [caption.value for caption in app.caption]
-    assert not app.info
-    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
-    run(app)
-    (button,) = [one for one in app.button if one.key == "kept_open"]
-    assert button.label == EN["kept.open"]
-    app.session_state["kept_list"] = {"selection": {"rows": [], "columns": [], "cells": [(0, "retrievers")]}}
-    button.click()
-    assert run(app).query_params["comparison"] == key
-
-
 def test_exports_stand_in_groups(data: StoredSet) -> None:
     finished(data)
     for language, words in (("en", EN), ("ko", catalog("ko"))):
@@ -439,59 +322,12 @@ def test_exports_stand_in_groups(data: StoredSet) -> None:
         assert words["export.everything"] in labels
 
 
-def test_labs_are_not_in_the_list(data: StoredSet) -> None:
-    folder = finished(data)
-    origin = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-    origin["experiment"]["lab"] = "bm25"
-    lab = folder.with_name("0" * 16)
-    shutil.copytree(folder, lab)
-    (lab / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
-    assert len(kept_comparisons()) == 2
-    assert len(opened(page, view="kept").dataframe[0].value) == 1
-
-
-def test_two_comparisons_of_the_same_questions_are_set_side_by_side(data: StoredSet) -> None:
-    folder = finished(data)
-    earlier = folder.with_name("1" * 16)
-    experiment = choices_for(data).experiment(data, ["BM25"], Part.ALL)
-    keep_comparison(Comparison(experiment, small_set(), by_hand({"BM25": MISSED})), earlier)
-    rename(earlier.name, "earlier")
-    app = opened(page, view="kept", measure="recall", k="1")
-    names = app.dataframe[0].value["name"].tolist()
-    choose(app, names.index("earlier"))
-    changes = app.dataframe[-1].value
-    assert changes["retriever"].tolist() == ["BM25"]
-    assert changes["after"][0] == pytest.approx(100 * 5.5 / 6)
-    assert changes["difference"][0] == pytest.approx(changes["after"][0] - changes["before"][0])
-    assert changes["verdict"][0] == EN["kept.not_changed"]  # six questions
-
-
-def test_the_sample_is_called_in_the_person_s_language() -> None:
-    sample = replace(small_set(), name="Korean sample")
-    data = keep(sample)
-    kept(data, ["BM25"], sample, comparison_of({"BM25": FOUND}, sample, KS, depth=100).results)
-    app = opened(page, view="kept", retrievers="BM25", lang="ko")
-    assert app.dataframe[0].value["data"].tolist() == ["한국어 샘플"]
-
-
 @pytest.mark.parametrize("view", ["overview", "where", "why", "tune", "takeaway", "kept"])
 def test_metric_k_baseline_and_part_stand_on_every_tab(data: StoredSet, view: str) -> None:
     finished(data)
     boxes = opened(page, view=view).main.selectbox
     labels = [box.label for box in boxes if not str(box.key).startswith("add_")]  # those to add a retriever by
     assert labels[:4] == [EN["compare.questions"], EN["compare.measure"], "K", EN["compare.baseline"]]
-
-
-def test_saved_names_the_best_by_the_leading_metric(data: StoredSet) -> None:
-    finished(data)
-    app = opened(page, view="kept", measure="recall", k="1")
-    assert app.dataframe[0].value["best"].tolist() == ["BM25 91.7"]
-    columns = json.loads(app.dataframe[0].proto.columns)
-    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="Recall@1")
-    by_default = opened(page, view="kept")
-    assert by_default.query_params["measure"] == "ndcg"
-    columns = json.loads(by_default.dataframe[0].proto.columns)
-    assert columns["best"]["label"] == EN["compare.best_by"].format(figure="nDCG@10")
 
 
 def test_a_time_of_another_machine_is_marked_and_explained(data: StoredSet) -> None:
@@ -531,16 +367,6 @@ def test_only_default_names_are_translated(name: str, korean: str, monkeypatch: 
     monkeypatch.setattr("mrc_workbench.workbench.views.names.language", lambda: "ko")
     assert retriever_name(name) == korean
     assert retriever_names(["Late", "후기 상호작용"]) == {"Late": "Late", "후기 상호작용": "후기 상호작용"}
-
-
-def test_other_questions_are_not_set_side_by_side(data: StoredSet) -> None:
-    finished(data)
-    asked, others = many_questions(2)
-    keep_comparison(others, ComparisonJob.of(others.experiment, keep(asked).fingerprint).folder)
-    app = opened(page, view="kept", data=data.key)
-    names = app.dataframe[0].value["data"].tolist()
-    choose(app, names.index("many"))
-    assert EN["kept.other_passages"] in said(app)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -81,7 +81,6 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
 
 
 @pytest.mark.parametrize(("k1", "b"), [("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")])
-@pytest.mark.usefixtures("started")
 def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
     compared(data, "BM25")
     app = at_labs("BM25")
@@ -165,7 +164,6 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
 
 
 @pytest.mark.parametrize(("language", "lead"), [("en", "Keep the current setting"), ("ko", "현재 설정(BM25)")])
-@pytest.mark.usefixtures("started")
 def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(language: str, lead: str) -> None:
     data = sample()
     finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
@@ -181,7 +179,6 @@ def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(langu
     assert "kiwi+bigram" not in texts(app)
 
 
-@pytest.mark.usefixtures("started")
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
@@ -193,7 +190,6 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     assert "in cross-validation" not in texts(app)
 
 
-@pytest.mark.usefixtures("started")
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
     lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
@@ -210,7 +206,6 @@ def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
-@pytest.mark.usefixtures("started")
 def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     data = sample()
     finished(data, rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
@@ -226,7 +221,6 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
     assert any(info.value == "Select at least one of each." for info in app.info)
 
 
-@pytest.mark.usefixtures("started")
 def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     finished(data, index_lab(compared(data, "Dense"), "Dense"))
     app = at_labs("Dense", lab="index")
@@ -242,7 +236,6 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
     assert spec.chosen_on is Part.VALIDATION
 
 
-@pytest.mark.usefixtures("started")
 def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: StoredSet, tmp_path: Path) -> None:
     late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
     add(data.fingerprint, late)
@@ -269,14 +262,12 @@ def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: 
         ("layers", "To tune the layers of late interaction, select"),
     ],
 )
-@pytest.mark.usefixtures("started")
 def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, lab: str, says: str) -> None:
     compared(data, "BM25")
     app = at_labs("BM25", lab=lab)
     assert informs(app, says)
 
 
-@pytest.mark.usefixtures("started")
 def test_data_that_cannot_be_split_have_no_labs() -> None:
     data = keep(small_set())
     compared(data, "BM25")
@@ -285,7 +276,6 @@ def test_data_that_cannot_be_split_have_no_labs() -> None:
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 
 
-@pytest.mark.usefixtures("started")
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
     lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")

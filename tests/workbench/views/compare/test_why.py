@@ -2,12 +2,10 @@
 
 import json
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,33 +14,16 @@ from streamlit.testing.v1 import AppTest
 from mrc_workbench.data.questions.judgements import mark_negative, remarks_of, write_note
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.store import StoredSet, keep
-from mrc_workbench.models.encoders import BiEncoder, SparseTextEncoder
-from mrc_workbench.models.inference import Precision
-from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.combine import Hybrid
-from mrc_workbench.retrieval.comparison.compare import compare
-from mrc_workbench.retrieval.comparison.experiment import Experiment, add, add_run
-from mrc_workbench.retrieval.comparison.first_stage import (
-    BM25Spec,
-    DenseSpec,
-    LateSpec,
-    MilvusSpec,
-    SparseSpec,
-    WindowedBM25Spec,
-)
-from mrc_workbench.retrieval.comparison.multistage import RerankSpec
-from mrc_workbench.retrieval.comparison.spec import Spec
-from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.comparison.store import keep as keep_comparison
-from mrc_workbench.retrieval.lexical.bm25 import BM25, WindowedBM25
-from mrc_workbench.retrieval.milvus import Search
+from mrc_workbench.retrieval.comparison.experiment import add_run
+from mrc_workbench.retrieval.lexical.bm25 import BM25
 from mrc_workbench.retrieval.rankings import Rankings
 from mrc_workbench.workbench.views.ui.words import catalog
-from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.doubles import PASSAGES, small_set
 from tests.workbench.views import driving
 from tests.workbench.views.compare.worlds import html, kept, page, said, searched, tables
 
+pytestmark = pytest.mark.usefixtures("data")
 EN = catalog("en")
 NAMES = ("BM25", "Dense", "Hybrid", "Reranked")
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
@@ -102,19 +83,11 @@ def listed(app: AppTest) -> list[str]:
     return shown[0]["id"].tolist() if shown else []
 
 
-def sums(app: AppTest) -> tuple[float, float]:
-    """Both scores, as they are told above what they are made of."""
-    (told,) = [text.value for text in app.markdown if text.value.startswith("Answer passage (rank")]
-    right, wrong, _ = (float(value) for value in re.findall(r"\*\*([-+\d.]+)\*\*", told))
-    return right, wrong
-
-
 def counts(app: AppTest) -> list[int]:
     labels = [button.label for button in app.button if (button.key or "").startswith("why_quadrant")]
     return [int(re.findall(r"\*\*([\d,]+)\*\*", label)[0]) for label in labels]
 
 
-@pytest.mark.usefixtures("data")
 def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None:
     app = opened(k="1")
     assert listed(app)[0] == "q1"
@@ -139,7 +112,6 @@ def test_all_questions_are_listed_with_their_ranks_most_disputed_first() -> None
     assert overlap.max() > 1
 
 
-@pytest.mark.usefixtures("data")
 def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
     app = opened(k="1", a="BM25", b="Dense")
     assert counts(app) == [3, 3, 0, 0]
@@ -154,7 +126,6 @@ def test_quadrants_filter_and_say_so_and_are_taken_back() -> None:
     assert len(listed(app)) == 6
 
 
-@pytest.mark.usefixtures("data")
 def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
     app = opened(k="1")
     assert [app.selectbox(key=f"why_{letter}").value for letter in "ab"] == ["BM25", "Dense"]
@@ -164,7 +135,6 @@ def test_the_other_of_a_pair_is_the_one_that_differs_most() -> None:
     assert app.selectbox(key="why_b").value != "Dense"
 
 
-@pytest.mark.usefixtures("data")
 def test_words_slices_and_fates_narrow_the_list_together() -> None:
     app = opened()
     app.text_input(key="why_words").set_value("한강")
@@ -188,7 +158,6 @@ def test_words_slices_and_fates_narrow_the_list_together() -> None:
     assert not {"words", "slice", "within"} & set(app.query_params)
 
 
-@pytest.mark.usefixtures("data")
 def test_the_address_alone_gives_the_same_list() -> None:
     lost = opened(of="Dense", fate="not_found", k="1")
     assert listed(lost) == ["q1"]
@@ -201,7 +170,6 @@ def test_the_address_alone_gives_the_same_list() -> None:
     assert set(listed(first)) == {"q3", "q4", "q5"}
 
 
-@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -235,7 +203,6 @@ def test_one_retriever_alone_has_no_pair(data: StoredSet) -> None:
     assert len(listed(app)) == 6
 
 
-@pytest.mark.usefixtures("data")
 def test_a_question_is_opened_gone_through_and_closed() -> None:
     app = opened(k="1", quadrant="only_first", a="BM25", b="Dense")
     ids = listed(app)
@@ -250,7 +217,6 @@ def test_a_question_is_opened_gone_through_and_closed() -> None:
     assert listed(app) == ids
 
 
-@pytest.mark.usefixtures("data")
 def test_each_retriever_s_ranking_is_shown_as_it_was_kept() -> None:
     app = opened(question="q2", n="3")
     columns = html(app).split('class="found-head"')[1:]
@@ -265,7 +231,6 @@ def test_each_retriever_s_ranking_is_shown_as_it_was_kept() -> None:
     assert "BM25 #1 · Dense #5" in columns[2]
 
 
-@pytest.mark.usefixtures("data")
 def test_the_reason_of_each_retriever_is_a_sentence() -> None:
     text = html(opened(question="q1"))
     reasons = re.findall(r'<p class="reason".*?<b>(.*?)</b> (.*?)</p>', text)
@@ -295,51 +260,6 @@ def test_same_article_passages_are_marked_as_confusers() -> None:
     assert 'class="confuser"' not in other
 
 
-@pytest.mark.usefixtures("data")
-def test_the_terms_of_a_score_add_up_to_it() -> None:
-    app = opened(question="q2", shows="scores", explained="BM25")
-    right, wrong = sums(app)
-    table = tables(app, "idf")[0]
-    terms, total = table.iloc[:-1], table.iloc[-1]
-    assert total["term"] == EN["why.sum"]
-    assert sum(terms["right"]) == pytest.approx(total["right"])
-    assert right == pytest.approx(float(total["right"]), abs=0.005)
-    assert wrong == pytest.approx(float(total["wrong"]), abs=0.005)
-    assert html(app).count("found weighed") == 2
-    assert 'class="plus"' in html(app)
-
-
-def test_of_windows_the_best_one_is_explained() -> None:
-    asked = small_set()
-    data = keep(asked)
-    spec = WindowedBM25Spec(name="BM25 windows")
-    add(data.fingerprint, spec)
-    (found,) = searched(data, asked, {spec.name: WindowedBM25(spec.name, asked.passages)})
-    assert found.rankings is not None
-    app = opened(retrievers=spec.name, question="q2", shows="scores")
-    table = tables(app, "idf")[0]
-    assert float(table.iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
-    assert EN["why.best_windows"].format(sentences=1) in html(app)
-
-
-@pytest.mark.parametrize("search", Search)
-def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None:
-    asked = small_set()
-    data = keep(asked)
-    spec = MilvusSpec(name="Milvus", search=search)
-    add(data.fingerprint, spec)
-    (found,) = searched(data, asked, {spec.name: BM25(spec.name, asked.passages)})  # as Milvus finds them
-    assert found.rankings is not None
-    app = opened(retrievers=spec.name, question="q2", shows="scores")
-    shown = tables(app, "idf")
-    if search is Search.BM25:
-        assert float(shown[0].iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
-    else:
-        assert shown == []
-    told = [info.value for info in app.info]
-    assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
-
-
 def test_a_shallow_imported_run_stands_beside_ours() -> None:
     asked = small_set()
     data = keep(asked)
@@ -362,141 +282,6 @@ def test_a_shallow_imported_run_stands_beside_ours() -> None:
     # past its depth nobody knows what became of a question: at 1 two are lost, at 10 nothing is filtered
     assert set(listed(opened(**address | {"k": "1"}, of="Elsewhere", fate="not_found"))) == {"q3", "q4"}
     assert len(listed(opened(**address, of="Elsewhere", fate="not_found"))) == 6
-
-
-@pytest.mark.usefixtures("data")
-def test_the_parts_of_a_fused_score_add_up_to_it() -> None:
-    app = opened(question="q2", shows="scores", explained="Hybrid")
-    right, wrong = sums(app)
-    table = tables(app, "normalised")[0]
-    of = table.groupby("side")["value"].sum()
-    expected = 0.0
-    for part in (BM25("BM25", PASSAGES), Fixed("Dense", DENSE)):
-        found = part.search(texts_of(QUESTIONS), 100)
-        scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
-        held = [score for row, score in scores.items() if row >= 0]
-        expected += (scores[1] - statistics.fmean(held)) / statistics.pstdev(held)  # p2, the answer's
-    assert right == pytest.approx(expected, abs=0.00006)
-    assert of[EN["why.right"]] == pytest.approx(expected)
-    assert of[EN["why.wrong"]] == pytest.approx(wrong, abs=0.00006)
-
-
-@pytest.mark.usefixtures("data")
-def test_another_wrong_passage_can_be_set_against_it() -> None:
-    app = opened(question="q2", shows="scores", explained="Dense")
-    assert EN["why.sentences_ask"] in [button.label for button in app.button]  # no model is loaded before
-    assert app.selectbox(key="why_against").value == "p5"
-    app.selectbox(key="why_against").set_value("p1")
-    run(app)
-    assert app.query_params["against"] == "p1"
-    app.selectbox(key="why_explained").set_value("BM25")
-    run(app)
-    assert "against" not in app.query_params
-
-
-def with_model(spec: Spec) -> AppTest:
-    """The scores of q2 in this retriever, called "Own", of a model; its rankings are told, as if found with it."""
-    asked = small_set()
-    data = keep(asked)
-    add(data.fingerprint, spec)
-    searched(data, asked, {"Own": Fixed("Own", DENSE)})
-    app = opened(retrievers="Own", question="q2", shows="scores")
-    app.button(key="ask_why_model_Own").click().run()
-    assert not app.exception
-    return app
-
-
-def test_a_model_that_reads_in_context_reads_each_sentence(tmp_path: Path) -> None:
-    folder = build_bi_encoder(tmp_path / "tiny")
-    app = with_model(DenseSpec(name="Own", model=str(folder)))
-    assert not app.error
-    shown = tables(app, "sentence")
-    assert [list(table["sentence"]) for table in shown] == [
-        ["한강", "한강은 서울을 지나 서해로 흐른다"],
-        [PASSAGES[4].text],
-    ]
-    encoder = BiEncoder(find_model(str(folder)), [])
-    question = encoder.encode_questions([QUESTIONS[1].text])[0]
-    for table in shown:
-        np.testing.assert_allclose(
-            table["cosine"], encoder.encode_passages(list(table["sentence"])) @ question, atol=1e-5
-        )
-
-
-@pytest.mark.parametrize("kind", ["dense", "rerank"])
-def test_of_a_long_passage_the_best_part_is_shown(tmp_path: Path, kind: str) -> None:
-    words = " ".join(SENTENCES).split()
-    long = Passage("p2", " ".join(words[n * n % len(words)] for n in range(300)), "한강")
-    asked = replace(small_set(), passages=(PASSAGES[0], long, *PASSAGES[2:]))
-    data = keep(asked)
-    if kind == "dense":
-        folder = build_bi_encoder(tmp_path / "tiny")
-        specs: list[Spec] = [DenseSpec(name="Own", model=str(folder), windows=True)]
-    else:
-        folder = with_head(build_cross_encoder_base(tmp_path / "tiny", segment_types=1))
-        specs = [BM25Spec(name="BM25"), RerankSpec(name="Own", first="BM25", model=str(folder), windows=True)]
-    experiment = Experiment(data=data.key, retriever=tuple(specs))
-    comparison = compare(experiment, asked)
-    keep_comparison(comparison, ComparisonJob.of(experiment, data.fingerprint).folder)
-    add(data.fingerprint, specs[-1])
-    app = opened(retrievers="|".join(spec.name for spec in specs), question="q2", shows="scores", explained="Own")
-    app.button(key="ask_why_model_Own").click().run()
-    assert not app.exception
-    assert not app.error
-    (table,) = tables(app, "window")
-    best = int(np.argmax(table["score"]))
-    told = EN["why.windows_best"].format(place=best + 1, count=len(table))
-    assert told in [caption.value for caption in app.caption]
-    assert len(table) > 2
-    assert table["window"][best] in long.text
-    if kind == "dense":
-        row = list(comparison.results[0].rankings.indices[1]).index(1)  # type: ignore[union-attr]
-        kept = comparison.results[0].rankings.scores[1, row]  # type: ignore[union-attr]
-        assert table["score"][best] == pytest.approx(kept, abs=2e-2)  # bfloat16, with other texts beside it
-    else:
-        assert EN["why.windows_whole"] in [caption.value for caption in app.caption]
-
-
-def test_a_sparse_encoder_s_score_is_told_by_its_terms(tmp_path: Path) -> None:
-    spec = SparseSpec(name="Own", model=str(build_sparse_encoder(tmp_path / "tiny")), precision=Precision.FLOAT32)
-    app = with_model(spec)
-    assert not app.error
-    right, wrong = sums(app)
-    encoder = SparseTextEncoder(find_model(spec.model), [], precision=Precision.FLOAT32)
-    held = encoder.encode_passages([f"{PASSAGES[1].title}\n{PASSAGES[1].text}", PASSAGES[4].text])
-    scores = (encoder.encode_questions([QUESTIONS[1].text]) @ held.T).toarray()[0]
-    assert [right, wrong] == pytest.approx(scores, abs=0.0006)
-    table = tables(app, "held_right")[0]
-    terms, total = table.iloc[:-1], table.iloc[-1]
-    assert total["right"] == pytest.approx(scores[0], abs=1e-4)
-    assert (terms["asked"] * terms["held_right"]).sum() == pytest.approx(scores[0], abs=1e-4)
-    added = terms[terms["kind"] == EN["why.kind_expansion"]]
-    assert not (added["in_right"] | added["in_wrong"]).any()
-    assert EN["why.by_expansion"].partition("**")[0] in " ".join(text.value for text in app.markdown)
-
-
-@pytest.mark.parametrize("dimensions", [0, 6])
-def test_a_late_score_is_told_by_the_pieces_that_answer_each_other(tmp_path: Path, dimensions: int) -> None:
-    folder = build_bi_encoder(tmp_path / "tiny")
-    spec = LateSpec(name="Own", model=str(folder), precision=Precision.FLOAT32, dimensions=dimensions, windows=True)
-    app = with_model(spec)
-    assert not app.error
-    found = compare(Experiment(data="small", retriever=(spec,)), small_set()).rankings["Own"]
-    scores = dict(zip(found.indices[1].tolist(), found.scores[1].tolist(), strict=True))
-    assert sums(app) == pytest.approx((scores[1], scores[4]), abs=0.002)
-    (table,) = tables(app, "right_cosine")
-    assert "".join(table["asked"]) == QUESTIONS[1].text.replace(" ", "")
-    held = [f"{passage.title}\n{passage.text}" for passage in (PASSAGES[1], PASSAGES[4])]
-    for side, text in zip(("right", "wrong"), held, strict=True):
-        assert all(piece in text for piece in table[side])
-        assert table[f"{side}_cosine"].between(-1, 1.001).all()
-
-
-def test_a_model_that_is_gone_is_told() -> None:
-    app = with_model(DenseSpec(name="Own", model="no/such/model"))
-    assert [error.value.replace("\\", "") for error in app.error] == [
-        EN["model.model_not_found"].format(model="no/such/model")
-    ]
 
 
 def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) -> None:
@@ -522,7 +307,6 @@ def test_a_wrong_passage_becomes_a_hard_negative_and_is_listed(data: StoredSet) 
     assert remarks_of(data.fingerprint).negatives == ()
 
 
-@pytest.mark.usefixtures("data")
 def test_only_questions_that_models_are_trained_on_have_marks() -> None:
     boxes = [[one.key or "" for one in opened(question=f"q{n}").checkbox] for n in range(1, 7)]
     marked = [any(key.startswith("mark_") for key in keys) for keys in boxes]
@@ -561,7 +345,6 @@ def test_text_of_users_is_never_html_or_markdown() -> None:
             assert "**굵게**" not in element.value
 
 
-@pytest.mark.usefixtures("data")
 def test_a_question_searched_and_one_looked_into_read_neither_torch_nor_faiss() -> None:
     script = (
         "import sys; from mrc_workbench.models.packaged import PackagedBase; PackagedBase.path = None\n"

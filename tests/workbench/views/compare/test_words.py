@@ -103,7 +103,6 @@ def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: lis
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
 
 
-@pytest.mark.usefixtures("started")
 def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     told_of(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
@@ -118,7 +117,6 @@ def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     assert not starts(app)
 
 
-@pytest.mark.usefixtures("started")
 def test_only_what_a_retriever_can_do_is_offered() -> None:
     data = rivers()
     add(data.fingerprint, BM25Spec(name="Words", analyzer=Analyzer.WORD))
@@ -135,7 +133,6 @@ def test_only_what_a_retriever_can_do_is_offered() -> None:
     assert pills(opened(*names, tuned="Windows"), "changes") == ["Title weight (BM25F)", "Compounds", "User dictionary"]
 
 
-@pytest.mark.usefixtures("started")
 def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
     data = rivers()
     words = keep_dictionary(Dictionary((Word("경인선"),)), "Words alone")
@@ -181,7 +178,6 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     assert started[-1].retriever[-1] == spec
 
 
-@pytest.mark.usefixtures("started")
 def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
@@ -193,7 +189,6 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
     assert best(lab_figures(found, "ndcg@10", question_groups(found.question_set))) in {one.name for one in tried(lab)}
 
 
-@pytest.mark.usefixtures("started")
 def test_without_bm25_dictionaries_can_still_be_made() -> None:
     told_of(rivers(), "Dense")
     app = opened("Dense")
@@ -251,7 +246,7 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     assert not [button for button in app.button if button.key == "try_dictionary"]
 
 
-@pytest.mark.usefixtures("started", "_few")
+@pytest.mark.usefixtures("_few")
 def test_more_words_make_another_version() -> None:
     first = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
     app = opened("BM25", dictionary=first.reference)
@@ -259,7 +254,7 @@ def test_more_words_make_another_version() -> None:
     assert sorted(kept_lines()) == [("철도", "경인선\n"), ("철도 2", "경인선\n누리호\n")]
 
 
-@pytest.mark.usefixtures("started", "_few")
+@pytest.mark.usefixtures("_few")
 def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     app = opened("BM25")
     type_words(app, "")
@@ -272,7 +267,7 @@ def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     assert not stored()
 
 
-@pytest.mark.usefixtures("started", "_few")
+@pytest.mark.usefixtures("_few")
 def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
     app = opened("BM25")
     upload(app, "# 철도\n경인선\n국립중앙박물관 국립 중앙 박물관\n".encode(), "철도.txt")
@@ -293,7 +288,7 @@ def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
     assert len(stored()) == 1
 
 
-@pytest.mark.usefixtures("started", "_few")
+@pytest.mark.usefixtures("_few")
 def test_kept_ones_are_listed_and_removed() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
@@ -303,7 +298,7 @@ def test_kept_ones_are_listed_and_removed() -> None:
     assert not stored()
 
 
-@pytest.mark.usefixtures("started", "_few")
+@pytest.mark.usefixtures("_few")
 def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
     (workspace() / "dictionaries" / kept.key / "dictionary.txt").write_text("다른 것\n", encoding="utf-8")
@@ -314,7 +309,6 @@ def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     assert [button.key for button in app.button if str(button.key).startswith("remove_yes_")]
 
 
-@pytest.mark.usefixtures("started")
 def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
     compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")

@@ -26,6 +26,7 @@ from tests.workbench.views.driving import opened, run
 from tests.workbench.views.search.test_page import ask, columns, html, page, picked
 from tests.workbench.views.test_choices import finished
 
+pytestmark = pytest.mark.usefixtures("data")
 EN = catalog("en")
 QUESTION = QUESTIONS[0].text
 SLOW = {"BM25": 0.1, "Dense": 400.0, "Hybrid": 400.1, "Reranked": 50.0, "BM25 words": 0.1}
@@ -46,14 +47,13 @@ def labels(app: AppTest) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", option.content) for option in pills.proto.options]
 
 
-@pytest.mark.usefixtures("data", "slow_dense")
+@pytest.mark.usefixtures("slow_dense")
 def test_what_answers_soon_is_selected_and_the_others_name_their_time() -> None:
     app = opened(page)
     assert picked(app) == ["BM25"]
     assert labels(app) == ["BM25", "Dense · 7 min", "Hybrid · 7 min", "Reranked · 50 s", "BM25 words"]
 
 
-@pytest.mark.usefixtures("data")
 def test_the_first_retriever_is_selected_where_none_answers_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_page, "waits", lambda *_: dict.fromkeys(SLOW, 100.0))
     assert picked(opened(page)) == ["BM25"]
@@ -92,7 +92,7 @@ def test_the_address_of_a_question_names_its_columns_also_after_a_training(
     assert len(columns(bookmarked)) == 1
 
 
-@pytest.mark.usefixtures("data", "slow_dense")
+@pytest.mark.usefixtures("slow_dense")
 def test_default_columns_in_the_address_are_nobodys_choice() -> None:
     app = ask(opened(page), QUESTION)
     assert "kept_columns" not in app.session_state
@@ -104,7 +104,6 @@ def heads_with_results(app: AppTest) -> list[str]:
     return [text for text in html(app) if 'class="found"' in text]
 
 
-@pytest.mark.usefixtures("data")
 def test_a_column_is_drawn_before_a_slower_retriever_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is cut off while the second retriever is built: the first one's results are on the page."""
 
@@ -125,7 +124,6 @@ def test_a_column_is_drawn_before_a_slower_retriever_is_built(monkeypatch: pytes
     assert "of 2" in building.value
 
 
-@pytest.mark.usefixtures("data")
 def test_all_heads_stand_in_one_row_above_the_results() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
     kinds = [

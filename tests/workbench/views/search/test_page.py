@@ -31,6 +31,7 @@ from tests.workbench.views.compare.worlds import kept, press, searched
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.test_choices import finished
 
+pytestmark = pytest.mark.usefixtures("data")
 EN = catalog("en")
 QUESTION = QUESTIONS[0].text
 HOSTILE = "<img src=x onerror=alert(1)> **굵게** 한글 <script>alert(2)</script>"
@@ -78,7 +79,6 @@ def heads(app: AppTest) -> list[str]:
     return [text for text in html(app) if text.startswith('<div class="found-head"')]
 
 
-@pytest.mark.usefixtures("data")
 def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
     app = opened(page)
     assert [info.value for info in app.info] == [
@@ -89,7 +89,6 @@ def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
     assert app.text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
 
 
-@pytest.mark.usefixtures("data")
 def test_a_question_asked_of_bm25() -> None:
     app = ask(opened(page, columns="BM25"), QUESTION)
     assert app.query_params["q"] == QUESTION
@@ -107,7 +106,6 @@ def test_a_question_asked_of_bm25() -> None:
     assert marks(app)
 
 
-@pytest.mark.usefixtures("data")
 def test_the_address_and_an_example_search_too(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr("mrc_workbench.retrieval.rankings.composed", lambda text: read.append(text) or composed(text))
@@ -161,7 +159,6 @@ def test_without_questions_the_box_names_none() -> None:
     assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
 
 
-@pytest.mark.usefixtures("data")
 def test_a_column_says_what_it_does_and_can_be_picked_by_its_name_on_a_narrow_screen() -> None:
     app = ask(opened(page, columns="BM25|BM25 words"), QUESTION)
     assert '<div class="does">finds passages with the same words' in heads(app)[0]
@@ -176,7 +173,6 @@ def test_what_reranking_leaves_in_its_place_is_told_in_words() -> None:
     assert "▲2 <small>3→1</small>" in hits_html([replace(one, before=3)])
 
 
-@pytest.mark.usefixtures("data")
 def test_all_four_side_by_side() -> None:
     app = ask(opened(page), QUESTION)
     assert not app.error
@@ -265,7 +261,6 @@ def word_in(language: str, key: str, **values: object) -> str:
     return catalog(language)[key].format(**values)
 
 
-@pytest.mark.usefixtures("data")
 def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
     app = ask(opened(page, columns="BM25"), "qwxzv")
     assert [info.value for info in app.info] == [EN["search.nothing_at_all"]]
