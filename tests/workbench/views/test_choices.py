@@ -67,20 +67,19 @@ def test_the_plainest_are_told_of_only_where_there_are_no_two_others(picked: lis
     assert without_plainest(picked) == told
 
 
-def test_where_bm25_is_of_words_anyway_there_is_no_second_one() -> None:
-    rows = (Passage("p", "Maneno matatu tofauti."),)
-    swahili = QuestionSet("swahili", rows, (Question("q", "Maneno gani?", (), ("p",)),))
-    choices = choices_for(keep(swahili))
-    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
-    assert choices.first_picked == tuple(choices.specs)
+def of_one_passage(passage: str, question: str) -> Choices:
+    passages, questions = (Passage("p", passage),), (Question("q", question, (), ("p",)),)
+    return choices_for(keep(QuestionSet("one", passages, questions)))
 
 
-def test_stems_are_compared_with_words() -> None:
-    rows = (Passage("p", "Words that are spaced, and nothing else."),)
-    choices = choices_for(keep(QuestionSet("english", rows, (Question("q", "Which words?", (), ("p",)),))))
-    assert list(choices.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
-    assert choices.analyzer is Analyzer.ENGLISH
-    assert "stems (English)" in method_line(choices.specs["BM25"], choices)
+def test_bm25_of_words_is_a_second_one_only_beside_stems() -> None:
+    swahili = of_one_passage("Maneno matatu tofauti.", "Maneno gani?")
+    assert list(swahili.specs) == ["BM25", "Dense", "Hybrid", "Reranked"]  # one question teaches no mix
+    assert swahili.first_picked == tuple(swahili.specs)
+    english = of_one_passage("Words that are spaced, and nothing else.", "Which words?")
+    assert list(english.specs) == ["BM25", "Dense", "Hybrid", "Reranked", "BM25 words"]
+    assert english.analyzer is Analyzer.ENGLISH
+    assert "stems (English)" in method_line(english.specs["BM25"], english)
 
 
 @pytest.mark.packaged
@@ -146,7 +145,9 @@ def test_a_trained_sparse_encoder_searches_alone_and_with_bm25() -> None:
     assert choices.first_picked[-2:] == ("Sparse · terms", "Best mix · trained")
 
 
-def test_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
+def test_names_stay_different_and_an_experiment_lists_what_is_wrapped_before_what_wraps_it() -> None:
+    assert free_name("Dense", {}) == "Dense"
+    assert free_name("Dense", choices_for(sample()).specs) == "Dense (2)"
     experiment = choices_for(sample()).experiment(sample(), ["Hybrid"], Part.ALL)
     assert [spec.name for spec in experiment.retriever] == ["BM25", "Dense", "Hybrid"]
     assert Experiment.model_validate_json(experiment.model_dump_json()) == experiment
@@ -157,12 +158,6 @@ def test_a_trained_model_is_judged_on_the_split_it_was_trained_with() -> None:
     finished(BI_ENCODER, "seeded", data, seed=7)
     experiment = choices_for(data).experiment(data, ["BM25", "Dense · seeded"], Part.TEST)
     assert experiment.seed == 7
-
-
-def test_names_stay_different() -> None:
-    assert free_name("Dense", {}) == "Dense"
-    taken = choices_for(sample()).specs
-    assert free_name("Dense", taken) == "Dense (2)"
 
 
 def test_an_imported_run_and_what_wraps_it_cannot_be_asked_something_new() -> None:
@@ -180,56 +175,47 @@ def spoken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
+M3, RANKER, BOTH = "BAAI/bge-m3", "BAAI/bge-reranker-base", ("BM25", "Dense")
+
+
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "en", "ko"),
     [
-        (SPECS["BM25"], {"en": "morphemes (Kiwi) and character bigrams", "ko": "형태소(Kiwi)와 글자 바이그램"}),
-        (BM25Spec(name="Words", analyzer=Analyzer.WORD), {"en": "split into words", "ko": "토큰 단위: 어절"}),
+        (SPECS["BM25"], "morphemes (Kiwi) and character bigrams", "형태소(Kiwi)와 글자 바이그램"),
+        (BM25Spec(name="Words", analyzer=Analyzer.WORD), "split into words", "토큰 단위: 어절"),
+        (BM25Spec(name="A", feedback_passages=5), "from the top 5 passages (RM3)", "지문 5개의 단어로 질문 확장(RM3)"),
+        (BM25Spec(name="Own", dictionary="dictionary:x"), "with a dictionary", "사전 사용"),
+        (WindowedBM25Spec(name="Windows", sentences=3), "3 sentences at a time", "문장 3개씩"),
+        (BM25Spec(name="Pairs", pairs=True), "(Kiwi), two adjacent terms as one", "(Kiwi), 이어진 두 단어를 한 단위로"),
+        (SPECS["Dense"], "multilingual-e5-small, untrained", "multilingual-e5-small, 학습 전"),
+        (DenseSpec(name="LSA"), "(LSA), untrained", "(LSA), 학습 전"),
+        (DenseSpec(name="Hub", model=M3), f"with {M3}", M3),
+        (SparseSpec(name="Sparse", model="a/splade"), "weighted by a model, a/splade", "중요도로 찾음. a/splade"),
+        (RunSpec(name="Run", path="/x.trec"), "results of another engine", "다른 엔진의 검색 결과"),
+        (HybridSpec(name="Hybrid", of=BOTH), "BM25 + Dense", "BM25 + Dense 결과를 결합"),
+        (HybridSpec(name="W", of=BOTH, weights=(0.3, 0.7)), "BM25 × 0.3 + Dense × 0.7", "BM25 × 0.3 + Dense × 0.7"),
         (
-            BM25Spec(name="Again", feedback_passages=5),
-            {"en": "from the top 5 passages (RM3)", "ko": "지문 5개의 단어로 질문 확장(RM3)"},
-        ),
-        (BM25Spec(name="Own", dictionary="dictionary:x"), {"en": "with a dictionary", "ko": "사전 사용"}),
-        (WindowedBM25Spec(name="Windows", sentences=3), {"en": "3 sentences at a time", "ko": "문장 3개씩"}),
-        (
-            BM25Spec(name="Pairs", pairs=True),
-            {"en": "morphemes (Kiwi), two adjacent terms as one", "ko": "형태소(Kiwi), 이어진 두 단어를 한 단위로"},
-        ),
-        (SPECS["Dense"], {"en": "multilingual-e5-small, untrained", "ko": "multilingual-e5-small, 학습 전"}),
-        (DenseSpec(name="LSA"), {"en": "(LSA), untrained", "ko": "(LSA), 학습 전"}),
-        (DenseSpec(name="Hub", model="BAAI/bge-m3"), {"en": "with BAAI/bge-m3", "ko": "BAAI/bge-m3"}),
-        (
-            SparseSpec(name="Sparse", model="a/splade"),
-            {"en": "weighted by a model, a/splade", "ko": "중요도로 찾음. a/splade"},
-        ),
-        (RunSpec(name="Run", path="/x.trec"), {"en": "results of another engine", "ko": "다른 엔진의 검색 결과"}),
-        (HybridSpec(name="Hybrid", of=("BM25", "Dense")), {"en": "BM25 + Dense", "ko": "BM25 + Dense 결과를 결합"}),
-        (
-            HybridSpec(name="Weighed", of=("BM25", "Dense"), weights=(0.3, 0.7)),
-            {"en": "BM25 × 0.3 + Dense × 0.7", "ko": "BM25 × 0.3 + Dense × 0.7"},
+            RerankSpec(name="Reranked", first="BM25", model=RANKER),
+            f"reranks BM25's top 20 with {RANKER}",
+            f"BM25 상위 20개를 모델로 재정렬. {RANKER}",
         ),
         (
-            RerankSpec(name="Reranked", first="BM25", model="BAAI/bge-reranker-base"),
-            {
-                "en": "reranks BM25's top 20 with BAAI/bge-reranker-base",
-                "ko": "BM25 상위 20개를 모델로 재정렬. BAAI/bge-reranker-base",
-            },
+            MilvusSpec(name="Milvus", search=Search.DENSE, model=M3),
+            f"searches in Milvus: finds passages of similar meaning with {M3}",
+            "Milvus에서 검색.",
         ),
         (
-            MilvusSpec(name="Milvus", search=Search.DENSE, model="BAAI/bge-m3"),
-            {"en": "searches in Milvus: finds passages of similar meaning with BAAI/bge-m3", "ko": "Milvus에서 검색."},
-        ),
-        (
-            MilvusSpec(name="Both", search=Search.HYBRID, model="BAAI/bge-m3"),
-            {"en": "Milvus: fuses the results of BM25 + BAAI/bge-m3", "ko": "BM25 + BAAI/bge-m3 결과를 결합"},
+            MilvusSpec(name="Both", search=Search.HYBRID, model=M3),
+            f"Milvus: fuses the results of BM25 + {M3}",
+            f"BM25 + {M3} 결과를 결합",
         ),
     ],
     ids=lambda value: value.name if isinstance(value, Spec) else "",
 )
-def test_a_retriever_of_every_kind_says_what_it_does(spec: Spec, said: dict[str, str], spoken: str) -> None:
+def test_a_retriever_of_every_kind_says_what_it_does(spec: Spec, en: str, ko: str, spoken: str) -> None:
     line = method_line(spec, CHOICES)
     assert line.startswith(f"{retriever_name(spec.name)}: ")
-    assert said[spoken] in line
+    assert {"en": en, "ko": ko}[spoken] in line
 
 
 def test_a_trained_model_is_told_by_its_base_and_the_name_it_was_given(spoken: str) -> None:
@@ -288,19 +274,12 @@ def before_there_was_a_choice(run: Run) -> None:
     path.write_text(json.dumps(plan), encoding="utf-8")
 
 
-def test_a_model_of_an_earlier_version_is_judged_on_its_strict_split() -> None:
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_model_of_an_earlier_version_is_judged_on_its_strict_split_where_it_differs(strict: bool) -> None:
     """The questions it was trained on would be test questions of the split that is drawn now."""
-    data = keep(chain(60))
+    data = keep(chain(60)) if strict else sample()
     before_there_was_a_choice(finished(BI_ENCODER, "old", data))
     choices = choices_for(data)
     name = next(iter(choices.trained))
-    assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions(strict=True)
+    assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions(strict=strict)
     assert choices.experiment(data, ["BM25"], Part.TEST).split_options == SplitOptions()
-
-
-def test_a_strict_split_that_makes_no_difference_is_none() -> None:
-    data = sample()
-    before_there_was_a_choice(finished(BI_ENCODER, "old", data))
-    choices = choices_for(data)
-    name = next(iter(choices.trained))
-    assert choices.experiment(data, [name], Part.TEST).split_options == SplitOptions()

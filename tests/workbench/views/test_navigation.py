@@ -94,14 +94,12 @@ def opened_at(page: str) -> AppTest:
     return opened(menus, data="sample", q="왜?", at=page)
 
 
-def test_a_newcomer_sees_five_pages_and_one_menu() -> None:
-    links = opened_at("").get("page_link")
+def test_a_newcomer_sees_five_pages_and_one_menu_and_every_page_keeps_its_address() -> None:
+    app = opened_at("")
+    links = app.get("page_link")
     assert [link.proto.label for link in links] == [EN[f"page.{name}"] for name in [*FIVE, "embeddings", "language"]]
     assert {link.proto.query_string for link in links} == {"data=sample&lang=en"}
-
-
-def test_every_page_keeps_its_address() -> None:
-    found = json.loads(opened_at("").json[0].value)
+    found = json.loads(app.json[0].value)
     first, *others = FIVE
     assert found[""] == ["", *others, first]  # the first has no path, and is found at its name, too
     assert found[EN["page.more"]] == ["embeddings", "language"]
@@ -210,7 +208,9 @@ def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypat
         ("ko", "nopage", "없는 페이지 – MRC 워크벤치"),
     ],
 )
-def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, title: str) -> None:
+def test_the_title_of_the_tab_tells_page_and_dataset_unless_that_is_missing(
+    language: str, path: str, title: str
+) -> None:
     def page_title() -> None:
         import streamlit as st
 
@@ -219,16 +219,6 @@ def test_the_title_of_the_tab_tells_page_and_dataset(language: str, path: str, t
         st.text(title_of(st.query_params.get("path", "")))
 
     assert opened(page_title, lang=language, path=path).text[0].value == title
-
-
-def test_the_title_of_the_tab_tells_page_and_app_if_the_dataset_is_missing() -> None:
-    def page_title() -> None:
-        import streamlit as st
-
-        from mrc_workbench.workbench.views.sidebar import title_of
-
-        st.text(title_of(""))
-
     assert opened(page_title, lang="ko", data="missing").text[0].value == "비교 – MRC 워크벤치"
 
 
@@ -252,20 +242,16 @@ def sidebar() -> None:
     st.text(chosen_set().key)
 
 
-def test_a_set_stays_in_use_beside_others_of_its_name() -> None:
-    for key in named_alike("서울", "부산", "대구"):
+def test_a_set_stays_in_use_beside_others_of_its_name_and_each_can_be_chosen() -> None:
+    keys = named_alike("서울", "부산", "대구")
+    for key in keys:
         app = opened(sidebar, data=key)
         box = app.sidebar.selectbox[0]
         assert len({*box.options}) == len(box.options)
         run(app)
         app.button[0].click()
         assert run(app).text[0].value == key
-
-
-def test_each_of_the_sets_of_one_name_can_be_chosen() -> None:
-    keys = named_alike("인천", "울산")
-    app = opened(sidebar, data=keys[0])
-    for key in reversed(keys):
+    for key in keys:
         app.sidebar.selectbox[0].set_value(key)
         assert run(app).text[0].value == key
 

@@ -77,10 +77,7 @@ def test_the_passages_in_use_are_learned_from_unless_a_text_is_chosen(data: Stor
     assert app.query_params["corpus"] == text.reference
     assert "2 documents · 13 characters" in shown(app)
     assert picked(opened(page, data=data.key, corpus=text.reference)) == picked(app)
-
-
-def test_a_text_that_is_gone_gives_way_to_the_passages(data: StoredSet) -> None:
-    assert picked(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(data.key)
+    assert picked(opened(page, data=data.key, corpus="text:" + "0" * 16)).startswith(data.key)  # one that is gone
 
 
 def test_another_set_in_use_leaves_a_text_chosen_and_takes_the_place_of_the_one_before(data: StoredSet) -> None:
@@ -156,7 +153,13 @@ def test_what_is_more_than_a_user_may_keep_is_told(data: StoredSet, monkeypatch:
     assert texts.stored() == []
 
 
-def test_a_text_is_removed_and_the_passages_are_learned_from(data: StoredSet) -> None:
+def test_a_text_is_removed_also_if_its_note_cannot_be_read(data: StoredSet) -> None:
+    text = kept()
+    (workspace() / "texts" / text.key / "set.json").write_text("{", encoding="utf-8")
+    app = opened(page, data=data.key)
+    app.button(key=f"damaged_yes_{text.key}").click()
+    run(app)
+    assert texts.damaged() == []
     text = kept()
     app = opened(page, data=data.key, corpus=text.reference)
     app.button(key=f"remove_yes_{text.key}").click()
@@ -171,12 +174,3 @@ def test_one_of_the_shelf_is_chosen_and_not_removed(data: StoredSet, monkeypatch
     app = opened(page, corpus=text.reference)
     assert picked(app).startswith(f"{text.reference}|{EN['sidebar.shared'].format(name='낱말')}|")
     assert not app.button
-
-
-def test_a_text_whose_note_cannot_be_read_can_be_removed(data: StoredSet) -> None:
-    text = kept()
-    (workspace() / "texts" / text.key / "set.json").write_text("{", encoding="utf-8")
-    app = opened(page, data=data.key)
-    app.button(key=f"damaged_yes_{text.key}").click()
-    run(app)
-    assert texts.damaged() == []

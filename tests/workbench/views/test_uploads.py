@@ -2,7 +2,6 @@
 the person's language."""
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +12,6 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 from mrc_workbench.data.workspace import PROJECT, LimitError
 from mrc_workbench.workbench.views import navigation as uploads
 from mrc_workbench.workbench.views.navigation import Uploads
-
-WITH_A_FIELD = [
-    path for path in (PROJECT / "workbench" / "views").rglob("*.py") if "st.file_uploader(" in path.read_text("utf-8")
-]
 
 
 class Server:
@@ -71,13 +66,18 @@ def test_files_are_let_go_half_a_minute_after_the_connection(server: Server, mon
     assert found.whose("stumbles") == "stumbles"
 
 
-def test_who_leaves_a_page_leaves_its_files(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = let_in(monkeypatch, server, "", "one", "other")
+def test_who_leaves_a_page_leaves_its_files_and_who_is_kept_out_hands_in_nothing_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = let_in(monkeypatch, server, "alice", "one", "other")
     server.hold("one", "a", 10)
     server.hold("other", "a", 10)
     drawing(monkeypatch, server, "one")
     found.leave_page()
     assert list(server.uploaded_file_mgr.file_storage) == ["other"]
+    assert found.whose("one") == "alice"
+    found.keep_out()
+    assert found.whose("one") is None
 
 
 def test_all_that_a_user_holds_or_is_sending_counts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,21 +119,10 @@ def test_empty_files_are_not_free_and_not_without_number(server: Server, monkeyp
         found.require_room(more, 0)
 
 
-def test_who_is_kept_out_hands_in_nothing_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = let_in(monkeypatch, server, "alice", "one")
-    assert found.whose("one") == "alice"
-    drawing(monkeypatch, server, "one")
-    found.keep_out()
-    assert found.whose("one") is None
-
-
-@pytest.mark.parametrize("path", WITH_A_FIELD, ids=lambda path: path.stem)
-def test_no_field_has_the_words_of_streamlit_alone(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    assert source.count("translate_field(") == source.count("st.file_uploader(")
-    # the look is that of keys which begin so
-    assert re.search(r'f?"upload_', source)
-
-
-def test_there_are_fields() -> None:
-    assert len(WITH_A_FIELD) > 4
+def test_no_field_has_the_words_of_streamlit_alone() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in (PROJECT / "workbench" / "views").rglob("*.py")}
+    with_a_field = {path: source for path, source in sources.items() if "st.file_uploader(" in source}
+    assert len(with_a_field) > 4
+    for path, source in with_a_field.items():
+        assert source.count("translate_field(") == source.count("st.file_uploader("), path
+        assert re.search(r'f?"upload_', source), path  # the look is that of keys which begin so

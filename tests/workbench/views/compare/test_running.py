@@ -134,12 +134,6 @@ def test_a_selection_with_a_stopped_retriever_does_not_start_by_itself(
     assert [*started[-1].specs] == ["BM25"]
 
 
-def test_resume_starts_it_again(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED, "BM25")
-    press(opened(page, **ADDRESS), "resume")
-    assert [[*one.specs] for one in started] == [[*NAMES]]
-
-
 def test_the_finished_retrievers_of_a_stopped_comparison_stay(data: StoredSet, started: list[Experiment]) -> None:
     ended(data, State.STOPPED, "BM25")
     app = opened(page, **ADDRESS)
@@ -151,30 +145,28 @@ def test_the_finished_retrievers_of_a_stopped_comparison_stay(data: StoredSet, s
     assert "run" not in keys(app)
     assert "BM25만 완료 · 나머지는 중지됨" in said(opened(page, lang="ko", **ADDRESS))
     assert started == []
+    press(app, "resume")
+    assert [[*one.specs] for one in started] == [[*NAMES]]
 
 
 def test_before_any_retriever_ended_it_says_what_was_stopped(data: StoredSet, started: list[Experiment]) -> None:
-    ended(data, State.STOPPED)
+    job = ended(data, State.STOPPED)
     app = opened(page, **ADDRESS)
     assert "Stopped before finishing: BM25, Dense" in said(app)
     assert "only_finished" not in keys(app)
     assert started == []
-
-
-def test_a_failed_retriever_is_not_among_the_finished_ones(data: StoredSet) -> None:
-    job = ended(data, State.STOPPED)
-    job.note(Result("BM25", error=RuntimeError("no words")))
-    app = opened(page, **ADDRESS)
+    job.note(Result("BM25", error=RuntimeError("no words")))  # a failed one is not among the finished ones
+    run(app)
     assert shown(app) == []
     assert "only_finished" not in keys(app)
 
 
-@pytest.mark.parametrize("line", ['{"finished": 3}', '{"finished": "BM25", "figures": [1]}', "[]", '{"finished": "x'])
-def test_a_damaged_note_of_a_finished_retriever_is_passed_over(line: str, data: StoredSet) -> None:
+def test_a_damaged_note_of_a_finished_retriever_is_passed_over(data: StoredSet) -> None:
     job = ended(data, State.STOPPED)
-    (job.folder / "progress.jsonl").write_text(line + "\n", encoding="utf-8")
-    assert job.finished() == {}
-    assert "Stopped before finishing" in said(opened(page, **ADDRESS))
+    for line in ('{"finished": 3}', '{"finished": "BM25", "figures": [1]}', "[]", '{"finished": "x'):
+        (job.folder / "progress.jsonl").write_text(line + "\n", encoding="utf-8")
+        assert job.finished() == {}, line
+        assert "Stopped before finishing" in said(opened(page, **ADDRESS)), line
 
 
 def test_the_finished_ones_are_compared_alone(data: StoredSet, started: list[Experiment]) -> None:
@@ -232,7 +224,7 @@ def test_a_slow_retriever_shows_its_time_and_is_not_selected(
     assert EN["compare.slow_unselected"] in said(app)
 
 
-def test_a_link_to_a_slow_comparison_starts_nothing_and_says_why(
+def test_a_link_to_a_slow_comparison_waits_and_a_retriever_compared_before_is_selected(
     data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_dense(monkeypatch, data, 1560.0)
@@ -241,6 +233,13 @@ def test_a_link_to_a_slow_comparison_starts_nothing_and_says_why(
     assert EN["compare.waits_slow"].format(names="Dense") in said(app)
     press(app, "run")
     assert [[*one.specs] for one in started] == [[*NAMES]]
+    started.clear()
+    results = comparison_of(dict.fromkeys(NAMES, FOUND), small_set(), KS, depth=100).results
+    kept(data, NAMES, small_set(), results)
+    (pills,) = opened(page, part="all").pills
+    assert set(NAMES) <= set(pills.value)
+    assert "Dense" in pills.options
+    assert started == []
 
 
 def test_a_quick_retriever_starts_by_itself(
@@ -250,18 +249,6 @@ def test_a_quick_retriever_starts_by_itself(
     (pills,) = opened(page).pills
     assert {"Dense", "Hybrid"} <= set(pills.value)
     assert {"Dense", "Hybrid"} <= started[0].specs.keys()
-
-
-def test_a_retriever_that_was_compared_before_is_selected(
-    data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow_dense(monkeypatch, data, 1560.0)
-    results = comparison_of(dict.fromkeys(NAMES, FOUND), small_set(), KS, depth=100).results
-    kept(data, NAMES, small_set(), results)
-    (pills,) = opened(page, part="all").pills
-    assert set(NAMES) <= set(pills.value)
-    assert "Dense" in pills.options
-    assert started == []
 
 
 def test_a_result_of_another_selection_has_a_badge_and_one_s_own_has_none(

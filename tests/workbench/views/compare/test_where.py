@@ -136,27 +136,16 @@ def test_the_most_telling_slice_is_said_in_words(drawn: AppTest) -> None:
     assert told.endswith("the largest significant difference; all 6 were tested together.")
 
 
-@pytest.mark.parametrize(
-    ("dense", "start"),
-    [
-        ([2] + [1] * 39, "No group shows a significant difference from **BM25**"),
-        # of 20 easy ones 3, of 20 hard ones 4: too few in each, but not together
-        (
-            [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16,
-            "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25.",
-        ),
-    ],
-)
-def test_where_no_slice_is_sure_none_is_named(dense: list[int], start: str) -> None:
-    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": dense})
+def test_where_no_slice_is_sure_none_is_named() -> None:
+    # of 20 easy ones 3, of 20 hard ones 4: too few in each, but not together
+    stored = forty((BM25, DENSE), {"BM25": [1] * 40, "Dense *1*": [2] * 3 + [1] * 17 + [2] * 4 + [1] * 16})
+    start = "Over all questions, even the closest retriever, **Dense \\*1\\***, is 17.5 points **lower** than BM25."
     assert of_all_slices(opened(stored)).startswith(start)
-
-
-def test_of_several_it_is_said_that_they_are_held_against_the_baseline_alone() -> None:
-    others = EN["where.telling_others"].format(first="BM25")
     ranks = {"BM25": [1] * 40, "Dense *1*": [2] + [1] * 39, "Hybrid": [1] * 39 + [2]}
     stored = forty((BM25, DENSE, HYBRID), ranks)
     told = of_all_slices(opened(stored))
+    assert told.startswith("No group shows a significant difference from **BM25**")
+    others = EN["where.telling_others"].format(first="BM25")  # all are compared with the baseline alone
     assert told.endswith(f"tested together). {others}")
     assert others not in of_all_slices(opened(stored, picked=("BM25", "Hybrid")))
 
@@ -184,11 +173,8 @@ def test_only_what_the_set_knows_can_be_chosen_and_the_address_remembers_it(data
     run(app)
     assert app.query_params["slice"] == "question_length"
     assert set(app.dataframe[0].value["slice"]) == {"10", "11"}  # question 0 to 9, question 10 to 39
-
-
-@pytest.mark.parametrize("address", ["article", "nonsense"])
-def test_an_address_with_an_unknown_slice_shows_the_first(data: StoredSet, address: str) -> None:
-    assert opened(data, slice=address).selectbox[0].value == "kind"
+    for unknown in ("article", "nonsense"):
+        assert opened(data, slice=unknown).selectbox[0].value == "kind"
 
 
 def test_a_set_without_kinds_begins_with_the_wording_it_shares() -> None:
@@ -206,7 +192,8 @@ def test_of_many_articles_the_contested_are_drawn_and_all_are_listed() -> None:
     assert EN["where.charted_largest"].format(charted=12, count=20) in texts(alone)
 
 
-def test_one_retriever_is_compared_with_nothing(data: StoredSet) -> None:
+def test_one_retriever_is_compared_with_nothing_and_without_candidates_it_says_what_to_pick(data: StoredSet) -> None:
+    assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
     app = opened(data, picked=["BM25"])
     assert not [text for text in texts(app) if "tested together" in text or "Difference from" in text]
     assert app.dataframe[0].value["retriever"].tolist() == ["BM25", "BM25"]
@@ -263,19 +250,10 @@ def test_where_nothing_is_lost_it_says_so() -> None:
 def test_ceilings_say_what_better_order_and_more_candidates_could_win(drawn: AppTest) -> None:
     told = next(text for text in texts(drawn) if "among its candidates" in text)
     reranked, hybrid = told.split("\n")
-    assert (
-        hybrid
-        == "- "
-        + EN["where.ceiling_told"].format(
-            name="Hybrid",
-            k=1,
-            own="50.0%",
-            depth="5 each",
-            sources="BM25, Dense \\*1\\*",
-            ceiling="100.0%",
-        )
-        + " Better ordering could add up to 50.0 points. More candidates would not help."
-    )
+    values = {"k": 1, "own": "50.0%", "depth": "5 each", "sources": "BM25, Dense \\*1\\*", "ceiling": "100.0%"}
+    reached = EN["where.ceiling_told"].format(name="Hybrid", **values)
+    gains = "Better ordering could add up to 50.0 points. More candidates would not help."
+    assert hybrid == f"- {reached} {gains}"
     assert "reaches Hit@1 82.5%. For 87.5% of the questions, an answer passage is among its" in reranked
     assert "candidates (5 from BM25). Better ordering could add up to 5.0 points." in reranked
     assert reranked.endswith("More or better candidates could add up to 12.5 points.")
@@ -298,10 +276,6 @@ def test_table_of_ceilings(drawn: AppTest, data: StoredSet) -> None:
     assert table.loc["Hybrid", ["1", "2", "5", "10"]].tolist() == [87.5, 87.5, 100, 100]
     deeper = opened(data, k=10).dataframe[1].value.set_index("retriever")
     assert deeper.loc["Reranked", ["depth", "hit", "ceiling"]].tolist() == [10, 95, 95]  # the first ten always count
-
-
-def test_without_a_hybrid_or_reranker_it_says_what_to_pick(data: StoredSet) -> None:
-    assert EN["where.no_wrapping"] in texts(opened(data, picked=["BM25", "Dense *1*"]))
 
 
 @pytest.mark.parametrize("by", Property)

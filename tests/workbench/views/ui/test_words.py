@@ -9,6 +9,7 @@ from string import Formatter
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, ProblemCode, failure_dict, with_extra
 from mrc_workbench.data.store import keep, stored
@@ -81,17 +82,13 @@ def test_every_text_is_used() -> None:
     assert unused == []
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_every_phase_has_words(phase: Phase) -> None:
-    assert f"phase.{phase.value}" in catalog("ko")
+def test_every_phase_has_words() -> None:
+    assert {f"phase.{phase.value}" for phase in Phase} <= catalog("ko").keys()
 
 
 def test_plain_leaves_nothing_for_markdown_to_read() -> None:
-    assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
-
-
-def test_plain_makes_no_icon_of_a_text() -> None:
     """Streamlit looks for the names of icons and emoji after it has read what is escaped."""
+    assert plain("**a** [b](c) <i>") == r"\*\*a\*\* \[b\]\(c\) \<i\>"
     shown = re.sub(r"\\(.)", r"\1", plain("별 :material/star: :smile: 시간 12:30 a::b"))
     assert shown == "별 :\u2060material/star: :\u2060smile: 시간 12:30 a::b"
 
@@ -104,6 +101,7 @@ def test_no_two_tildes_strike_out_what_is_between(language: str) -> None:
 
 EN = catalog("en")
 WORDS = {"name": "words", "kind": "bm25", "analyzer": "word"}
+FIELDS_BELOW = ("missing_column", "evaluation_output", "unmarked_passages", "documents_by_name")
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -117,15 +115,9 @@ def test_every_problem_has_words_with_the_same_fields(code: ProblemCode, languag
 @pytest.mark.parametrize(
     ("code", "control"),
     [
-        (ProblemCode.MISSING_COLUMN, {"en": "the fields below", "ko": "아래 칸"}),
+        *((ProblemCode(code), {"en": "the fields below", "ko": "아래 칸"}) for code in FIELDS_BELOW),
+        *((code, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}) for code in ENCODING_PROBLEMS),
         (ProblemCode.ANSWERS_ALONE, {"en": "“Search the answers” below", "ko": "아래 ‘답변을 지문으로 검색’ 버튼"}),
-        (ProblemCode.EVALUATION_OUTPUT, {"en": "the fields below", "ko": "아래 칸"}),
-        (ProblemCode.UNMARKED_PASSAGES, {"en": "the fields below", "ko": "아래 칸"}),
-        (ProblemCode.DOCUMENTS_BY_NAME, {"en": "the fields below", "ko": "아래 칸"}),
-        (ProblemCode.UNKNOWN_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
-        (ProblemCode.DOUBTFUL_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
-        (ProblemCode.WRONG_ENCODING, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
-        (ProblemCode.UNKNOWN_ENCODING_NAME, {"en": "“Encoding” below", "ko": "아래 ‘인코딩’ 칸"}),
         (ProblemCode.GUESSED_ENCODING, {"en": "Choose another encoding” above", "ko": "다른 인코딩 고르기’"}),
     ],
 )
@@ -221,39 +213,32 @@ def test_every_failure_of_a_room_has_words_and_they_are_its_own(room: str, words
         assert failure_text(kind(code, "in English", **values)) == text.format(**values)
 
 
-def failing(number: int) -> None:
+def failing(error: Exception) -> None:
     from mrc_workbench.workbench.views.ui.words import errors_told
 
     with errors_told():
-        raise OSError(number, "No space left on device")
+        raise error
 
 
-def test_a_full_disk_is_told_and_another_error_of_the_system_is_not() -> None:
-    app = AppTest.from_function(failing, args=(errno.ENOSPC,))
+FULL = "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
+MISSING = "This needs openai, which is not installed. Install it with: pip install 'mrc-workbench[llm]'"
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "other"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), FULL, OSError(errno.ENOENT, "No such file")),
+        (ModuleNotFoundError("No", name="openai"), MISSING, ModuleNotFoundError("No", name="no_such_library")),
+    ],
+)
+def test_a_full_disk_and_a_missing_library_are_told_and_other_errors_are_not(
+    error: Exception, words: str, other: Exception
+) -> None:
+    app = AppTest.from_function(failing, args=(error,))
     app.query_params["lang"] = "en"
     run(app)
-    assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [
-        "The disk is not writable (No space left on device). Your data is safe. Free some space and reload the page."
-    ]
-    other = AppTest.from_function(failing, args=(errno.ENOENT,)).run()
-    assert len(other.exception) == 1
-
-
-def importing(module: str) -> None:
-    from mrc_workbench.workbench.views.ui.words import errors_told
-
-    with errors_told():
-        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
-
-
-def test_a_page_names_the_extra_of_a_missing_library() -> None:
-    app = AppTest.from_function(importing, args=("openai",))
-    app.query_params["lang"] = "en"
-    run(app)
-    (error,) = (re.sub(r"\\(.)", r"\1", one.value) for one in app.error)
-    assert error == "This needs openai, which is not installed. Install it with: pip install 'mrc-workbench[llm]'"
-    other = AppTest.from_function(importing, args=("no_such_library",)).run()
-    assert len(other.exception) == 1
+    assert [re.sub(r"\\(.)", r"\1", one.value) for one in app.error] == [words]
+    assert len(AppTest.from_function(failing, args=(other,)).run().exception) == 1
 
 
 def test_a_failed_import_has_the_words_of_its_extra() -> None:
@@ -334,36 +319,16 @@ def kept_comparison(data: str, fingerprint: str, ks: tuple[int, ...]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *[(f"88.{digit}", "이" if digit in "013678" else "가") for digit in "0123456789"],
-        ("지문", "이"),
-        ("문서", "가"),
-        ("nDCG@10", "이"),
-        ("(비교)", "가"),
-        ("BM", "이"),
-        ("Late", "가"),
-        ("", "가"),
-    ],
-)
-def test_a_particle_follows_the_last_sound(text: str, expected: str) -> None:
-    assert particle(text, "이", "가") == expected
+def test_a_particle_follows_the_last_sound() -> None:
+    closed = ("지문", "nDCG@10", "BM", *(f"88.{digit}" for digit in "013678"))
+    opened = ("문서", "(비교)", "Late", "", *(f"88.{digit}" for digit in "2459"))
+    assert {text: particle(text, "이", "가") for text in (*closed, *opened)} == {
+        **dict.fromkeys(closed, "이"),
+        **dict.fromkeys(opened, "가"),
+    }
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (0.1666, "0.17"),
-        (0.000015, "0.000015"),
-        (0.00002, "0.00002"),
-        (1.5e-5 / 2, "0.0000075"),
-        (0.0, "0"),
-        (1.25, "1.2"),
-        (12.7, "13"),
-        (1234.0, "1,234"),
-        (float("nan"), "nan"),
-    ],
-)
-def test_a_small_number_is_written_out(value: float, expected: str) -> None:
-    assert plain_number(value) == expected
+def test_a_small_number_is_written_out() -> None:
+    numbers = (0.1666, 0.000015, 0.00002, 1.5e-5 / 2, 0.0, 1.25, 12.7, 1234.0, float("nan"))
+    written = ["0.17", "0.000015", "0.00002", "0.0000075", "0", "1.2", "13", "1,234", "nan"]
+    assert [plain_number(number) for number in numbers] == written
