@@ -84,14 +84,8 @@ def test_each_is_at_work_in_their_own_workspace_in_callbacks_too() -> None:
 
 @pytest.mark.usefixtures("sign_in")
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"is_logged_in": False},
-        {"is_logged_in": "True"},  # a header that a proxy passes on is a text
-        {"sub": ""},
-        {"sub": None},
-        {"iss": ""},
-    ],
+    "changed",  # a header that a proxy passes on is a text
+    [{"is_logged_in": False}, {"is_logged_in": "True"}, {"sub": ""}, {"sub": None}, {"iss": ""}],
 )
 def test_who_is_not_signed_in_sees_a_door_and_nothing_else(changed: dict[str, Any]) -> None:
     app = opened_by({**ALICE, **changed})
@@ -103,6 +97,8 @@ def test_who_is_not_signed_in_sees_a_door_and_nothing_else(changed: dict[str, An
 
 @pytest.mark.usefixtures("sign_in")
 def test_only_verified_addresses_that_the_operator_names_come_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NobodySignedInError):  # in a thread that belongs to no session
+        workspace()
     monkeypatch.setenv("MRC_USER_EMAILS", "@example.org")
     assert opened_by({**ALICE, "email_verified": True}).text
     for person in ({**ALICE, "email_verified": False}, ALICE, {**ALICE, "email": "a@b.org", "email_verified": True}):
@@ -110,12 +106,6 @@ def test_only_verified_addresses_that_the_operator_names_come_in(monkeypatch: py
         assert not app.text
         assert [button.key for button in app.button] == ["sign_out"]
         assert "Alice \\<b\\>" in app.error[0].value
-
-
-@pytest.mark.usefixtures("sign_in")
-def test_a_thread_that_nobody_is_signed_in_to_has_no_workspace() -> None:
-    with pytest.raises(NobodySignedInError):
-        workspace()
 
 
 @pytest.mark.usefixtures("sign_in")
@@ -133,7 +123,7 @@ def test_making_room_removes_what_can_be_made_anew_and_no_more() -> None:
     assert (shared_workspace() / "cache" / "hub" / "file").is_file()
 
 
-def test_without_configuration_nobody_signs_in_and_others_are_warned_of() -> None:
+def test_without_configuration_nobody_signs_in_and_others_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     at_home = opened_by({}, url="http://localhost:8501/")
     assert at_home.text[0].value == str(shared_workspace())
     assert not at_home.warning
@@ -141,13 +131,10 @@ def test_without_configuration_nobody_signs_in_and_others_are_warned_of() -> Non
     elsewhere = opened_by({}, url="https://mrc.example.org/")
     assert elsewhere.text[0].value == str(shared_workspace())
     assert [one.value for one in elsewhere.warning] == [WORDS["access.everybody"]]
-
-
-@pytest.mark.parametrize("address", ["0.0.0.0", "192.168.0.7", ""])  # noqa: S104 - what is warned of
-def test_an_address_that_others_reach_is_warned_of(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    option = st.get_option
+    option, address = st.get_option, ""
     monkeypatch.setattr(st, "get_option", lambda name: address if name == "server.address" else option(name))
-    assert opened_by({}, url="http://localhost:8501/").warning
+    for address in ("0.0.0.0", "192.168.0.7", ""):  # noqa: S104 - that others reach
+        assert opened_by({}, url="http://localhost:8501/").warning, address
 
 
 @pytest.fixture
@@ -210,15 +197,9 @@ def started(workspace: Path, secrets: Path, *options: object) -> Iterator[Server
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that people sign in to."""
     secrets = tmp_path_factory.mktemp("secrets") / "secrets.toml"
-    lines = (
-        "[auth]",
-        'redirect_uri = "http://localhost:PORT/oauth2callback"',
-        f'cookie_secret = "{"s" * 40}"',
-        'client_id = "x"',
-        'client_secret = "x"',
-        'server_metadata_url = "http://127.0.0.1:9"',
-    )
-    secrets.write_text("\n".join(lines))
+    values = {"redirect_uri": "http://localhost:PORT/oauth2callback", "cookie_secret": "s" * 40, "client_id": "x"}
+    values |= {"client_secret": "x", "server_metadata_url": "http://127.0.0.1:9"}
+    secrets.write_text("\n".join(["[auth]", *(f'{name} = "{value}"' for name, value in values.items())]))
     yield from started(tmp_path_factory.mktemp("workspace"), secrets, "--secrets.files", secrets)
 
 

@@ -43,11 +43,6 @@ def page() -> None:
     search_page.draw()
 
 
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
-
-
 def ask(app: AppTest, question: str) -> AppTest:
     app.text_input(key="question_box").set_value(question)
     app.button[0].click()
@@ -59,9 +54,8 @@ def html(app: AppTest) -> list[str]:
 
 
 def examples(app: AppTest) -> list[str]:
-    return [
-        button.label.replace("\\", "") for button in app.button if (button.key or "").startswith("question_box_example")
-    ]
+    buttons = [button for button in app.button if str(button.key).startswith("question_box_example")]
+    return [button.label.replace("\\", "") for button in buttons]
 
 
 def columns(app: AppTest) -> list[str]:
@@ -81,12 +75,13 @@ def heads(app: AppTest) -> list[str]:
 
 def test_an_empty_page_says_what_to_do_and_gives_the_first_questions() -> None:
     app = opened(page)
-    assert [info.value for info in app.info] == [
-        "Enter a question above and press Search, or pick one of the examples."
-    ]
+    told = "Enter a question above and press Search, or pick one of the examples."
+    assert [info.value for info in app.info] == [told]
     assert examples(app) == [q.text for q in QUESTIONS[:3]]
     assert columns(app) == []
     assert app.text_input(key="question_box").placeholder == f"For example: {QUESTIONS[0].text}"
+    alone = keep(QuestionSet("alone", PASSAGES, ())).key
+    assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
 
 
 def test_a_question_asked_of_bm25() -> None:
@@ -147,16 +142,8 @@ def test_questions_of_the_pages_language_come_first_and_stand_in_the_box() -> No
     english = opened(page, data=both)
     assert examples(english) == ["Which city is the capital?", "한국의 수도는?", "수도는 어느 도시?"]
     assert english.text_input(key="question_box").placeholder == "For example: Which city is the capital?"
-    assert examples(opened(page, data=both, lang="ko")) == [
-        "한국의 수도는?",
-        "수도는 어느 도시?",
-        "Which city is the capital?",
-    ]
-
-
-def test_without_questions_the_box_names_none() -> None:
-    alone = keep(QuestionSet("alone", PASSAGES, ())).key
-    assert opened(page, data=alone).text_input(key="question_box").placeholder == EN["search.placeholder_alone"]
+    korean = ["한국의 수도는?", "수도는 어느 도시?", "Which city is the capital?"]
+    assert examples(opened(page, data=both, lang="ko")) == korean
 
 
 def test_a_column_says_what_it_does_and_can_be_picked_by_its_name_on_a_narrow_screen() -> None:
@@ -180,18 +167,12 @@ def test_all_four_side_by_side() -> None:
     hybrid, reranked = columns(app)[2:]
     assert '<span class="parts">BM25 #1 · Dense #1</span>' in hybrid
     assert 'class="moved"' in reranked
-    assert [caption.value for caption in app.caption if caption.value.startswith("Score")] == [
-        "Score: BM25",
-        "Score: cosine",
-        EN["search.score_hybrid"],
-        EN["search.score_rerank"],
-    ]
+    scores = ["Score: BM25", "Score: cosine", EN["search.score_hybrid"], EN["search.score_rerank"]]
+    assert [caption.value for caption in app.caption if caption.value.startswith("Score")] == scores
     table = app.dataframe[0].value
-    assert list(table) == ["rank", *(f"{n} {c}" for n in ("BM25", "Dense", "Hybrid", "Reranked") for c in _CELLS)]
+    names = ("BM25", "Dense", "Hybrid", "Reranked")
+    assert list(table) == ["rank", *(f"{name} {cell}" for name in names for cell in ("passage", "score"))]
     assert table["BM25 passage"][0] == "✔ 세종 · p1"
-
-
-_CELLS = ("passage", "score")
 
 
 def test_text_of_users_is_never_html(data: StoredSet) -> None:
@@ -244,21 +225,18 @@ def test_displays_default_retrievers_in_the_language_of_the_page(
     monkeypatch.setattr(Search, "outcomes", lambda *_: iter(outcomes.items()))
     app = opened(page, data=data.key, columns="BM25|Late|Best mix", q=QUESTION, lang=language)
     late, mix = ("후기 상호작용", "최적 혼합") if language == "ko" else ("Late", "Best mix")
+    part_rank = catalog(language)["search.part_rank"].format(name=late, rank=1)
     options = [option.replace("\\", "") for option in app.pills[0].options]
     assert {late, mix} <= set(options)
     drawn = "\n".join(html(app))
     assert f'<span class="name">{mix}</span>' in drawn  # the head of the column
     assert f"<b>{mix}</b>" in drawn  # the reason
-    assert word_in(language, "search.part_rank", name=late, rank=1) in drawn
+    assert part_rank in drawn
     headers = [column.get("label") for column in json.loads(app.dataframe[0].proto.columns).values()]
     assert {late, mix} <= set(headers)
     if language == "ko":
         assert "Best mix" not in "\n".join([drawn, *options, *map(str, headers)])
     assert app.query_params["columns"] == "BM25|Late|Best mix"
-
-
-def word_in(language: str, key: str, **values: object) -> str:
-    return catalog(language)[key].format(**values)
 
 
 def test_unknown_words_find_nothing_and_a_new_question_has_no_answer_passage() -> None:
@@ -279,11 +257,7 @@ def test_a_retriever_that_fails_tells_why_and_the_others_go_on(data: StoredSet) 
     assert error.value.replace("\\", "") == "No folder, finished training or hub model is called “no/such/model”."
     assert len(columns(app)) == 1
     assert len(heads(app)) == 2
-
-
-def test_more_than_four_are_not_squeezed_in(data: StoredSet) -> None:
-    add(data.fingerprint, DenseSpec(name="A", model="no/such/model"))
-    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|A")
+    app = opened(page, columns="BM25|Dense|Hybrid|Reranked|Dense · mine")  # more than four are not squeezed in
     assert any(c.value.startswith("Up to 4 retrievers fit side by side") for c in app.caption)
 
 
@@ -372,11 +346,7 @@ def test_judged_questions_become_a_set_to_compare(data: StoredSet) -> None:
     assert (made.questions, made.passages) == (2, data.passages)
     assert [question.text for question in load(made.key).questions] == ["새 질문", "또 새 질문"]
     assert f"data={made.key}" in app.get("page_link")[0].proto.query_string
-
-
-def test_a_copy_with_the_own_questions(data: StoredSet) -> None:
-    judge(small_set().corpus_fingerprint, "새 질문", "p1", Verdict.RIGHT)
-    app = opened(page)
-    app.checkbox[0].check()
+    app = opened(page, data=data.key)
+    app.checkbox[0].check()  # with the questions of the set
     press(app, EN["judging.make"])
-    assert max(kept.questions for kept in stored()) == data.questions + 1
+    assert max(kept.questions for kept in stored()) == data.questions + 2

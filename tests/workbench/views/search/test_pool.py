@@ -18,21 +18,11 @@ from tests.doubles import small_set
 from tests.retrieval.compared import comparison_of
 from tests.workbench.views.compare.worlds import kept, press
 from tests.workbench.views.driving import opened, run
+from tests.workbench.views.search.test_page import page
 
 EN, CORPUS = catalog("en"), small_set().corpus_fingerprint
 FOUND = [[0, 4], [1, 3], [2], [3], [4], [1, 2]]
 OTHERS = [[3, 0], [1, 4], [2], [3], [4], [1, 2]]
-
-
-def page() -> None:
-    from mrc_workbench.workbench.views.search import page as search_page
-
-    search_page.draw()
-
-
-@pytest.fixture
-def data() -> StoredSet:
-    return keep(small_set())
 
 
 @pytest.fixture
@@ -54,9 +44,8 @@ def test_each_judgement_is_kept_at_once_and_the_set_made_of_all_knows_what_is_no
 ) -> None:
     opened_one = open_comparison(data.key, comparison)
     assert opened_one is not None
-    pairs = [
-        (small_set().questions[q].text, small_set().passages[p].id) for q, p in pool(opened_one.comparison, 10, 10)
-    ]
+    small, pooled = small_set(), pool(opened_one.comparison, 10, 10)
+    pairs = [(small.questions[question].text, small.passages[passage].id) for question, passage in pooled]
     assert len(pairs) == 4
     app = begun(data, comparison)
     said = [Verdict.WRONG, Verdict.RIGHT, Verdict.WRONG, Verdict.WRONG]
