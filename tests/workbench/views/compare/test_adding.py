@@ -108,21 +108,15 @@ def test_models_at_hand_are_offered_and_added_by_their_names(data: StoredSet, mo
 
 
 @pytest.mark.usefixtures("data")
-@pytest.mark.parametrize("kind", ["dense", "sparse", "rerank"])
-def test_the_disabled_button_says_that_a_model_is_needed(kind: str) -> None:
+def test_the_disabled_button_says_that_a_model_is_needed() -> None:
     app = opened(page, retrievers="BM25")
-    app.selectbox(key="add_kind").set_value(kind)
-    run(app)
-    assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
-    assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
-    type_model(app, kind, "some/model")
-    assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
-
-
-def test_the_same_model_twice_gets_a_name_of_its_own(data: StoredSet) -> None:
-    app = add_model(opened(page), "dense", "some/model")
-    add_model(app, "dense", "some/model")
-    assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
+    for kind in ("dense", "sparse", "rerank"):
+        app.selectbox(key="add_kind").set_value(kind)
+        run(app)
+        assert any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
+        assert next(one for one in app.button if one.label == catalog("en")["compare.add_this"]).disabled
+        type_model(app, kind, "some/model")
+        assert not any(catalog("en")["adding.needs_model"] in one.value for one in app.caption)
 
 
 def test_milvus_is_added_with_one_press_and_with_a_model(data: StoredSet, started: list[Experiment]) -> None:
@@ -149,7 +143,6 @@ def test_a_run_is_read_at_once_and_kept_under_another_name(data: StoredSet) -> N
     assert "결과" not in spec.path
     assert app.query_params["retrievers"] == f"BM25|{spec.name}"
     assert not app.error
-
     assert read_run(Path(spec.path), small_set())[1].questions == 1
 
 
@@ -169,8 +162,11 @@ def test_a_bad_run_is_told_and_not_added(data: StoredSet, content: str, says: st
     assert app.query_params["retrievers"] == "BM25"
 
 
-def test_what_was_added_is_removed(data: StoredSet) -> None:
+def test_the_same_model_twice_gets_a_name_of_its_own_and_what_was_added_is_removed(data: StoredSet) -> None:
     app = add_model(opened(page, retrievers="BM25"), "dense", "some/model")
+    add_model(app, "dense", "some/model")
+    assert [spec.name for spec in added(data.fingerprint)] == ["Dense · model", "Dense · model (2)"]
+    press(app, "remove_Dense · model (2)")
     press(app, "remove_Dense · model")
     assert added(data.fingerprint) == []
     assert "Dense · model" not in app.pills[0].options

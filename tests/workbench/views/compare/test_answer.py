@@ -70,56 +70,46 @@ def told(data: StoredSet, found: Found) -> str:
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
 
 
+TRAINED = {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT}
+SURELY = (
+    r"On Recall@1, the trained **Dense · mine** is 83.3 points above the untrained **Dense**",
+    "and is 83.3 points above **BM25** (95%: ",
+    "over 48 questions",
+    "Use **Dense · mine**: Recall@1 91.7; 83.3 points above BM25 (95%: ",
+)
+MAYBE = "is 2.1 points above the untrained **Dense**, which may be chance"
+SAME = "and gives the same result as **BM25** on every question"
+BELOW = "the trained **Dense · mine** is 83.3 points below **BM25**"
+
+
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        (
-            {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT},
-            [
-                r"On Recall@1, the trained **Dense · mine** is 83.3 points above the untrained **Dense**",
-                "and is 83.3 points above **BM25** (95%: ",
-                "over 48 questions",
-                "Use **Dense · mine**: Recall@1 91.7; 83.3 points above BM25 (95%: ",
-            ],
-        ),
-        (  # of 48 questions one is lost
-            {"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY},
-            [
-                "is 2.1 points above the untrained **Dense**, which may be chance",
-                "and gives the same result as **BM25** on every question",
-            ],
-        ),
-        (
-            {"BM25": RIGHT, "Dense · mine": LATE},
-            [
-                "the trained **Dense · mine** is 83.3 points below **BM25**",
-                "Select the untrained **Dense** too",
-            ],
-        ),
+        (TRAINED, SURELY),
+        ({"BM25": EVERY, "Dense": [[3, 0], *EVERY[1:]], "Dense · mine": EVERY}, (MAYBE, SAME)),  # one of 48 is lost
+        ({"BM25": RIGHT, "Dense · mine": LATE}, (BELOW, "Select the untrained **Dense** too")),
     ],
     ids=["surely", "by chance", "without what it was"],
 )
 def test_of_a_training_it_says_what_it_brought_and_what_it_has_over_bm25(
-    data: StoredSet, found: Found, says: list[str]
+    data: StoredSet, found: Found, says: tuple[str, ...]
 ) -> None:
     finished(BI_ENCODER, "mine", data)
     text = told(data, found)
     assert [one for one in says if one not in text] == []
 
 
-def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(data: StoredSet) -> None:
+def test_the_last_comparison_tells_what_was_trained_from_what_it_was_though_that_is_not_picked(
+    data: StoredSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finished(BI_ENCODER, "mine", data)
-    compared(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
+    compared(data, TRAINED)
     text = said(looked_at("BM25", "Dense · mine", measure="recall", k="1"))
     assert "83.3 points above the untrained **Dense**" in text
     assert "Select the untrained" not in text
-
-
-def test_of_a_training_the_curve_of_what_it_was_is_dashed(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = dict[str, dict[str, Any]]()
     monkeypatch.setattr(overview, "draw_chart", lambda make, *_, **look: looks.update({make.__name__: look}))
-    finished(BI_ENCODER, "mine", data)
-    told(data, {"BM25": LATE, "Dense": LATE, "Dense · mine": RIGHT})
+    looked_at(*TRAINED, measure="recall", k="1")
     assert looks["curves"]["dashed"] == ["Dense"]
 
 

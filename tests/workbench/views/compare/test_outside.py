@@ -33,8 +33,7 @@ def form(server: SearchServer) -> AppTest:
     """Open the form and fill it in for the server, which takes a GET request without headers."""
     app = opened(page, retrievers="BM25")
     app.selectbox(key="add_kind").set_value("http")
-    run(app)
-    app.segmented_control(key="http_method_plain").set_value("GET")
+    run(app).segmented_control(key="http_method_plain").set_value("GET")
     run(app)
     app.text_input(key="http_url_plain").set_value(f"{server.address}/search?q={{query}}&k={{k}}")
     app.text_input(key="http_ids_plain").set_value("hits.hits[*]._id")
@@ -82,16 +81,13 @@ def test_the_precise_error_is_shown(server: SearchServer, field: str, value: str
     assert not app.exception
 
 
-def test_the_strict_server_says_why(server: SearchServer) -> None:
+def test_the_strict_server_says_why_and_unknown_ids_are_said(server: SearchServer) -> None:
     app = form(server)
     app.text_input(key="http_url_plain").set_value(f"{server.address}/search?query={{query}}")
     app = press(run(app), "http_try")
     (error,) = app.error
     assert "returned status 400" in error.value
     assert "expected q and k" in error.value
-
-
-def test_unknown_ids_are_said(server: SearchServer) -> None:
     server.instead = lambda *_: (200, {}, b'{"hits": {"hits": [{"_id": "doc-*1*", "_score": 1}]}}')
     app = press(form(server), "http_try")
     (warning,) = [one.value.replace("\\", "") for one in app.warning if "doc" in one.value]

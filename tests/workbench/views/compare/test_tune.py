@@ -80,17 +80,16 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     assert again.button(key="start_bm25").label == "Try 8 settings"
 
 
-@pytest.mark.parametrize(("k1", "b"), [("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")])
-def test_values_that_are_none_are_told(data: StoredSet, k1: str, b: str) -> None:
+def test_values_that_are_none_are_told(data: StoredSet) -> None:
     compared(data, "BM25")
     app = at_labs("BM25")
-    app.text_input(key="typed_k1").set_value(k1)
-    app.text_input(key="typed_b").set_value(b)
-    run(app)
-    assert [error.value for error in app.error] == [
-        "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
-    ]
-    assert not [button for button in app.button if button.key == "start_bm25"]
+    told = "Enter up to 12 numbers for k1 and for b, separated by commas: k1 from 0 to 10, b from 0 to 1."
+    for k1, b in (("", "0.5"), ("0.9", "1.5"), ("many", "0.5"), ("0.9", "nan")):
+        app.text_input(key="typed_k1").set_value(k1)
+        app.text_input(key="typed_b").set_value(b)
+        run(app)
+        assert [error.value for error in app.error] == [told], (k1, b)
+        assert not [button for button in app.button if button.key == "start_bm25"], (k1, b)
 
 
 def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
@@ -253,25 +252,16 @@ def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: 
     assert [spec.chosen_on for spec in used] == [Part.VALIDATION]
 
 
-@pytest.mark.parametrize(
-    ("lab", "says"),
-    [
-        ("hybrid", "To tune hybrid weights, select"),
-        ("rerank", "To tune reranking, select"),
-        ("index", "To tune the dense index, select"),
-        ("layers", "To tune the layers of late interaction, select"),
-    ],
-)
-def test_a_lab_without_its_kind_of_retriever_says_what_to_do(data: StoredSet, lab: str, says: str) -> None:
+def test_a_lab_without_its_kind_of_retriever_says_what_to_do_and_data_without_a_split_have_no_labs(
+    data: StoredSet,
+) -> None:
     compared(data, "BM25")
-    app = at_labs("BM25", lab=lab)
-    assert informs(app, says)
-
-
-def test_data_that_cannot_be_split_have_no_labs() -> None:
-    data = keep(small_set())
-    compared(data, "BM25")
-    app = at_labs("BM25", data=data.key)
+    kinds = {"hybrid": "hybrid weights", "rerank": "reranking", "index": "the dense index"}
+    for lab, tuned in (kinds | {"layers": "the layers of late interaction"}).items():
+        assert informs(at_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
+    small = keep(small_set())
+    compared(small, "BM25")
+    app = at_labs("BM25", data=small.key)
     assert any(warning.value.startswith("This dataset has no validation questions") for warning in app.warning)
     assert not [button for button in app.button if str(button.key).startswith("start_")]
 

@@ -40,6 +40,8 @@ from tests.workbench.views.driving import run
 TITLES = changes(title_weight=(2.0, 5.0))
 COMPOUNDS = changes(compounds=(Compounds.SPLIT,))
 opened = partial(at_labs, lab="lexical")
+CHANGES = {"title": "Title weight (BM25F)", "feedback": "Query expansion (RM3)", "compounds": "Compounds"}
+CHANGES["dictionary"] = "User dictionary"
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
 
 
@@ -84,22 +86,14 @@ def starts(app: AppTest) -> list[str]:
 def test_changes_are_picked_and_lie_in_the_address(data: StoredSet, started: list[Experiment]) -> None:
     experiment = compared(data, "BM25")
     app = opened("BM25")
-    assert pills(app, "changes") == [
-        "Title weight (BM25F)",
-        "Query expansion (RM3)",
-        "Compounds",
-        "User dictionary",
-    ]
+    assert pills(app, "changes") == [*CHANGES.values()]
     pick(app, "changes", "title", "compounds")
     pick(app, "titles", "2", "5")
     pick(app, "compounds", "split")
     assert starts(app) == ["Try 6 settings"]  # as it is, three changes alone, and two together
     press(app, "start_lexical")
     assert started == [lexical_lab(experiment, "BM25", [TITLES, COMPOUNDS])]
-    assert {name: app.query_params[name] for name in ("changes", "compounds")} == {
-        "changes": "title|compounds",
-        "compounds": "split",
-    }
+    assert {name: app.query_params[name] for name in ADDRESS} == ADDRESS
     assert starts(opened("BM25", **ADDRESS)) == ["Try 6 settings"]
 
 
@@ -124,13 +118,9 @@ def test_only_what_a_retriever_can_do_is_offered() -> None:
     add(data.fingerprint, WindowedBM25Spec(name="Windows"))
     told_of(data, "Words", "Pairs", "Windows")
     names = ("Words", "Pairs", "Windows")
-    assert pills(opened(*names, tuned="Words"), "changes") == [
-        "Title weight (BM25F)",
-        "Query expansion (RM3)",
-        "User dictionary",
-    ]
-    assert pills(opened(*names, tuned="Pairs"), "changes") == ["Query expansion (RM3)"]
-    assert pills(opened(*names, tuned="Windows"), "changes") == ["Title weight (BM25F)", "Compounds", "User dictionary"]
+    offered = {"Words": ("title", "feedback", "dictionary"), "Pairs": ("feedback",)}
+    for name, kinds in (offered | {"Windows": ("title", "compounds", "dictionary")}).items():
+        assert pills(opened(*names, tuned=name), "changes") == [CHANGES[kind] for kind in kinds]
 
 
 def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
@@ -156,16 +146,9 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     (table,) = tables(app, "change")
     for ours, theirs in (("value", "value"), ("difference", "difference"), ("difference_low", "difference_low")):
         assert sorted(table[ours]) == pytest.approx(sorted(figures[theirs] * 100))
-    assert set(table["change"]) == {
-        "None (current setting)",
-        "Title × 2",
-        "Title × 5",
-        "Dictionary: 내 / 사전",
-        "Title × 2 · Dictionary: 내 / 사전",
-        "Title × 5 · Dictionary: 내 / 사전",
-    }
+    alone, both = {"Title × 2", "Title × 5"}, {f"Title × {weight} · Dictionary: 내 / 사전" for weight in (2, 5)}
+    assert set(table["change"]) == {"None (current setting)", "Dictionary: 내 / 사전"} | alone | both
     assert table.set_index("change")["difference"]["None (current setting)"] == 0
-
     name = next(spec.name for spec in tried(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5)
     spec = to_use(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
@@ -289,17 +272,13 @@ def test_a_file_is_uploaded_once_and_a_bad_one_told() -> None:
 
 
 @pytest.mark.usefixtures("_few")
-def test_kept_ones_are_listed_and_removed() -> None:
+def test_kept_ones_are_listed_and_removed_and_one_that_was_changed_is_told() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),), (("차", "자동차", "차량"),)), "**굵은** <b>")
     app = opened("BM25")
     assert "**** 굵은** <b>**".replace(" ", "") in texts(app).replace(" ", "")
     assert "words: 1 · synonym groups: 1" in texts(app)
     press(app, f"remove_yes_{kept.key}")
     assert not stored()
-
-
-@pytest.mark.usefixtures("_few")
-def test_a_kept_one_that_was_changed_is_told_and_the_page_stands() -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),)), "철도")
     (workspace() / "dictionaries" / kept.key / "dictionary.txt").write_text("다른 것\n", encoding="utf-8")
     app = opened("BM25", dictionary=kept.reference)
