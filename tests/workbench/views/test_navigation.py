@@ -154,6 +154,10 @@ def test_a_session_keeps_its_set_while_another_one_uses_another(sets: tuple[Stor
     del app.query_params["data"]  # as on the way to another page
     assert in_use(run(app)) == older.key
     assert last_used() == newer.key
+    app = opened(page, data=newer.key, at="3")  # a page drawn again stays, another set begins at its first passages
+    assert run(app).query_params["at"] in ("3", ["3"])
+    app.selectbox[0].set_value(older.key)
+    assert run(app).query_params["at"] in ("1", ["1"])
 
 
 def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, StoredSet], tmp_path: Path) -> None:
@@ -170,22 +174,12 @@ def test_without_the_set_used_last_it_is_the_newest(sets: tuple[StoredSet, Store
     assert in_use(opened(page)) == newer.key
 
 
-def test_another_set_begins_at_its_first_passages_and_a_page_drawn_again_stays(
-    sets: tuple[StoredSet, StoredSet],
-) -> None:
-    older, newer = sets
-    app = opened(page, data=newer.key, at="3")
-    assert run(app).query_params["at"] in ("3", ["3"])
-    app.selectbox[0].set_value(older.key)
-    assert run(app).query_params["at"] in ("1", ["1"])
-
-
-@pytest.mark.parametrize(("title", "unit"), [("도시", "document"), ("", "passage")])
-def test_the_split_counts_questions_and_tells_what_they_are_split_by(title: str, unit: str) -> None:
-    app = opened(page, data=keep(a_set("도시", title)).key)
-    (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
-    assert split.value == "Questions: 4 training · 0 validation · 1 test"
-    assert f"split by {unit}" in split.proto.help
+def test_the_split_counts_questions_and_tells_what_they_are_split_by() -> None:
+    for title, unit in (("도시", "document"), ("", "passage")):
+        app = opened(page, data=keep(a_set("도시", title)).key)
+        (split,) = [caption for caption in app.caption if caption.value.startswith("Questions:")]
+        assert split.value == "Questions: 4 training · 0 validation · 1 test"
+        assert f"split by {unit}" in split.proto.help
 
 
 def test_an_address_that_names_no_page_says_so_and_shows_no_other_page(monkeypatch: pytest.MonkeyPatch) -> None:

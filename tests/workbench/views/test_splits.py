@@ -1,5 +1,7 @@
 """Every page that shows or uses a split says how it came about, and warns of parts with too few questions."""
 
+from functools import partial
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -32,9 +34,7 @@ def small() -> StoredSet:
 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_compare_warns_of_few_questions_and_says_how_the_parts_were_drawn(small: StoredSet, language: str) -> None:
-    def words(key: str, /, **values: object) -> str:
-        return say(language, key, **values)
-
+    words = partial(say, language)
     compared(small, "BM25", part=Part.TEST)
     compared(small, "BM25")
     app = opened(compare_page, part="test", retrievers="BM25", lang=language)

@@ -190,14 +190,11 @@ def test_bm25_of_plain_words_is_in_no_chart_and_no_pair(monkeypatch: pytest.Monk
     assert "the question they disagree on most" not in text  # the two leading ones agree on all of them
 
 
-def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_its_answers(data: StoredSet) -> None:
+def test_the_question_told_of_is_one_of_bm25_and_dense_and_has_a_line_for_answers_if_any(data: StoredSet) -> None:
     found = {"BM25": LATE, "Dense": RIGHT, "Hybrid": RIGHT, "Reranked": LATE}
     text = told(data, found)
     assert "BM25 · Dense: the question they disagree on most" in text
     assert "Answer: **" in text
-
-
-def test_a_question_without_answers_has_no_line_for_them() -> None:
     small = small_set()
     asked = replace(small, questions=tuple(replace(question, answers=()) for question in small.questions))
     text = told(keep(asked), {"BM25": LATE, "Dense": RIGHT})

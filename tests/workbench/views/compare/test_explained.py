@@ -65,35 +65,23 @@ def test_the_terms_of_a_score_add_up_to_it() -> None:
     assert 'class="plus"' in html(app)
 
 
-def test_of_windows_the_best_one_is_explained() -> None:
+@pytest.mark.parametrize("search", [None, *Search])
+def test_the_best_window_is_explained_and_a_score_of_milvus_as_the_local_one(search: Search | None) -> None:
     asked = small_set()
     data = keep(asked)
-    spec = WindowedBM25Spec(name="BM25 windows")
+    spec = MilvusSpec(name="Own", search=search) if search else WindowedBM25Spec(name="Own")
     add(data.fingerprint, spec)
-    (found,) = searched(data, asked, {spec.name: WindowedBM25(spec.name, asked.passages)})
+    retriever = BM25("Own", asked.passages) if search else WindowedBM25("Own", asked.passages)  # as Milvus finds them
+    (found,) = searched(data, asked, {"Own": retriever})
     assert found.rankings is not None
-    app = opened(retrievers=spec.name, question="q2", shows="scores")
-    table = tables(app, "idf")[0]
-    assert float(table.iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
-    assert EN["why.best_windows"].format(sentences=1) in html(app)
-
-
-@pytest.mark.parametrize("search", Search)
-def test_a_score_of_milvus_is_explained_as_the_local_one(search: Search) -> None:
-    asked = small_set()
-    data = keep(asked)
-    spec = MilvusSpec(name="Milvus", search=search)
-    add(data.fingerprint, spec)
-    (found,) = searched(data, asked, {spec.name: BM25(spec.name, asked.passages)})  # as Milvus finds them
-    assert found.rankings is not None
-    app = opened(retrievers=spec.name, question="q2", shows="scores")
+    app = opened(retrievers="Own", question="q2", shows="scores")
     shown = tables(app, "idf")
-    if search is Search.BM25:
+    if search in (None, Search.BM25):
         assert float(shown[0].iloc[-1]["right"]) == pytest.approx(float(found.rankings.scores[1, 0]), rel=1e-5)
     else:
         assert shown == []
-    told = [info.value for info in app.info]
-    assert (EN["why.whole_milvus"] in told) == (search is Search.HYBRID)
+    assert (EN["why.whole_milvus"] in [info.value for info in app.info]) == (search is Search.HYBRID)
+    assert (EN["why.best_windows"].format(sentences=1) in html(app)) == (search is None)
 
 
 @pytest.mark.usefixtures("data")

@@ -93,22 +93,19 @@ def chart_texts(proto: Any) -> Iterator[str]:
     """Yield the description of a chart, the names of its legends, and its cells but for the identities of blocks."""
     spec = json.loads(proto.spec)
     yield str(spec.get("description"))
-    yield json.dumps([*domains(spec)], ensure_ascii=False)
+    yield json.dumps([*values(spec, "domain")], ensure_ascii=False)
     for dataset in proto.datasets:
         with pa.ipc.open_stream(dataset.data.data) as stream:
             table = stream.read_all().to_pandas()
         yield from table.drop(columns="block", errors="ignore").astype(str).to_numpy().ravel()
 
 
-def domains(spec: Any) -> Iterator[Any]:
-    if isinstance(spec, dict):
-        if "domain" in spec:
-            yield spec["domain"]
-        for value in spec.values():
-            yield from domains(value)
-    elif isinstance(spec, list):
-        for value in spec:
-            yield from domains(value)
+def values(spec: Any, key: str) -> Iterator[Any]:
+    """Yield the values of a key, wherever it is in a specification."""
+    if isinstance(spec, dict) and key in spec:
+        yield spec[key]
+    for value in spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else ():
+        yield from values(value, key)
 
 
 @pytest.mark.parametrize("language", ["ko", "en"])
@@ -137,15 +134,9 @@ def test_charts_keep_the_colours_of_the_stored_names_and_order_retrievers_best_f
     assert legends[0] == [korean[RERANKED], korean[MIX]]
 
 
-def scales_of(spec: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(spec, dict):
-        if isinstance(spec.get("scale"), dict) and isinstance(spec["scale"].get("domain"), list):
-            yield spec["scale"]
-        for value in spec.values():
-            yield from scales_of(value)
-    elif isinstance(spec, list):
-        for value in spec:
-            yield from scales_of(value)
+def scales_of(spec: Any) -> list[dict[str, Any]]:
+    scales = [scale for scale in values(spec, "scale") if isinstance(scale, dict)]
+    return [scale for scale in scales if isinstance(scale.get("domain"), list)]
 
 
 def test_columns_of_ranks_are_as_wide_as_their_names(data: StoredSet) -> None:

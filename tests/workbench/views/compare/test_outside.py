@@ -1,11 +1,10 @@
 """Retrievers from outside on the Compare page: an HTTP endpoint is entered, tried and added; registered ones listed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from mrc_workbench.data.records import Passage
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.workspace import user_of
@@ -144,14 +143,10 @@ class WithUnknown(ByLetters):
         return [*super().search(query, k), ("zzz", 0)]
 
 
-def answers_ids(passages: Sequence[Passage]) -> WithUnknown:
-    return WithUnknown(passages)
-
-
 def test_a_registered_retriever_is_listed_and_its_results_are_shown(
     data: StoredSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MRC_RETRIEVERS", f"Theirs={__name__}:answers_ids,BM25={__name__}:answers_ids")
+    monkeypatch.setenv("MRC_RETRIEVERS", f"Theirs={__name__}:WithUnknown,BM25={__name__}:WithUnknown")
     choices = choices_for(data)
     assert choices.specs["Theirs"] == PluginSpec(name="Theirs", entry="Theirs")
     assert choices.specs["BM25 (2)"] == PluginSpec(name="BM25 (2)", entry="BM25")

@@ -131,10 +131,8 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
     found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
     shallow = found[1]
     assert shallow.scores is not None
-    scores = replace(
-        shallow.scores,
-        per_question={name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"},
-    )
+    per_question = {name: of for name, of in shallow.scores.per_question.items() if name != "recall@100"}
+    scores = replace(shallow.scores, per_question=per_question)
     finished(data, (found[0], replace(shallow, scores=scores), *found[2:]))
     app = opened(page, measure="recall", k="100")
     assert "**Dense** returned too few results to compute Recall@100" in said(app)
@@ -142,15 +140,11 @@ def test_what_is_not_deep_enough_is_told_and_in_no_test(data: StoredSet) -> None
     assert "too few results" not in said(opened(page, measure="recall", k="50"))
 
 
-def test_nothing_found_is_told(data: StoredSet) -> None:
-    finished(data, by_hand({"BM25": FOUND, "Dense": [[], [], *MISSED[2:]]}))
-    assert "**Dense** returned no results for 2 questions (counted as misses)" in said(opened(page))
-
-
-def test_passages_that_are_read_in_their_beginning_alone_are_told(data: StoredSet) -> None:
-    found = by_hand({"BM25": FOUND, "Dense": MISSED, "Hybrid": FOUND})
+def test_questions_without_results_and_passages_that_are_read_in_part_are_told(data: StoredSet) -> None:
+    found = by_hand({"BM25": FOUND, "Dense": [[], [], *MISSED[2:]], "Hybrid": FOUND})
     finished(data, (found[0], replace(found[1], notes={"cut_off": 2}), found[2]))
     told = said(opened(page))
+    assert "**Dense** returned no results for 2 questions (counted as misses)" in told
     assert f"**Dense** reads only the beginning of 2 of {data.passages} passages" in told
     assert "This also affects **Hybrid**." in told
     assert f"Add it with “{EN['compare.windows']}”" in told
@@ -181,10 +175,15 @@ def test_what_is_picked_of_the_last_comparison_needs_no_new_one(data: StoredSet,
     assert EN["compare.run_picked"] not in [button.label for button in app.button]
 
 
-@pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked"])
-def test_other_questions_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
-    three_finished(data)
-    app = opened(page, part="test", retrievers=retrievers)
+@pytest.mark.parametrize("retrievers", ["BM25|Dense", "BM25|Dense|Reranked", ""])
+def test_other_questions_or_settings_than_the_last_comparison_s_are_told(data: StoredSet, retrievers: str) -> None:
+    if retrievers:
+        three_finished(data)
+        app = opened(page, part="test", retrievers=retrievers)
+    else:  # of an earlier version: the same names with other settings, by which the folder is named
+        folder = finished(data)
+        folder.rename(folder.with_name("0123456789abcdef"))
+        app = opened(page)
     assert "Earlier comparison · 6 questions · " in said(app)
     assert app.button(key="run").label == EN["compare.run_picked"]  # no single retriever is named
 
@@ -206,14 +205,6 @@ def test_asks_for_another_retriever_only_if_one_is_selected(data: StoredSet, ret
     kept(asked, by, many, comparison_of(by, many, KS, depth=100).results)
     app = opened(page, data=asked.key, part="all", retrievers=retrievers)
     assert (EN["compare.pick_another"] in said(app)) == is_asked
-
-
-def test_what_an_earlier_version_found_by_the_same_names_is_told_as_such(data: StoredSet) -> None:
-    folder = finished(data)
-    folder.rename(folder.with_name("0123456789abcdef"))  # as of other settings: its name tells what was asked
-    app = opened(page)
-    assert "Earlier comparison · 6 questions · " in said(app)
-    assert app.button(key="run").label == EN["compare.run_picked"]
 
 
 def test_a_link_may_ask_for_the_comparison_at_once(data: StoredSet, started: list[Experiment]) -> None:
@@ -264,9 +255,8 @@ def test_what_was_trained_is_read_once_a_drawing(data: StoredSet, monkeypatch: p
 
 
 def test_figures_of_what_is_done_are_those_that_the_job_noted(data: StoredSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mrc_workbench.retrieval.comparison.compare.evaluate", lambda *_: pytest.fail("the page scores again")
-    )
+    evaluate = "mrc_workbench.retrieval.comparison.compare.evaluate"
+    monkeypatch.setattr(evaluate, lambda *_: pytest.fail("the page scores again"))
     job, (bm25, dense) = at_work(data, "BM25", "Dense"), by_hand({"BM25": FOUND, "Dense": MISSED})
     job.note(replace(bm25, build_seconds=2.0, query_seconds=3.0))
     for again in range(2):  # and after a reload

@@ -31,22 +31,19 @@ def seconds_in(text: str) -> int:
     return sum(int(count) * UNITS[unit] for count, unit in re.findall(r"(\d+) (h|min|s)\b", told))
 
 
-def test_each_retriever_is_done_running_or_waiting_with_its_time() -> None:
+def test_each_retriever_is_done_failed_running_or_waiting_with_its_time() -> None:
     status = at("Dense", BM25=0.0, Dense=65.2, Late=130.4, **{"Best mix": 2.0})
     rows = progress_rows(NAMES, status, DONE)
-    assert state_words(rows) == [
-        "done",
-        "searching, about 1 min 5 s",
-        "waiting, about 2 min 10 s",
-        "waiting, about 2 s",
-    ]
+    waiting = ["waiting, about 2 min 10 s", "waiting, about 2 s"]
+    assert state_words(rows) == ["done", "searching, about 1 min 5 s", *waiting]
     assert total_words("Searching with Dense", rows) == "Searching with Dense · about 3 min 17 s left in total"
 
-
-def test_an_unknown_time_leaves_the_total_out_and_the_known_ones_in() -> None:
+    # an unknown time leaves the total out, and the known ones in
     rows = progress_rows(NAMES, at("Dense", Dense=65.0, Late=None), DONE)
     assert state_words(rows) == ["done", "searching, about 1 min 5 s", "waiting", "waiting"]
     assert total_words("Searching with Dense", rows) == "Searching with Dense"
+    failed = {"BM25": FinishedRetriever(finished="BM25", failed=True)}
+    assert state_words(progress_rows(["BM25"], at("Dense"), failed)) == ["failed"]
 
 
 def test_what_is_done_counts_no_time_whatever_the_status_still_says() -> None:
@@ -55,11 +52,6 @@ def test_what_is_done_counts_no_time_whatever_the_status_still_says() -> None:
     assert [row.state for row in rows] == ["done", "waiting"]
     assert total_left(rows) == 60
     assert total_left(progress_rows(NAMES[:1], at("BM25", BM25=30.0), DONE)) is None
-
-
-def test_a_failed_retriever_is_reported_as_failed() -> None:
-    failed = {"BM25": FinishedRetriever(finished="BM25", failed=True)}
-    assert state_words(progress_rows(["BM25"], at("Dense"), failed)) == ["failed"]
 
 
 @given(some.lists(some.floats(0.0, 20_000.0), min_size=1, max_size=6))

@@ -55,7 +55,12 @@ def asked_for(folder: Path, retriever: str, engine: Engine) -> StudyJob[Wanted, 
     return job
 
 
-def test_what_is_chosen_is_asked_for_and_lies_in_the_address(folder: Path, asked: list[Wanted]) -> None:
+def test_the_export_leads_there_and_what_is_chosen_is_asked_for_and_lies_in_the_address(
+    folder: Path, asked: list[Wanted]
+) -> None:
+    app = press(opened(page), EN["export.take_away"])
+    assert app.query_params["view"] == "takeaway"
+    assert EN["takeaway.about"] in said(app)
     app = opened(page, view="takeaway", take="Reranked", **{"for": "vespa"})
     assert EN["takeaway.of_vespa"] in said(app)
     assert EN["takeaway.foreseen_left_out"] in said(app)
@@ -78,13 +83,6 @@ def test_late_interaction_over_candidates_is_refused_with_what_to_export_instead
     next(box for box in app.selectbox if box.label == EN["takeaway.engine"]).select("langchain")
     press(run(app), EN["takeaway.make"])
     assert asked == [Wanted(folder.name, name, Engine.LANGCHAIN)]
-
-
-def test_the_export_leads_there(folder: Path) -> None:
-    app = opened(page)
-    press(app, EN["export.take_away"])
-    assert app.query_params["view"] == "takeaway"
-    assert EN["takeaway.about"] in said(app)
 
 
 def test_what_was_made_is_told_with_its_figures_and_given(folder: Path) -> None:

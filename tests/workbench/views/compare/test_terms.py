@@ -121,6 +121,8 @@ def test_pairs_of_words_are_explained_as_terms_of_two(data: StoredSet) -> None:
 
 def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) -> None:
     kept = keep_dictionary(SYNONYMS, "탈것")
+    assert dictionary_of(kept.reference) == SYNONYMS
+    assert dictionary_of("") is None
     spec, plain = BM25Spec(name="Mine", dictionary=kept.reference), BM25Spec(name="Plain")
     opened(data, spec, plain)
     remove(kept.key)
@@ -132,12 +134,6 @@ def test_a_dictionary_that_is_gone_is_told_and_the_rest_stands(data: StoredSet) 
     assert f"There is no dictionary “{kept.reference}”." in html(app)
     assert "The answer passage contains" in html(app)  # what the other says
     assert [one.value for one in at(data, ["Mine", "Plain"], "q1", "Plain").dataframe]
-
-
-def test_another_dictionary_of_the_same_words_is_the_same() -> None:
-    kept = keep_dictionary(SYNONYMS, "탈것")
-    assert dictionary_of(kept.reference) == SYNONYMS
-    assert dictionary_of("") is None
 
 
 def test_from_a_word_in_pieces_to_the_dictionary(data: StoredSet) -> None:

@@ -10,17 +10,7 @@ from mrc_workbench.data.jobs.processes import this_process
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet, keep
 from mrc_workbench.data.text.analyzers import Analyzer
-from mrc_workbench.retrieval.analysis.labs import (
-    best,
-    bm25_lab,
-    cross_fit,
-    hybrid_lab,
-    index_lab,
-    lab_figures,
-    layers_lab,
-    rerank_lab,
-    tried,
-)
+from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment, add, added
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, LateSpec
@@ -30,17 +20,8 @@ from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
 from tests.hub import build_bi_encoder
-from tests.workbench.views.compare.worlds import (
-    at_labs,
-    compared,
-    finished,
-    informs,
-    look_at,
-    press,
-    sample,
-    tables,
-    whole_sample,
-)
+from tests.workbench.views.compare import worlds
+from tests.workbench.views.compare.worlds import at_labs, compared, finished, press
 from tests.workbench.views.driving import run
 
 WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
@@ -48,7 +29,7 @@ WORDS = BM25Spec(name="Words", analyzer=Analyzer.WORD)
 
 @pytest.fixture
 def data() -> StoredSet:
-    return keep(whole_sample())
+    return keep(worlds.whole_sample())
 
 
 def texts(app: AppTest) -> str:
@@ -71,7 +52,9 @@ def test_a_lab_is_started_with_what_is_chosen(data: StoredSet, started: list[Exp
     run(app)
     assert app.button(key="start_bm25").label == "Try 8 settings"
     press(app, "start_bm25")
-    wanted = bm25_lab(experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5])
+    wanted = labs.bm25_lab(
+        experiment, "BM25", [Analyzer.WORD, Analyzer.BIGRAM], sentences=[0, 1], k1s=[0.3, 2], bs=[0.5]
+    )
     assert started == [wanted]
     # in the order in which they are offered: those that suit Korean first
     address = {"analyzers": "bigram|word", "windows": "0|1", "k1": "2, 0.3", "b": "0.5"}
@@ -96,7 +79,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
     data: StoredSet, started: list[Experiment], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(data.fingerprint, WORDS)
-    experiment = hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
+    experiment = labs.hybrid_lab(compared(data, "BM25", "Words"), "BM25", "Words")
     job = ComparisonJob.of(experiment, data.fingerprint)
     pid, began = this_process()
     job.write_status(Status(State.RUNNING, "rrf · 0.4", share=0.25, pid=pid, pid_started=began))
@@ -115,7 +98,7 @@ def test_a_lab_that_runs_shows_how_far_it_is_and_stops(
 
 
 def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: list[Experiment]) -> None:
-    experiment = bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
+    experiment = labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5])
     folder = ComparisonJob.of(experiment, data.fingerprint).folder
     folder.mkdir(parents=True)
     (folder / "log.txt").write_text("what went <b>wrong</b>")
@@ -129,17 +112,17 @@ def test_a_lab_that_was_stopped_can_be_started_again(data: StoredSet, started: l
 def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: list[Experiment]) -> None:
     add(data.fingerprint, WORDS)
     experiment = compared(data, "Words")
-    lab = finished(data, bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
+    lab = finished(data, labs.bm25_lab(experiment, "Words", [Analyzer.WORD, Analyzer.BIGRAM], k1s=[0.3, 2], bs=[0.5]))
     app = at_labs("Words", analyzers="bigram|word", k1="0.3, 2", b="0.5")  # in any order, it is the same lab
     found = compare(lab, question_set(data.key))
-    figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
-    (table,) = tables(app, "k1")
+    figures = labs.lab_figures(found, "ndcg@10", question_groups(found.question_set))
+    (table,) = worlds.tables(app, "k1")
     assert table["value"].tolist() == pytest.approx(sorted(figures["value"] * 100, reverse=True))
     assert len(app.get("vega_lite_chart") or app.get("arrow_vega_lite_chart")) == 2
-    leader = best(figures)
+    leader = labs.best(figures)
     assert leader.startswith("bigram")
     named = f"BM25 · Character bigrams{leader.removeprefix('bigram')}"
-    fit = cross_fit(found, figures, "Words", "ndcg@10", question_groups(found.question_set))
+    fit = labs.cross_fit(found, figures, "Words", "ndcg@10", question_groups(found.question_set))
     assert fit is not None
     points = f"{fit.test.difference * 100:.1f} points higher than **Words** on nDCG@10 in cross-validation"
     assert f"**{named}** is the best of 4 settings. The best setting scores {points}" in texts(app)
@@ -148,7 +131,7 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
     assert f"{fit.selections[leader]} of {fit.folds} selections are this setting" in captions
 
     press(app, "use_bm25")
-    spec = next(spec for spec in tried(lab) if spec.name == leader)
+    spec = next(spec for spec in labs.tried(lab) if spec.name == leader)
     assert added(data.fingerprint) == [WORDS, spec.model_copy(update={"name": named})]
     assert (app.query_params["part"], app.query_params["view"]) == ("test", "overview")
     assert app.query_params["retrievers"] == f"Words|{named}"
@@ -164,8 +147,8 @@ def test_the_best_setting_is_used_and_judged_on_test(data: StoredSet, started: l
 
 @pytest.mark.parametrize(("language", "lead"), [("en", "Keep the current setting"), ("ko", "현재 설정(BM25)")])
 def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(language: str, lead: str) -> None:
-    data = sample()
-    finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
+    data = worlds.sample()
+    finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.KIWI_BIGRAM], k1s=[0.9], bs=[0.4, 0.5]))
     app = at_labs("BM25", analyzers="kiwi+bigram", k1="0.9", b="0.4, 0.5", lang=language)
     (verdict,) = [one.value for one in app.markdown if one.value.startswith(f"**{lead}")]
     assert "p = " in verdict
@@ -174,16 +157,16 @@ def test_a_setting_that_is_not_significantly_better_is_no_more_than_a_link(langu
     assert button.label == catalog(language)["tune.use_anyway"]
     analyzers = catalog(language)["analyzer.kiwi_bigram"]
     assert analyzers in texts(app)
-    assert tables(app, "k1")[0]["analyzer"].tolist() == [analyzers] * 2
+    assert worlds.tables(app, "k1")[0]["analyzer"].tolist() == [analyzers] * 2
     assert "kiwi+bigram" not in texts(app)
 
 
 def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
-    lab = finished(data, bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
+    lab = finished(data, labs.bm25_lab(compared(data, "Words"), "Words", [Analyzer.WORD], k1s=[0.3, 2], bs=[0.5]))
     app = at_labs("Words", analyzers="word", k1="0.3, 2", b="0.5")
-    (table,) = tables(app, "k1")
-    look_at(app, lab, data, 1)
+    (table,) = worlds.tables(app, "k1")
+    worlds.look_at(app, lab, data, 1)
     assert f"BM25 · Words · k1 {table['k1'][1]:g} · b 0.5" in texts(app)
     assert "Cross-validation" not in "".join(caption.value for caption in app.caption)
     assert "in cross-validation" not in texts(app)
@@ -191,25 +174,25 @@ def test_another_row_is_looked_at_when_it_is_chosen(data: StoredSet) -> None:
 
 def test_the_ends_of_the_hybrid_lab_are_the_two_alone(data: StoredSet) -> None:
     add(data.fingerprint, WORDS)
-    lab = finished(data, hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
+    lab = finished(data, labs.hybrid_lab(compared(data, "BM25", "Words"), "Words", "BM25"))
     app = at_labs("BM25", "Words", lab="hybrid", mix_first="Words", mix_second="BM25", measure="recall", k="1")
-    (table,) = tables(app, "fusion")
+    (table,) = worlds.tables(app, "fusion")
     assert len(table) == 3 * 21
     ends = table[table["weight"].isin([0, 1])]
     assert ends["value"].nunique() == 2
     assert table["value"].max() > ends["value"].max()
     assert "Hybrid · Words " in texts(app)
     assert "use_hybrid" in [button.key for button in app.button]
-    look_at(app, lab, data, int(ends.index[0]))
+    worlds.look_at(app, lab, data, int(ends.index[0]))
     assert any("alone. Keep it if no setting" in info.value for info in app.info)
     assert "use_hybrid" not in [button.key for button in app.button]
 
 
 def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
-    data = sample()
-    finished(data, rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
+    data = worlds.sample()
+    finished(data, labs.rerank_lab(compared(data, "BM25", "Reranked"), "Reranked", [5, 20]))
     app = at_labs("BM25", "Reranked", lab="rerank", depths="5|20")
-    (table,) = tables(app, "ceiling")
+    (table,) = worlds.tables(app, "ceiling")
     assert len(table) == 2 * 11
     assert (table["value"] <= table["ceiling"] + 1e-9).all()
     assert table[table["weight"] == 0]["milliseconds"].eq(0).all()
@@ -221,9 +204,9 @@ def test_the_reranking_lab_shows_what_depth_brings_and_costs() -> None:
 
 
 def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
-    finished(data, index_lab(compared(data, "Dense"), "Dense"))
+    finished(data, labs.index_lab(compared(data, "Dense"), "Dense"))
     app = at_labs("Dense", lab="index")
-    (table,) = tables(app, "overlap")
+    (table,) = worlds.tables(app, "overlap")
     assert sorted(table["title"]) == ["Exact", "HNSW", "IVF", "int8"]
     assert table["megabytes"].is_monotonic_increasing
     assert table.set_index("title").loc["Exact", "overlap"] == 100
@@ -238,12 +221,12 @@ def test_the_index_lab_tells_what_each_index_loses(data: StoredSet) -> None:
 def test_the_layers_lab_shows_the_cross_validated_gain_and_uses_a_setting(data: StoredSet, tmp_path: Path) -> None:
     late = LateSpec(name="Late", model=str(build_bi_encoder(tmp_path / "base")))
     add(data.fingerprint, late)
-    lab = finished(data, layers_lab(compared(data, "Late"), "Late"))
+    lab = finished(data, labs.layers_lab(compared(data, "Late"), "Late"))
     app = at_labs("Late", lab="layers")
-    (table,) = tables(app, "title")
+    (table,) = worlds.tables(app, "title")
     assert sorted(table["title"]) == ["Balanced (IDF)", "Last", "Last (IDF)", "Upper", "Upper (IDF)"]
     found = compare(lab, question_set(data.key))
-    figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
+    figures = labs.lab_figures(found, "ndcg@10", question_groups(found.question_set))
     assert table["value"].max() == pytest.approx(100 * figures["value"].max())
     assert table.set_index("title").loc["Balanced (IDF)", "difference"] == 0
     assert "validation questions" in texts(app)
@@ -258,7 +241,7 @@ def test_a_lab_without_its_kind_of_retriever_says_what_to_do_and_data_without_a_
     compared(data, "BM25")
     kinds = {"hybrid": "hybrid weights", "rerank": "reranking", "index": "the dense index"}
     for lab, tuned in (kinds | {"layers": "the layers of late interaction"}).items():
-        assert informs(at_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
+        assert worlds.informs(at_labs("BM25", lab=lab), f"To tune {tuned}, select"), lab
     small = keep(small_set())
     compared(small, "BM25")
     app = at_labs("BM25", data=small.key)
@@ -267,18 +250,18 @@ def test_a_lab_without_its_kind_of_retriever_says_what_to_do_and_data_without_a_
 
 
 def test_tokens_of_any_text_and_questions_without_terms(data: StoredSet) -> None:
-    lab = finished(data, bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
+    lab = finished(data, labs.bm25_lab(compared(data, "BM25"), "BM25", [Analyzer.WORD], k1s=[1], bs=[0.5]))
     app = at_labs("BM25", analyzers="word", k1="1", b="0.5")
     app.text_area(key="lab_text").set_value("<b>한글을</b> 만든")
     run(app)
-    (table,) = tables(app, "tokens")
+    (table,) = worlds.tables(app, "tokens")
     tokens = dict(zip(table["analyzer"], table["tokens"], strict=True))
     assert list(tokens["Words"]) == ["b", "한글을", "b", "만든"]
     assert list(tokens["Whitespace-separated words"]) == ["<b>한글을</b>", "만든"]
-    (counts,) = tables(app, "own")
+    (counts,) = worlds.tables(app, "own")
     asked = compare(lab, question_set(data.key)).question_set
     assert counts["analyzer"].tolist() == ["Words"]
-    (questions,) = tables(app, "question")
+    (questions,) = worlds.tables(app, "question")
     assert len(questions) == counts["own"][0] > 0
     assert set(questions["question"]) <= {question.text for question in asked.questions}
     assert (~questions["anywhere"]).sum() == counts["anywhere"][0]

@@ -22,24 +22,13 @@ from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.compare.bench import names_by_reference, to_use
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import free_name
-from tests.workbench.views.compare.worlds import (
-    at_labs,
-    compared,
-    finished,
-    informs,
-    look_at,
-    press,
-    sample,
-    searched,
-    select,
-    tables,
-    texts,
-)
+from tests.workbench.views.compare import worlds
+from tests.workbench.views.compare.worlds import compared, press, tables, texts
 from tests.workbench.views.driving import run
 
 TITLES = changes(title_weight=(2.0, 5.0))
 COMPOUNDS = changes(compounds=(Compounds.SPLIT,))
-opened = partial(at_labs, lab="lexical")
+opened = partial(worlds.at_labs, lab="lexical")
 CHANGES = {"title": "Title weight (BM25F)", "feedback": "Query expansion (RM3)", "compounds": "Compounds"}
 CHANGES["dictionary"] = "User dictionary"
 ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
@@ -47,7 +36,7 @@ ADDRESS = {"changes": "title|compounds", "titles": "2|5", "compounds": "split"}
 
 @pytest.fixture
 def data() -> StoredSet:
-    return sample()
+    return worlds.sample()
 
 
 def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str = "{n}번 강은 어디로 흐르나?") -> StoredSet:
@@ -60,7 +49,7 @@ def rivers(passage: str = "{n}번 강은 북쪽으로 흐른다", question: str 
 def told_of(data: StoredSet, *names: str) -> None:
     """Keep a comparison of these retrievers that words alone found: what it says is no matter."""
     asked = question_set(data.key)
-    searched(data, asked, {name: BM25(name, asked.passages) for name in names})
+    worlds.searched(data, asked, {name: BM25(name, asked.passages) for name in names})
 
 
 @pytest.fixture
@@ -101,7 +90,7 @@ def test_without_a_value_or_with_too_many_nothing_is_started() -> None:
     told_of(rivers(), "BM25")
     app = opened("BM25", **ADDRESS)
     pick(app, "titles")
-    assert informs(app, "Select at least one change")
+    assert worlds.informs(app, "Select at least one change")
     assert not starts(app)
     pick(app, "titles", "1", "2", "3", "5")
     pick(app, "compounds", "split", "whole", "both")
@@ -139,7 +128,9 @@ def test_words_of_a_dictionary_are_offered_where_they_are_of_use() -> None:
 
 def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Experiment]) -> None:
     kept = keep_dictionary(Dictionary((Word("경인선"),)), "내 | 사전")
-    lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES, changes(dictionary=(kept.reference,))]))
+    lab = worlds.finished(
+        data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES, changes(dictionary=(kept.reference,))])
+    )
     app = opened("BM25", changes="title|dictionary", titles="2|5", dictionaries=kept.reference)
     found = compare(lab, question_set(data.key))
     figures = lab_figures(found, "ndcg@10", question_groups(found.question_set))
@@ -152,7 +143,7 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
     name = next(spec.name for spec in tried(lab) if dict(spec).get("dictionary") and dict(spec)["title_weight"] == 5)
     spec = to_use(lab, name)
     assert spec.name == "BM25 · title weight 5 · dictionary 내 / 사전"
-    look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
+    worlds.look_at(app, lab, data, table["change"].tolist().index("Title × 5 · Dictionary: 내 / 사전"))
     assert spec.name in texts(app)
     press(app, "use_lexical")
     assert added(data.fingerprint) == [spec]
@@ -162,11 +153,11 @@ def test_what_a_change_brings_is_told_and_used(data: StoredSet, started: list[Ex
 
 
 def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
-    lab = finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
+    lab = worlds.finished(data, lexical_lab(compared(data, "BM25"), "BM25", [TITLES]))
     app = opened("BM25", changes="title", titles="2|5")
     (table,) = tables(app, "change")
-    look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
-    assert informs(app, "This is the current setting.")
+    worlds.look_at(app, lab, data, table["change"].tolist().index("None (current setting)"))
+    assert worlds.informs(app, "This is the current setting.")
     assert not [button for button in app.button if button.key == "use_lexical"]
     found = compare(lab, question_set(data.key))
     assert best(lab_figures(found, "ndcg@10", question_groups(found.question_set))) in {one.name for one in tried(lab)}
@@ -175,7 +166,7 @@ def test_the_present_setting_is_nothing_to_use(data: StoredSet) -> None:
 def test_without_bm25_dictionaries_can_still_be_made() -> None:
     told_of(rivers(), "Dense")
     app = opened("Dense")
-    assert informs(app, "To tune BM25 parameters")
+    assert worlds.informs(app, "To tune BM25 parameters")
     assert "User dictionary" in [heading.value for heading in app.subheader]
 
 
@@ -213,7 +204,7 @@ def test_words_cut_wrongly_are_taken_and_tried_at_once(data: StoredSet, started:
     assert all(word in question for word, question in zip(table["word"], table["question"], strict=True))
     assert not unseen & set(table["question"])
 
-    select(app, f"cut_words_{data.key}_", 0, 2)
+    worlds.select(app, f"cut_words_{data.key}_", 0, 2)
     assert app.button(key="save_dictionary").label == "Save with selected words (2)"
     type_words(app, "자동차, 차량", name="철도")
     taken = Dictionary((Word(found[0].word), Word(found[2].word)), (("자동차", "차량"),))
@@ -241,7 +232,7 @@ def test_more_words_make_another_version() -> None:
 def test_what_is_wrong_in_typed_lines_is_told_with_its_row() -> None:
     app = opened("BM25")
     type_words(app, "")
-    assert informs(app, "Select words in the table")
+    assert worlds.informs(app, "Select words in the table")
     type_words(app, "누리호\n세종시 세종\n자동차, ")
     (error,) = app.error
     said = error.value.replace("\\", "")
@@ -291,7 +282,7 @@ def test_kept_ones_are_listed_and_removed_and_one_that_was_changed_is_told() -> 
 def test_of_texts_that_are_not_korean_synonyms_alone_are_spoken_of() -> None:
     compared(rivers("The river number {n} flows north", "Where does river {n} flow?"), "BM25")
     app = opened("BM25")
-    assert informs(app, "This dataset is not Korean")
+    assert worlds.informs(app, "This dataset is not Korean")
     assert not [button for button in app.button if button.key == "find_cut_words"]
     type_words(app, "river, stream", name="Water")
     assert kept_lines() == [("Water", "river, stream\n")]

@@ -25,15 +25,12 @@ def values(app: AppTest) -> list[str]:
     return [text.value for text in app.text]
 
 
-def test_without_an_address_the_usual_is_chosen() -> None:
+def test_an_address_chooses_and_without_one_or_where_it_is_wrong_it_is_the_usual() -> None:
     app = opened(page)
     assert values(app) == ["b", "b", "b|c"]
     assert app.segmented_control[0].value == "b"
     assert app.query_params["one"] == "b"
     assert not {"other", "several", "words"} & app.query_params.keys()
-
-
-def test_an_address_chooses_and_what_it_names_wrongly_is_the_usual() -> None:
     app = opened(page, one="c", other="a", several="c|x|a", words="말")
     assert values(app) == ["c", "a", "a|c"]
     assert app.query_params["several"] == "a|c"
@@ -200,18 +197,11 @@ def test_a_default_that_the_app_puts_into_the_address_still_follows_others() -> 
     assert values(run(app))[1] == "a"
 
 
-def test_no_two_options_have_the_same_label() -> None:
+def test_no_two_options_have_the_same_label_and_each_can_be_chosen() -> None:
     called = {"a": "질문", "b": "질문 (2)", "c": "질문", "d": "질문", "e": ""}
-    assert distinct_labels(called, called.get) == {
-        "a": "질문",
-        "b": "질문 (2)",
-        "c": "질문 (3)",
-        "d": "질문 (4)",
-        "e": "e",
-    }
+    labels = {"a": "질문", "b": "질문 (2)", "c": "질문 (3)", "d": "질문 (4)", "e": "e"}
+    assert distinct_labels(called, called.get) == labels
 
-
-def test_each_of_two_options_called_the_same_can_be_chosen() -> None:
     def alike() -> None:
         import streamlit as st
 

@@ -110,7 +110,7 @@ def chart_page() -> None:
     draw_chart(points, pd.DataFrame({"x": [1, 2], "up": [0.5, None]}), ["a"], y="up", alt="two points")
 
 
-def test_a_chart_is_made_once_for_each_language() -> None:
+def test_a_chart_is_made_once_for_each_language_and_brings_its_data_as_arrow() -> None:
     counted.clear()
     app = opened(chart_page)
     run(run(app))
@@ -118,10 +118,7 @@ def test_a_chart_is_made_once_for_each_language() -> None:
     app.query_params["lang"] = "ko"
     run(app)
     assert counted == ["up", "up"]
-
-
-def test_a_chart_brings_its_data_as_arrow() -> None:
-    (chart,) = opened(chart_page).get("vega_lite_chart")
+    (chart,) = app.get("vega_lite_chart")  # its data is Arrow
     (dataset,) = chart.proto.datasets
     with pa.ipc.open_stream(dataset.data.data) as stream:
         assert stream.read_all().to_pylist() == [{"x": 1, "up": 0.5}, {"x": 2, "up": None}]
