@@ -20,7 +20,14 @@ from mrc_workbench.retrieval.takeaway.models import ModelFigure
 from mrc_workbench.retrieval.takeaway.signals import foreseen
 from mrc_workbench.workbench.views.compare import running
 from mrc_workbench.workbench.views.compare.scores import ComparisonView, in_points
-from mrc_workbench.workbench.views.names import best_by, leading_measure, retriever_name, retriever_names, set_name
+from mrc_workbench.workbench.views.names import (
+    best_by,
+    leading_measure,
+    plain_names,
+    retriever_name,
+    retriever_names,
+    set_name,
+)
 from mrc_workbench.workbench.views.resources.retrieval import open_comparison
 from mrc_workbench.workbench.views.resources.sets import chosen_set, stored_sets, use_set
 from mrc_workbench.workbench.views.ui import tables
@@ -121,13 +128,12 @@ def _table(kept: list[StoredComparison], here: str) -> pd.DataFrame:
 
 
 def _best(kept: StoredComparison) -> str:
-    leading = leading_measure(kept.ks)
-    found = best_by(leading, kept.figures)
-    if found is None:
+    best = best_by(leading_measure(kept.ks), kept.figures)
+    if best is None:
         return "–"
-    name, measure, mean = found
-    told = f"{retriever_name(name)} {100 * mean:.1f}"
-    return told if measure == leading_measure() else f"{told} ({measure.long})"
+    name, measure, mean = best
+    text = f"{retriever_name(name)} {100 * mean:.1f}"
+    return text if measure == leading_measure() else f"{text} ({measure.long})"
 
 
 def _draw_actions(selected: StoredComparison) -> None:
@@ -156,14 +162,16 @@ def _draw_changes(view: ComparisonView, chosen: StoredComparison, current: Store
         return
     earlier = open_comparison(view.data.key, chosen.folder)
     changes = view.opened.changes_since(earlier) if earlier else []
-    found = [one for one in changes if one.test.measure == str(view.figure)]
+    found = [change for change in changes if change.test.measure == str(view.figure)]
     if not found:
         st.info(word("kept.no_shared"), icon=":material/compare_arrows:")
         return
-    means = pd.DataFrame([{name: getattr(one, name) for name in ("retriever", "before", "after")} for one in found])
-    table = in_points([one.test for one in found]).assign(retriever=means["retriever"])
-    table[["before", "after"]] = means[["before", "after"]] * 100
-    table["verdict"] = [word("kept.changed" if one.test.sure else "kept.not_changed") for one in found]
+    table = in_points([change.test for change in found]).assign(
+        retriever=[change.retriever for change in found],
+        before=[100 * change.before for change in found],
+        after=[100 * change.after for change in found],
+        verdict=[word("kept.changed" if change.test.sure else "kept.not_changed") for change in found],
+    )
     columns = {
         "retriever": tables.retriever(),
         "before": tables.number("kept.before", "%.2f"),
@@ -229,7 +237,7 @@ def _foreseen(specs: Mapping[str, Spec], name: str, engine: Engine) -> str:
 
 
 def _differs(code: str, left_out: Sequence[str] = ()) -> str:
-    return word(f"takeaway.differs_{code}").format(left_out=", ".join(plain(retriever_name(name)) for name in left_out))
+    return word(f"takeaway.differs_{code}").format(left_out=plain_names(left_out))
 
 
 def _draw_taken(archive: Path, taken: Taken, engine: Engine, size: int) -> None:

@@ -64,7 +64,7 @@ def looked_at(*names: str, **more: str) -> AppTest:
 
 def told(data: StoredSet, found: Found) -> str:
     compared(data, found)
-    return said(looked_at(*found, measure="recall", k="1"))
+    return said(looked_at(*found, measure="recall", k="1", data=data.key))
 
 
 EVERY = [[5 * copy + row for row in of] for copy in range(COPIES) for of in RIGHT]
