@@ -136,7 +136,9 @@ def _pick(kind: str, of: _Offered) -> list[labs.Change]:
     labels = {"": word("tune.without_dictionary")}
     labels |= {reference: plain(name) for reference, name in names_by_reference().items()}
     newest = of.dictionaries[:1]
-    selected = _several("dictionaries", of.dictionaries, newest, lambda one: labels.get(one, plain(one)))
+    selected = _several(
+        "dictionaries", of.dictionaries, newest, lambda reference: labels.get(reference, plain(reference))
+    )
     return labs.changes(dictionary=selected)
 
 

@@ -63,10 +63,10 @@ class QuestionList:
     def mask(self) -> np.ndarray:
         """Which questions are listed, `(n_questions,)` bool."""
         count = len(self.view.comparison.question_set.questions)
-        return questions.rows_in_all(count, [one.rows for one in self.filters])
+        return questions.rows_in_all(count, [item.rows for item in self.filters])
 
     def in_words(self) -> str:
-        return " · ".join(one.text for one in self.filters)
+        return " · ".join(item.text for item in self.filters)
 
 
 def listed(view: ComparisonView) -> QuestionList:
