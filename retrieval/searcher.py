@@ -104,7 +104,7 @@ def searchers_of(
         if on_progress:
             on_progress(name, fraction)
 
-    retrievers = retrievers_of(alone, experiment.asked(question_set), base, report_progress, whole=question_set)
+    retrievers = materials_of(alone, experiment.asked(question_set), base, report_progress, whole=question_set).made
     some = [passage.text[:100] for passage in question_set.passages[:2]]
     searchers = {}
     for name in wanted:

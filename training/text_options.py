@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Self
 
 from mrc_workbench.data.pairs import PairKind
-from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.language.masking import MaskingOptions, Size
 from mrc_workbench.models.language.tokenizer_training import TokenizerKind
 from mrc_workbench.models.language.tokenizers import WholeWords

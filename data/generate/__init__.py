@@ -33,8 +33,7 @@ from mrc_workbench.data.store import find, keep
 from mrc_workbench.data.terminal import end_progress_line, report_progress, tell
 from mrc_workbench.data.text.marking import sentence_spans
 from mrc_workbench.data.workspace import workspace
-from mrc_workbench.models.llm import MODEL, Chat, Endpoint, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, ask_each
+from mrc_workbench.models.llm import MODEL, Endpoint, EndpointError, KeptAnswers, ask_each, without_thoughts
 
 _LETTER = regex.compile(r"\p{L}")
 _LEAST_LETTERS = 0.6  # of its characters: what has fewer is a date, a table or a formula
@@ -303,7 +302,10 @@ def _written_drafts(
     new = [row for row in rows if stored.get(keys[row]) is None]
     failed: list[tuple[int, str | EndpointError]] = []
     if endpoint and new:
-        known, chat = len(rows) - len(new), Chat(endpoint, options.model, options.temperature)
+        from mrc_workbench.models.llm_connection import Chat  # imports the library
+
+        known = len(rows) - len(new)
+        chat = Chat(endpoint, options.model, options.temperature)
 
         def ask(row: int) -> str:
             """Return an answer that holds no question, else nothing."""

@@ -15,8 +15,7 @@ from zipfile import BadZipFile, ZipFile
 
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.encodings import ENCODING_PROBLEMS, codec_of_names
-from mrc_workbench.data.formats.opening import C, Proposal, file_content, set_name
-from mrc_workbench.data.formats.refusals import document_kind
+from mrc_workbench.data.formats.opening import C, Proposal, document_kind, file_content, set_name
 from mrc_workbench.data.formats.tables import mend, shown
 from mrc_workbench.data.formats.text import (
     MAX_UNPACKED_BYTES,

@@ -9,8 +9,15 @@ from pathlib import PurePosixPath
 from mrc_workbench.data.apart import File
 from mrc_workbench.data.formats.columns import Columns, plain_name, require_columns
 from mrc_workbench.data.formats.documents import DOCUMENT_COLUMNS, document_table
-from mrc_workbench.data.formats.opening import Format, RecognisedFile, looked_at, recognise, table_opener
-from mrc_workbench.data.formats.refusals import document_kind, refuse_document
+from mrc_workbench.data.formats.opening import (
+    Format,
+    RecognisedFile,
+    document_kind,
+    looked_at,
+    recognise,
+    refuse_document,
+    table_opener,
+)
 from mrc_workbench.data.formats.tables import Table, shown
 from mrc_workbench.data.formats.text import Content, EncodedText, line_table
 from mrc_workbench.data.formats.workbooks import Workbook

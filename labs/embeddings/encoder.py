@@ -24,8 +24,7 @@ from mrc_workbench.data.pairs import PairSet, numbers_of, row_groups
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.workspace import workspace, write_json
 from mrc_workbench.labs.embeddings.geometry import neighbours
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.sources import find_model
 
 

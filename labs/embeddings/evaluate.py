@@ -17,7 +17,6 @@ from mrc_workbench.data.text.corpora import OnProgress, within
 from mrc_workbench.labs.embeddings import geometry, judgement
 from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, encode
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
-from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 logger = logging.getLogger(__name__)
 SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time

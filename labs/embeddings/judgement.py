@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mrc_workbench.data.pairs.records import Label
+from mrc_workbench.data.pairs import Label
 from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
 
 _ROUNDING = 1e-12  # figures that differ by less are the same

@@ -20,7 +20,8 @@ from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.encoder import SECONDS
 from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
-from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Difference, Figure, Probe
+from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Figure, Probe
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 
 @dataclass(frozen=True)

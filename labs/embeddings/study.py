@@ -12,12 +12,12 @@ from cyclopts import Parameter
 
 from mrc_workbench.data.cache import SCORES, Arrays, load_arrays, save_arrays
 from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_message
-from mrc_workbench.data.jobs.work import Progress
-from mrc_workbench.data.pairs.records import PairSet, split_pairs
+from mrc_workbench.data.jobs.folder import Progress
+from mrc_workbench.data.pairs import PairSet, split_pairs
 from mrc_workbench.data.pairs.store import find
 from mrc_workbench.data.problems import failure_dict, with_extra
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies import Study
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.text.corpora import within
 from mrc_workbench.data.workspace import read_json, write_json

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mrc_workbench.data.cache import is_sound, key_of, sealing
 from mrc_workbench.data.problems import Failure, failure_dict
-from mrc_workbench.data.studies.results import StoredError
+from mrc_workbench.data.studies import StoredError
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, held_out
 from mrc_workbench.data.workspace import read_json, replacing, workspace, write_json

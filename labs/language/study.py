@@ -17,9 +17,8 @@ from pydantic import ConfigDict, Field
 
 from mrc_workbench.data.commands import AsJson, commands_of, several_of, tell_kept
 from mrc_workbench.data.formats.opening import set_name
-from mrc_workbench.data.jobs.work import Progress
-from mrc_workbench.data.studies.results import Array
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.jobs.folder import Progress
+from mrc_workbench.data.studies import Array, Study
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.text import corpora
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION

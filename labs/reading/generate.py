@@ -9,7 +9,7 @@ from collections import abc
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,8 +28,16 @@ from mrc_workbench.labs.reading.generator import (
     require_range,
 )
 from mrc_workbench.labs.reading.scores import ReadingError, Rules
-from mrc_workbench.models.llm import Answer, Chat, Endpoint, Usage, returned, without_thoughts
-from mrc_workbench.models.llm_answers import EndpointError, KeptAnswers, ask_each
+from mrc_workbench.models.llm import (
+    Answer,
+    Endpoint,
+    EndpointError,
+    KeptAnswers,
+    Usage,
+    ask_each,
+    returned,
+    without_thoughts,
+)
 from mrc_workbench.retrieval.comparison.compare import Comparison
 
 if TYPE_CHECKING:
@@ -209,7 +217,7 @@ def stored_answer(generator: Generator, request: Request) -> GeneratedAnswer | N
     return generator.answer(known, messages.sent) if known else None
 
 
-def answer(generator: Generator, chat: Chat, request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
+def answer(generator: Generator, chat: "Chat", request: Request) -> abc.Generator[str, None, GeneratedAnswer]:
     """Yield the answer to a request piece by piece, return it, and store it once it is complete.
 
     Close it to stop, or stop the `chat` from another thread. Raises `EndpointError`, `ReadingError` (`nothing_said`),

@@ -18,7 +18,7 @@ from mrc_workbench.data.cache import key_of
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.text.marking import answer_spans, matched_spans
 from mrc_workbench.labs.reading.scores import EXACT, ReadingError, Rules, judged, normalized
-from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Chat, Endpoint, Usage, without_thoughts
+from mrc_workbench.models.llm import TIMEOUT_SECONDS, Answer, Endpoint, Usage, without_thoughts
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
 from mrc_workbench.retrieval.significance import question_groups, share_intervals
 

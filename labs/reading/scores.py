@@ -31,7 +31,7 @@ from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.workspace import write_text
 from mrc_workbench.labs.reading.labels import Property, labels
-from mrc_workbench.retrieval.analysis.slices import Slice, slice_table, slice_tests
+from mrc_workbench.retrieval.analysis.questions import Slice, slice_table, slice_tests
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import Pair, PairTest, paired_tests, question_groups, share_intervals
 

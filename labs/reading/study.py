@@ -21,7 +21,7 @@ from mrc_workbench.data.commands import AsJson, commands_of, one_of, stop_messag
 from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import find
-from mrc_workbench.data.studies.study import Study
+from mrc_workbench.data.studies import Study
 from mrc_workbench.data.terminal import aligned, end_progress_line, report_progress, tell
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION

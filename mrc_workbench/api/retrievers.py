@@ -22,6 +22,7 @@ from mrc_workbench.retrieval.comparison.experiment import (
     messages_of,
     of_kind,
     read_experiment,
+    with_absolute_paths,
 )
 from mrc_workbench.retrieval.comparison.first_stage import PluginSpec
 from mrc_workbench.retrieval.comparison.multistage import (
@@ -30,7 +31,6 @@ from mrc_workbench.retrieval.comparison.multistage import (
     DefaultRetrievers,
     UnknownRetrieverError,
 )
-from mrc_workbench.retrieval.comparison.references import with_absolute_paths
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.outside.adapt import plugins
 from mrc_workbench.training.recipes import recipe_of

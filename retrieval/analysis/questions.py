@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mrc_workbench.data.questions.audit import word_overlap
+from mrc_workbench.data.questions import word_overlap
 from mrc_workbench.data.records import Passage, QuestionSet
 from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose

@@ -23,7 +23,7 @@ from mrc_workbench.data.text.analyzers import choose
 from mrc_workbench.data.text.dictionary import find as find_dictionary
 from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseTextEncoder
 from mrc_workbench.models.files import ModelError
-from mrc_workbench.models.sources import find_model, identity
+from mrc_workbench.models.sources import Meter, find_model, identity
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import reading_costs
 from mrc_workbench.models.windows import WindowOptions

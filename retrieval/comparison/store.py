@@ -24,7 +24,7 @@ from mrc_workbench.data.split import Part, split
 from mrc_workbench.data.store import find
 from mrc_workbench.data.store import keep as store_set
 from mrc_workbench.data.store import stored as stored_sets
-from mrc_workbench.data.studies.study import Study, StudyJob
+from mrc_workbench.data.studies import Study, StudyJob
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION

@@ -26,7 +26,7 @@ from mrc_workbench.data.text.analyzers import Analyzer
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.retrieval import milvus_connection as connection
 from mrc_workbench.retrieval.combine import Fusion, Hybrid
-from mrc_workbench.retrieval.comparison.compare import compare, failures, retrievers_of
+from mrc_workbench.retrieval.comparison.compare import compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, DenseSpec, MilvusSpec
 from mrc_workbench.retrieval.comparison.store import provenance
@@ -251,7 +251,7 @@ def test_what_opens_it_is_in_nothing_that_anybody_reads(
         assert error.code == "milvus_unreachable"
         assert str(error.details["milvus"]) in str(error)
         scores = json.loads(json.dumps(comparison.as_dict()))
-        again = failures(scores["retrievers"])["Milvus"]
+        again = Failure.from_dict(scores["retrievers"]["Milvus"])
         assert isinstance(again, Failure)
         assert (again.code, again.details, str(again)) == (error.code, error.details, str(error))
         told += [scores, traceback.format_exception(error), provenance(comparison), repr(place()), place().shown]
@@ -271,7 +271,7 @@ def test_what_milvus_says_is_passed_on_without_secrets() -> None:
 def test_rankings_are_kept_by_place_and_content_not_by_what_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def key(uri: str, spec: MilvusSpec = SPEC) -> str:
         monkeypatch.setenv("MILVUS_URI", uri)
-        (kept,) = retrievers_of(Experiment(data="small", retriever=(spec,)), small_set()).values()
+        (kept,) = materials_of(Experiment(data="small", retriever=(spec,)), small_set()).made.values()
         assert not isinstance(kept, Exception)
         return kept.key
 

@@ -21,8 +21,13 @@ from mrc_workbench.data.store import find, keep, stored
 from mrc_workbench.data.workspace import PROJECT, workspace
 from mrc_workbench.retrieval.comparison.compare import Result
 from mrc_workbench.retrieval.comparison.experiment import Experiment
-from mrc_workbench.retrieval.comparison.references import ComparisonNotFoundError, find_comparison, find_experiment
-from mrc_workbench.retrieval.comparison.store import ComparisonJob, kept_comparisons
+from mrc_workbench.retrieval.comparison.store import (
+    ComparisonJob,
+    ComparisonNotFoundError,
+    find_comparison,
+    find_experiment,
+    kept_comparisons,
+)
 from mrc_workbench.retrieval.measures import (
     Measure,
     MetricError,

@@ -10,7 +10,7 @@ from typing import Any
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, find_corpus
 from mrc_workbench.data.workspace import limits, user
-from mrc_workbench.models.language.perplexity import FOLLOWED, GUESSED, LOG_LIKELIHOOD, Guesses, configuration, guesses
+from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, LOG_LIKELIHOOD, Guesses, configuration, guesses
 from mrc_workbench.models.sources import STARTER, ModelSource
 from mrc_workbench.retrieval.report.charts import PALETTE
 from mrc_workbench.training.base import Examples, Family, HeldOut, OnProgress, Recipe, Task, finished, seconds_for

@@ -19,16 +19,14 @@ from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.text.corpora import Corpus, LanguageError, OnProgress, gone_through, held_out, within
 from mrc_workbench.data.workspace import read_json, workspace, write_json
 from mrc_workbench.models.language.masking import (
+    GUESSED,
     Blocks,
+    Guesses,
     Masker,
     PackedBlocks,
     SegmentPairs,
-    Specials,
-    TokenFile,
-    WholeWords,
-    write_tokens,
+    unigram_guesses,
 )
-from mrc_workbench.models.language.perplexity import GUESSED, Guesses, unigram_guesses
 from mrc_workbench.models.language.tokenizer_training import (
     MOST_CHARACTERS,
     Material,

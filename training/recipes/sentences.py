@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from mrc_workbench.data.pairs import Label, PairSet
-from mrc_workbench.models.cross_encoder import CrossEncoderScorer
-from mrc_workbench.models.encoders import BiEncoder
+from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, prompts_of
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_CROSS_ENCODER, ModelSource, is_starter
 from mrc_workbench.retrieval.comparison.first_stage import DenseSpec

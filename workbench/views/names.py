@@ -236,7 +236,7 @@ def draw_few(count: int, of: str) -> None:
 
 
 def draw_few_taught(name: str, count: int) -> None:
-    if text := few_taught_words(name, count, _say):
+    if text := few_words(count, "taught", _say, name):
         st.warning(text, icon=":material/warning:")
 
 

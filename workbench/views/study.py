@@ -18,8 +18,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from mrc_workbench.data.formats.opening import set_name as named_by_file
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies.study import Study, StudyJob, report
-from mrc_workbench.data.studies.tables import Chart, Column, Table, Unit
+from mrc_workbench.data.studies import Chart, Column, Study, StudyJob, Table, Unit, report
 from mrc_workbench.data.text.corpora import StoredText, damaged, keep, remove, stored
 from mrc_workbench.labs import labs
 from mrc_workbench.workbench.views.names import as_shared, set_name

@@ -19,7 +19,7 @@ from mrc_workbench.labs.embeddings.results import NeighboursRequest, SimilarityR
 from mrc_workbench.labs.embeddings.study import TaskResult
 from mrc_workbench.retrieval.report.charts import colour_of
 from mrc_workbench.workbench.views.resources.sets import pair_set
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import cells, draw_chart, tips
 from mrc_workbench.workbench.views.ui.state import choose, lines_of, typed
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, word
@@ -120,8 +120,8 @@ def ridges(table: pd.DataFrame, bands: Sequence[str], name: str, names: Sequence
     areas = base.mark_area(fillOpacity=0.75, line=line, color=colour_of(name, names))
     drawn_bands = table[table["density"] > 0]  # a band with too few pairs has no density and no peak
     peaks = drawn_bands.loc[drawn_bands.groupby("band", sort=False)["density"].idxmax()]
-    rows = findings.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
-    described = findings.describe(word("embeddings.peaks", model=name), rows)
+    rows = charts.values([*peaks["band"]], [*peaks["cosine"]], ".2f")
+    described = charts.describe(word("embeddings.peaks", model=name), rows)
     return areas.properties(height=90 + _RIDGE * len(bands), description=described)
 
 

@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
 from mrc_workbench.workbench.views.names import base_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, marked_lines, present, tips
 from mrc_workbench.workbench.views.ui.state import choose, typed
 from mrc_workbench.workbench.views.ui.words import duration, plain, word
@@ -86,8 +86,8 @@ def against(table: pd.DataFrame, names: Sequence[str], *, y: str) -> alt.LayerCh
         shape=shape("model", drawn, names),
         tooltip=["model", alt.Tooltip("spearman:Q", format=".4f"), *tips(("value:Q", y, ".4f"))],
     )
-    rows = findings.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
-    described = findings.describe(f"{word('embeddings.spearman')}, {y}", rows)
+    rows = charts.coordinates(table, "model", ("spearman", "value"), (".2f", ".2f"))
+    described = charts.describe(f"{word('embeddings.spearman')}, {y}", rows)
     return alt.layer(marks).properties(height=300, description=described)
 
 
@@ -182,5 +182,5 @@ def costs(table: pd.DataFrame, theirs: pd.DataFrame) -> alt.LayerChart:
     measured = base.transform_filter("datum.measured")
     reported = alt.Chart(theirs).mark_point(size=90, strokeWidth=2, color=READABLE).encode(x, y, tooltip=tooltip)
     layers = [base.mark_line(strokeDash=[5, 4]), *marked_lines(measured, size=60, strokeWidth=3), reported]
-    described = findings.describe(seconds, findings.courses(table, "way", "sentences", "seconds", ",.2f"))
+    described = charts.describe(seconds, charts.courses(table, "way", "sentences", "seconds", ",.2f"))
     return alt.layer(*layers).properties(height=380, description=described)

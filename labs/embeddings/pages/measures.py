@@ -12,14 +12,13 @@ import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from mrc_workbench.data.pairs.records import Label
+from mrc_workbench.data.pairs import Label
 from mrc_workbench.labs.embeddings.geometry import trajectory
 from mrc_workbench.labs.embeddings.judgement import Figure
 from mrc_workbench.labs.embeddings.pages.page import ACCURACY, SHARES, EvaluationView
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Published, published_for
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend
-from mrc_workbench.retrieval.significance import Interval
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, present, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import plain, word
 
@@ -96,10 +95,10 @@ def dots(table: pd.DataFrame, names: Sequence[str], *, x: str) -> alt.LayerChart
     tooltip = [name, *tips(("value:Q", x, ".2f"), ("source:N", word("embeddings.source")))]
     published = theirs.encode(x=along, tooltip=tooltip)
     others = table[~table["ours"]]
-    rows = findings.intervals(table[table["ours"]], "model", "value", ".2f")
-    rows += findings.values([*others["model"]], [*others["value"]], ".2f")
+    rows = charts.intervals(table[table["ours"]], "model", "value", ".2f")
+    rows += charts.values([*others["model"]], [*others["value"]], ".2f")
     height = 100 + (42 if len(others) else 30) * len(table)  # published names take several lines
-    return (intervals + marks + published).properties(height=height, description=findings.describe(x, rows))
+    return (intervals + marks + published).properties(height=height, description=charts.describe(x, rows))
 
 
 def _draw_figures(view: EvaluationView) -> None:

@@ -14,11 +14,11 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from mrc_workbench.data.jobs.folder import Status
-from mrc_workbench.data.pairs.records import PairKind, part_to_measure
+from mrc_workbench.data.pairs import PairKind, part_to_measure
 from mrc_workbench.data.pairs.store import StoredPairs
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import StoredSet
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.embeddings.encoder import Distinct, add, added, remove
 from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult, Request, load
 from mrc_workbench.labs.embeddings.study import STUDY, TaskResult, load_task

@@ -14,7 +14,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.jobs.folder import Status
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.studies.study import StudyJob
+from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.labs.language.comparison import Request
 from mrc_workbench.labs.language.pages import pieces
 from mrc_workbench.labs.language.pages.resources import open_tokenizers
@@ -22,7 +22,7 @@ from mrc_workbench.labs.language.study import STUDY, StoredTokenizer, TokenizerR
 from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.language.tokenizer_training import Split, TokenizerKind
 from mrc_workbench.models.sources import DEFAULT_MASKED_LANGUAGE_MODEL, STARTER, default_model, find_model
-from mrc_workbench.workbench.views import texts
+from mrc_workbench.workbench.views import study
 from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, is_a_starter, set_name, told_with_download
 from mrc_workbench.workbench.views.resources.sets import chosen_set
@@ -50,7 +50,7 @@ _REFERENCE = re.compile(r"[\w./:-]{1,200}")
 
 def draw_tokenizers() -> None:
     answer = st.container()
-    learned = texts.pick_text(chosen_set())
+    learned = study.pick_text(chosen_set())
     request, models = _pick_request(learned)
     if request is None:
         answer.info(word("tokenizers.pick_one"), icon=":material/info:")
@@ -74,7 +74,7 @@ def draw_tokenizers() -> None:
             TOKENIZER_VIEWS[name](view)
 
 
-def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: texts.Learned) -> None:
+def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, learned: study.Learned) -> None:
     asked = request.compared
     ways = {asked.label(*way): way for way in product(asked.kinds, asked.splits, asked.vocabularies)}
 
@@ -86,14 +86,14 @@ def _draw_job(job: StudyJob[TokenizerRequest, Any], request: TokenizerRequest, l
 
     def reason(status: Status) -> str:
         # in the person's language where the text's name is all that the words ask for, else as the process told it
-        key, name = f"language.{status.code}", texts.learned_name(learned)
+        key, name = f"language.{status.code}", study.learned_name(learned)
         try:
             return word(key, corpus=name, name=name) if known(key) else status.message
         except KeyError:
             return status.message
 
     about = word(
-        "tokenizers.about", documents=f"{texts.documents_in(learned):,}", count=asked.count - len(asked.against)
+        "tokenizers.about", documents=f"{study.documents_in(learned):,}", count=asked.count - len(asked.against)
     )
     start = partial(job.start, request)
     draw_job(job, start, at_work, "tokenizers", word("tokenizers.start"), about=about, reason=reason)
@@ -137,13 +137,13 @@ def usual_sizes(characters: int) -> list[int]:
     return allowed if len(allowed) > 1 else [SIZES[0], *allowed]
 
 
-def _pick_request(learned: texts.Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
+def _pick_request(learned: study.Learned) -> tuple[TokenizerRequest | None, Mapping[str, str]]:
     """Draw the controls; returns the request, None if incomplete, and the models' names."""
     place = st.expander(word("tokenizers.settings"), icon=":material/tune:")
     with place, st.container(horizontal=True, vertical_alignment="bottom"):
         kinds = [*map(TokenizerKind, _pick("kinds", [*TokenizerKind], [*TokenizerKind], "kind"))]
         splits = [*map(Split, _pick("splits", [*Split], [Split.WORDS], "split"))]
-        usual = [str(size) for size in usual_sizes(texts.characters_in(learned))]
+        usual = [str(size) for size in usual_sizes(study.characters_in(learned))]
         look: dict[str, Any] = {"format_func": lambda size: f"{int(size):,}", "key": f"vocabularies_{learned.key}"}
         label, explained = word("tokenizers.vocabularies"), word("tokenizers.vocabularies_help")
         every = [*map(str, SIZES)]
@@ -152,7 +152,7 @@ def _pick_request(learned: texts.Learned) -> tuple[TokenizerRequest | None, Mapp
     if not (kinds and splits and sizes):
         return None, names
     compared = Request(tuple(kinds), tuple(splits), tuple(map(int, sizes)), tuple(against))
-    return TokenizerRequest(texts.reference_of(learned), compared), names
+    return TokenizerRequest(study.reference_of(learned), compared), names
 
 
 def _pick(name: str, options: Sequence[str], usual: Sequence[str], called: str) -> list[str]:

@@ -204,8 +204,8 @@ def by_size(
             hollow.encode(color=tint, shape=mark),
         ]
     every = pd.concat([table, models], ignore_index=True)
-    rows = findings.values([*every["name"]], [*every["value"]], form)
-    described = findings.describe(word("tokenizers.picture", measure=y), rows)
+    rows = charts.values([*every["name"]], [*every["value"]], form)
+    described = charts.describe(word("tokenizers.picture", measure=y), rows)
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.pairs.records import PairKind, part_to_measure
+from mrc_workbench.data.pairs import PairKind, part_to_measure
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.labs.language.layers import MOST_PASSAGES, MOST_QUESTIONS, LayerScores, Pooling
 from mrc_workbench.labs.language.network import MASK, MOST_MASKS, Course, Guess
@@ -25,7 +25,7 @@ from mrc_workbench.workbench.views.choices import finished_runs, model_place
 from mrc_workbench.workbench.views.names import base_name, pair_set_name, set_name
 from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import chosen_set, parts_of, stored_pairs
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, marked_lines, tips
 from mrc_workbench.workbench.views.ui.state import choose, choose_named, choose_several, remember, typed
 from mrc_workbench.workbench.views.ui.words import failure_text, plain, signed, word
@@ -137,7 +137,7 @@ def bars(table: pd.DataFrame, order: Sequence[str], reach: float) -> alt.Chart:
         x=alt.X("probability:Q", title=title, scale=scale, axis=axis),
         tooltip=tips(("piece:N", word("inside.piece")), ("probability:Q", title, ".2%")),
     )
-    described = findings.describe(title, findings.values([*table["piece"]], [*table["probability"]], ".2%"))
+    described = charts.describe(title, charts.values([*table["piece"]], [*table["probability"]], ".2%"))
     return base.mark_bar(color=PALETTE[0]).properties(height=60 + 24 * len(order), description=described)
 
 
@@ -224,8 +224,8 @@ def over_steps(table: pd.DataFrame, order: Sequence[str], kept: int) -> alt.Laye
     if kept:
         rule = alt.Chart(pd.DataFrame({"step": [kept]})).mark_rule(strokeDash=[4, 4], color=READABLE)
         layers = [rule.encode(x="step:Q"), *layers]
-    rows = findings.courses(table, "word", "step", "probability", ".2%")
-    described = findings.describe(word("inside.view_over_steps"), rows)
+    rows = charts.courses(table, "word", "step", "probability", ".2%")
+    described = charts.describe(word("inside.view_over_steps"), rows)
     return alt.layer(*layers).properties(height=_HEIGHT, description=described)
 
 
@@ -261,8 +261,8 @@ def poolings(table: pd.DataFrame, order: Sequence[str], *, y: str) -> alt.LayerC
         color=tint,
         tooltip=tips(("pooling:N", word("inside.pooling")), ("layer:N", word("inside.layer")), ("value:Q", y, ".1f")),
     )
-    rows = findings.courses(table, "pooling", "layer", "value", ".1f")
-    described = findings.describe(f"{word('inside.view_layers')}, {y}", rows)
+    rows = charts.courses(table, "pooling", "layer", "value", ".1f")
+    described = charts.describe(f"{word('inside.view_layers')}, {y}", rows)
     return alt.layer(*marked_lines(base, mark, strokeWidth=2.5)).properties(height=320, description=described)
 
 
@@ -340,7 +340,7 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 def _answer_of_questions(findings: resources.LayerFindings) -> str:
     found = findings.found
     layer, pooling = found.best
-    low, high = findings.intervals[layer, pooling]
+    low, high = charts.intervals[layer, pooling]
     mean = found.means[layer, [*Pooling].index(pooling)]
     values = {"layer": layer, "pooling": pooling_name(pooling), "best": f"{100 * mean:.1f}"}
     values |= {"low": f"{100 * low:.1f}", "high": f"{100 * high:.1f}"}
@@ -356,7 +356,7 @@ def _answer_of_questions(findings: resources.LayerFindings) -> str:
 def table_of(findings: resources.LayerFindings) -> pd.DataFrame:
     """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
     means, rows = findings.found.means, []
-    for (layer, pooling), (low, high) in findings.intervals.items():
+    for (layer, pooling), (low, high) in charts.intervals.items():
         mean = means[layer, [*Pooling].index(pooling)]
         row = {"layer": layer, "pooling": pooling.value, "ndcg@10": mean, "low": low, "high": high}
         if test := findings.tests.get((layer, pooling)):

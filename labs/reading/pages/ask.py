@@ -263,7 +263,7 @@ def _link_html(number: int, anchor: str, count: int) -> str:
     return f'<a href="#{escape(anchor)}-{number}" target="_self">[{number}]</a>'
 
 
-def _followed(place: DeltaGenerator, chat: Chat, pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
+def _followed(place: DeltaGenerator, chat: "Chat", pieces: Pieces[str, None, GeneratedAnswer]) -> GeneratedAnswer:
     """Draw the end of the answer as it streams; a click, or a page that is left, ends the call."""
     news = Queue[_News]()
     Thread(target=for_this_user(_pump), args=(pieces, news), daemon=True).start()

@@ -142,10 +142,10 @@ def lost(table: pd.DataFrame, *, order: Sequence[str], fates: Mapping[str, str],
         tooltip=tips(("retriever:N", word("compare.retriever")), ("label:N", word("where.fate")), *counts),
     )
     rows = [
-        f"{name}: {', '.join(findings.values([*parts['label']], [*parts['share']], '.1%'))}"
+        f"{name}: {', '.join(charts.values([*parts['label']], [*parts['share']], '.1%'))}"
         for name, parts in table.groupby("retriever", sort=False)
     ]
-    return base.mark_bar().properties(height=130 + 36 * len(order), description=findings.describe(x, rows))
+    return base.mark_bar().properties(height=130 + 36 * len(order), description=charts.describe(x, rows))
 
 
 def draw_slices(view: ReadingView) -> None:

@@ -7,9 +7,10 @@ import pytest
 from scipy.spatial.distance import pdist
 from sklearn.decomposition import PCA
 
-from mrc_workbench.data.pairs.records import Label, PairKind, PairSet
+from mrc_workbench.data.pairs import Label, PairKind, PairSet
 from mrc_workbench.labs.embeddings import geometry
-from mrc_workbench.labs.embeddings.judgement import Figure, mean_figures
+from mrc_workbench.labs.embeddings.judgement import mean_figures
+from mrc_workbench.retrieval.significance import Interval
 
 
 def points(n: int, dimensions: int = 8, seed: int = 0) -> np.ndarray:

@@ -12,8 +12,8 @@ from mrc_workbench.data.workspace import read_json, workspace
 from mrc_workbench.labs.reading.generate import Batch, Budget, Prices, answer, generate, stored_answer
 from mrc_workbench.labs.reading.generator import Generator, Request, prompts
 from mrc_workbench.labs.reading.scores import ReadingError
-from mrc_workbench.models.llm import Chat, Endpoint, Usage, returned
-from mrc_workbench.models.llm_answers import EndpointError
+from mrc_workbench.models.llm import Endpoint, EndpointError, Usage, returned
+from mrc_workbench.models.llm_connection import Chat
 from tests.chat_server import AT_ONCE, EVENTS, KEY, MODEL, ChatServer, Reply, chat_server, chunk, events, pieces
 from tests.labs.reading.cities import CITIES, GENERATOR, REQUESTS, asked_of, right
 

@@ -16,7 +16,7 @@ from mrc_workbench.data.text.analysis import analyze
 from mrc_workbench.data.text.analyzers import Analyzer, morphemes
 from mrc_workbench.data.text.dictionary import Dictionary, Word, with_words
 from mrc_workbench.data.workspace import read_json, write_json
-from mrc_workbench.retrieval.comparison.compare import Comparison, compare, retrievers_of
+from mrc_workbench.retrieval.comparison.compare import Comparison, compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment, ExperimentError, read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, MilvusSpec, TermSpec, WindowedBM25Spec
 from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials
@@ -338,7 +338,7 @@ title = false
         encoding="utf-8",
     )
     asked = texts_of(QUESTIONS)
-    (made,) = retrievers_of(read_experiment(path), small_set()).values()
+    (made,) = materials_of(read_experiment(path), small_set()).made.values()
     assert isinstance(made, CachedRetriever)
     options = BM25Options(Analyzer.BIGRAM, k1=0.4, b=0.6, title=False)
     expected = WindowedBM25("Sentences", PASSAGES, options, sentences=2).search(asked, 5)

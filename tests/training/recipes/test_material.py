@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mrc_workbench.data.generate.make import MakerOptions, make_questions
+from mrc_workbench.data.generate import MakerOptions, make_questions
 from mrc_workbench.data.records import Maker, Passage, Question, QuestionSet
 from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.data.store import find

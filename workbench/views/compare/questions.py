@@ -13,8 +13,7 @@ import streamlit as st
 
 from mrc_workbench.data.records import Passage, Question
 from mrc_workbench.retrieval.analysis import questions
-from mrc_workbench.retrieval.analysis.questions import Block, Fate, Quadrant
-from mrc_workbench.retrieval.analysis.slices import Property
+from mrc_workbench.retrieval.analysis.questions import Block, Fate, Property, Quadrant
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.explain.standing import Duel
 from mrc_workbench.retrieval.rankings import Findings

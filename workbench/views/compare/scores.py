@@ -17,12 +17,8 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import CUT, Measure
 from mrc_workbench.retrieval.report.words import (
-    Recommendation,
-    best_first,
-    cost_of,
     headline_words,
     markdown_style,
-    recommend,
 )
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming

@@ -10,8 +10,15 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.retrieval.analysis.open_comparison import MEASURED_SLICES
-from mrc_workbench.retrieval.analysis.questions import DEPTHS, FATES, Fate, fate_counts
-from mrc_workbench.retrieval.analysis.slices import Property, most_contested, most_telling
+from mrc_workbench.retrieval.analysis.questions import (
+    DEPTHS,
+    FATES,
+    Fate,
+    Property,
+    fate_counts,
+    most_contested,
+    most_telling,
+)
 from mrc_workbench.retrieval.report.charts import FATE_COLOURS, PALETTE, READABLE, colour, columns_for, legend, shape
 from mrc_workbench.retrieval.report.words import interval_of_lead
 from mrc_workbench.workbench.views.compare.controls import show_why

@@ -71,7 +71,8 @@ def _draw_languages(questions: QuestionSet) -> None:
     st.markdown(word(key, **values), help=word("data_page.language_help"))
     if languages.foreign:
         names = ", ".join(f"{language_name(other)} {len(rows):,}" for other, rows in languages.foreign.items())
-        counts = {"count": f"{languages.foreign_count:,}", "examined": f"{languages.examined:,}"}
+        count = sum(map(len, languages.foreign.values()))
+        counts = {"count": f"{count:,}", "examined": f"{languages.examined:,}"}
         st.warning(word("data_page.foreign_questions", languages=names, **counts), icon=":material/translate:")
 
 

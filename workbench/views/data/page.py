@@ -23,8 +23,8 @@ from mrc_workbench.data.generate import (
     prompts,
 )
 from mrc_workbench.data.problems import DataError
-from mrc_workbench.data.questions.audit import Audit
-from mrc_workbench.data.questions.report import WRITTEN, folder_name, written
+from mrc_workbench.data.questions import Audit
+from mrc_workbench.data.questions.read import WRITTEN, folder_name, written
 from mrc_workbench.data.records import Maker, QuestionSet, as_trained
 from mrc_workbench.data.split import Split, SplitOptions
 from mrc_workbench.data.store import CATALOG, CatalogEntry, StoredSet, keep, obtain
@@ -37,7 +37,7 @@ from mrc_workbench.workbench.views.data import reading as data_reading
 from mrc_workbench.workbench.views.data.preview import Preview, preview_of, preview_with
 from mrc_workbench.workbench.views.data.widgets import MEGABYTE, draw_sets, following, reading_progress
 from mrc_workbench.workbench.views.names import made_words, maker_name, set_name
-from mrc_workbench.workbench.views.navigation import open_page, way_to
+from mrc_workbench.workbench.views.navigation import open_page, translate_field, way_to
 from mrc_workbench.workbench.views.resources.sets import SAMPLE, audit_of, chosen_set, question_set, split_of, use_set
 from mrc_workbench.workbench.views.ui import tables
 from mrc_workbench.workbench.views.ui.state import choose, choose_tab, show_top
@@ -50,7 +50,6 @@ from mrc_workbench.workbench.views.ui.words import (
     tell_damaged_files,
     word,
 )
-from mrc_workbench.workbench.views.uploads import translate_field
 
 _DEFAULT_PASSAGES = 2000  # enough to train with, and generated in a minute
 _PREVIEWED = 5  # passages

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from mrc_workbench.data.formats.columns import SENTENCES as SENTENCE_COLUMNS
-from mrc_workbench.data.pairs.records import Label, PairAudit, PairKind, PairSet, part_to_measure, sentence_set
+from mrc_workbench.data.pairs import Label, PairAudit, PairKind, PairSet, part_to_measure, sentence_set
 from mrc_workbench.data.pairs.store import LEAST_ROWS, PAIR_CATALOG, PairEntry, PairOptions, StoredPairs, obtain_files
 from mrc_workbench.data.problems import DataError, ProblemCode
 from mrc_workbench.data.split import PARTS, Part, SplitOptions

@@ -15,9 +15,8 @@ from mrc_workbench.data.formats.columns import SENTENCES, PairColumns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import shown as shown_text
 from mrc_workbench.data.formats.text import Content
-from mrc_workbench.data.pairs import PairAudit, PairKind, PairSet, audit_pairs, sentence_set, split_pairs
+from mrc_workbench.data.pairs import PairAudit, PairKind, PairSet, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.builder import Scale
-from mrc_workbench.data.pairs.records import PairAudit, PairKind, PairSet, audit_pairs, split_pairs
 from mrc_workbench.data.pairs.store import PairFileReading, PairOptions, keep, read_pairs_apart
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.split import PARTS, Part

@@ -15,9 +15,8 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from mrc_workbench.data.generate import judge
+from mrc_workbench.data.generate import PromptLanguage, QuestionsError, judge
 from mrc_workbench.data.generate.judge import Verdicts
-from mrc_workbench.data.generate.make import PromptLanguage, QuestionsError
 from mrc_workbench.data.questions import judgements
 from mrc_workbench.data.questions.judgements import Judged, Verdict
 from mrc_workbench.data.records import Passage, Question, QuestionSet, composed

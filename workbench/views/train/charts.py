@@ -16,7 +16,7 @@ from mrc_workbench.training.recipes.sentence_material import PAIRS
 from mrc_workbench.training.results import MEASURES, Curves, Points, advice, curves
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.workbench.views.names import draw_few, leading_measure
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips
 from mrc_workbench.workbench.views.ui.words import plain, signed, word, word_or
 
@@ -141,7 +141,7 @@ def _chart(
     dashes = alt.Scale(domain=runs, range=[[5, 4] if tint == _BESIDE else [1, 0] for tint in colours])
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=None))
     chart = (lines + marks.encode(shape=shape("run", runs, runs, names))).properties(height=height)
-    rows = findings.courses(table, "run", "step", "value", described)
+    rows = charts.courses(table, "run", "step", "value", described)
     if kept is not None:
         point = pd.DataFrame([(*kept, word("train.kept_mark"))], columns=["step", "value", "text"])
         base = alt.Chart(point).encode(x="step:Q", y="value:Q")
@@ -153,7 +153,7 @@ def _chart(
         line = base.mark_rule(color=_BM25, strokeDash=[6, 4], strokeWidth=2)
         chart += line + text.encode(text="text:N", x=alt.value("width"))
         rows.append(word("chart.row", name="BM25", value=f"{bm25:.1%}"))
-    return chart.properties(description=findings.describe(_short(name), rows))
+    return chart.properties(description=charts.describe(_short(name), rows))
 
 
 def _short(name: str) -> str:

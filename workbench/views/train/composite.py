@@ -22,7 +22,6 @@ from mrc_workbench.training.jobs import (
     Ablation,
     Difference,
     Findings,
-    Interval,
     Search,
     Table,
     Variant,
@@ -34,7 +33,7 @@ from mrc_workbench.workbench.views.navigation import open_page
 from mrc_workbench.workbench.views.resources.sets import use_set
 from mrc_workbench.workbench.views.train.cards import draw_parts
 from mrc_workbench.workbench.views.train.fields import fill_in_settings
-from mrc_workbench.workbench.views.ui import findings, tables
+from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import draw_chart, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import (
     label_and_help,

@@ -10,7 +10,7 @@ from mrc_workbench.data.pairs.store import StoredPairs, keep
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.labs.embeddings import results as store
 from mrc_workbench.labs.embeddings.geometry import Map
-from mrc_workbench.labs.embeddings.judgement import Figure, correlate
+from mrc_workbench.labs.embeddings.judgement import correlate
 from mrc_workbench.labs.embeddings.results import Evaluation, EvaluationRequest, ModelResult
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.models.files import ModelError

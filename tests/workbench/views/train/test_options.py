@@ -8,7 +8,7 @@ import pytest
 
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.workspace import PROJECT
-from mrc_workbench.labs.reading.rules import Rules
+from mrc_workbench.labs.reading.scores import Rules
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import DEFAULT_BI_ENCODER, DEFAULT_READER, STARTER
 from mrc_workbench.training.options import LoraAlso, NegativesFrom, Report

@@ -15,7 +15,7 @@ from mrc_workbench.data.problems import TEMPLATES, DataError, Failure, Problem, 
 from mrc_workbench.data.store import keep, stored
 from mrc_workbench.data.text.corpora import LanguageError
 from mrc_workbench.data.workspace import PROJECT, workspace
-from mrc_workbench.labs.reading.rules import ReadingError
+from mrc_workbench.labs.reading.scores import ReadingError
 from mrc_workbench.models.llm import EndpointError
 from mrc_workbench.retrieval.comparison.compare import compare
 from mrc_workbench.retrieval.comparison.experiment import Experiment
