@@ -17,6 +17,7 @@ from mrc_workbench.data.text.corpora import OnProgress, within
 from mrc_workbench.labs.embeddings import geometry, judgement
 from mrc_workbench.labs.embeddings.encoder import Distinct, EmbeddingError, encode
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 logger = logging.getLogger(__name__)
 SPREAD_SENTENCES = 20_000  # that uniformity and anisotropy are measured of: of more, so many drawn, the same each time
@@ -164,10 +165,10 @@ def _measured(
 
 def _compared(
     measured: _Material, probed: tuple[_Material, _Material] | None, found: Sequence[_Measured]
-) -> tuple[list[ModelResult], dict[str, list[judgement.Difference]]]:
+) -> tuple[list[ModelResult], dict[str, list[PairedTest]]]:
     """Return the results with their metrics, all models on the same resamples, and the tests by metric."""
-    figures: dict[str, dict[str, judgement.Figure]] = {}
-    tests: dict[str, list[judgement.Difference]] = {}
+    figures: dict[str, dict[str, Interval]] = {}
+    tests: dict[str, list[PairedTest]] = {}
     every = {one.model: one.cosines for one, _ in found if one.error is None}
     if measured.part.kind is PairKind.SCORED and every:
         correlations = judgement.correlate(every, measured.part.gold, measured.distinct.groups)

@@ -10,50 +10,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from mrc_workbench.data.pairs import Label
-from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.data.statistics import RESAMPLES, TAILS, blocks, group_draws, max_t
+from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 _ROUNDING = 1e-12  # figures that differ by less are the same
 _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand
 
 
-class Figure(NamedTuple):
-    """A metric and its 95% interval; all NaN if it is not defined."""
-
-    value: float
-    low: float
-    high: float
-
-
-UNDEFINED = Figure(math.nan, math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The metric of model a minus that of b. `p` is that of this pair alone.
-
-    The 95% interval and `p_family` are corrected for all pairs of models: the interval holds 0 if `p_family` >= .05.
-    """
-
-    a: str
-    b: str
-    difference: float
-    low: float
-    high: float
-    p: float
-    p_family: float
-
-    @property
-    def sure(self) -> bool:
-        return self.p_family < 1 - LEVEL
-
-    @property
-    def reversed(self) -> "Difference":
-        return Difference(self.b, self.a, -self.difference, -self.high, -self.low, self.p, self.p_family)
+UNDEFINED = Interval(math.nan, math.nan, math.nan)
 
 
 def resamples(groups: np.ndarray, count: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
@@ -74,7 +42,7 @@ def mean_draws(values: np.ndarray, groups: np.ndarray, count: int = RESAMPLES, s
     return np.concatenate(means)
 
 
-def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure:
+def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Interval:
     """A metric with the 95% percentile interval of its resamples `(count,)`, ignoring NaN.
 
     If all resamples are equal, as for a single group, the spread is unknown: the interval is the metric's range `ends`.
@@ -83,14 +51,14 @@ def figure(value: float, draws: np.ndarray, ends: tuple[float, float]) -> Figure
         return UNDEFINED
     known = draws[np.isfinite(draws)]
     if not len(known) or np.ptp(known) < _ROUNDING:
-        return Figure(value, *ends)
+        return Interval(value, *ends)
     low, high = np.quantile(known, TAILS)
-    return Figure(value, float(low), float(high))
+    return Interval(value, float(low), float(high))
 
 
 def mean_figures(
     values: Mapping[str, np.ndarray], groups: np.ndarray, ends: tuple[float, float], seed: int = 0
-) -> tuple[dict[str, Figure], list[Difference]]:
+) -> tuple[dict[str, Interval], list[PairedTest]]:
     """Means of each model's values `(n_rows,)`, without NaN, and the tests; `ends` is the range of a mean."""
     names, columns = [*values], np.stack([*values.values()], axis=1)
     draws, known = mean_draws(columns, groups, seed=seed), np.isfinite(columns)
@@ -100,7 +68,7 @@ def mean_figures(
     return figures, differences(means, draws, names)
 
 
-def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[Difference]:
+def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]) -> list[PairedTest]:
     """Test every pair of models by their metrics `(m,)` and those of the same resamples, `draws` `(count, m)`.
 
     With D a difference, s its standard deviation over the resamples D*, t = |D| / s and t* = |D* - D| / s: `p` is the
@@ -127,7 +95,7 @@ def differences(values: Sequence[float], draws: np.ndarray, names: Sequence[str]
     half = np.where(varies, critical * np.where(varies, scale, 1.0), np.where(alike, 0.0, math.inf))
     p, p_family = np.where(varies, p, 1.0), np.where(varies, p_family, 1.0)
     return [
-        Difference(names[a], names[b], *map(float, numbers))
+        PairedTest(names[a], names[b], *map(float, numbers))
         for (a, b), *numbers in zip(pairs, seen, seen - half, seen + half, p, p_family, strict=True)
     ]
 
@@ -161,17 +129,17 @@ def pearson(cosines: np.ndarray, gold: np.ndarray) -> float:
 class Correlations:
     """Both correlations of each model by name, and the tests of every pair of models by either."""
 
-    spearman: dict[str, Figure]
-    pearson: dict[str, Figure]
-    differences: dict[str, list[Difference]]
+    spearman: dict[str, Interval]
+    pearson: dict[str, Interval]
+    differences: dict[str, list[PairedTest]]
 
 
 def correlate(cosines: Mapping[str, np.ndarray], gold: np.ndarray, groups: np.ndarray, seed: int = 0) -> Correlations:
     """Correlate each model's cosines `(n_pairs,)` with gold scores, and test the models by a paired bootstrap."""
     columns = {name: column.astype(np.float64) for name, column in cosines.items()}
     draws = correlation_draws([*columns.values()], gold.astype(np.float64), groups, seed)
-    intervals: dict[str, dict[str, Figure]] = {}
-    tests: dict[str, list[Difference]] = {}
+    intervals: dict[str, dict[str, Interval]] = {}
+    tests: dict[str, list[PairedTest]] = {}
     for (measure, correlation), drawn in zip({"spearman": spearman, "pearson": pearson}.items(), draws, strict=True):
         values = [correlation(column, gold) for column in columns.values()]
         intervals[measure] = {

@@ -20,7 +20,7 @@ from mrc_workbench.data.problems import Failure, failure_dict
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.encoder import SECONDS
 from mrc_workbench.labs.embeddings.geometry import MOST, Map, Projection
-from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Figure, Probe
+from mrc_workbench.labs.embeddings.judgement import UNDEFINED, Probe
 from mrc_workbench.retrieval.significance import Interval, PairedTest
 
 
@@ -162,7 +162,7 @@ def _result(name: str, told: dict[str, Any], arrays: Arrays, place: int) -> Mode
         confusion, trained_on = np.array(kept["confusion"]), np.array([*kept["trained_on"].values()])
         probe = Probe(arrays[f"correct_{place}"], confusion, trained_on, kept["chance"], kept["strength"])
     figures = {
-        measure: UNDEFINED if told[measure] is None else Figure(told[measure], **_ends(*ends))
+        measure: UNDEFINED if told[measure] is None else Interval(told[measure], **_ends(*ends))
         for measure, ends in told["interval"].items()
     }
     plane = Map(arrays[f"points_{place}"], arrays[f"explained_{place}"])

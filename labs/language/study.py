@@ -117,7 +117,7 @@ def save(result: TokenizerComparison, folder: Path) -> None:
             else:
                 new.mkdir()
                 tokenizer.tokenizer.save(str(new / "tokenizer.json"))
-    STUDY.results.save(folder, result)
+    STUDY.results.write(folder, result)
 
 
 def occurrences_of(

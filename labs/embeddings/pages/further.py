@@ -16,12 +16,12 @@ from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import StoredSet
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.labs.embeddings.encoder import COST, Cost, Method, Point
-from mrc_workbench.labs.embeddings.judgement import Figure
 from mrc_workbench.labs.embeddings.pages.page import EvaluationView, finished, open_evaluation, pick_model
 from mrc_workbench.labs.embeddings.results import REIMERS, CostRequest
 from mrc_workbench.models.sources import default_model
 from mrc_workbench.retrieval.comparison.store import kept_comparisons, origin_of
 from mrc_workbench.retrieval.report.charts import PALETTE, READABLE, colour, legend, shape
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.names import base_name, set_name
 from mrc_workbench.workbench.views.resources.sets import chosen_set
 from mrc_workbench.workbench.views.ui import charts, tables
@@ -61,10 +61,10 @@ def draw_retrieval(view: EvaluationView) -> None:
     st.caption(word("embeddings.retrieval_of", part=word(f"part.{part}")))
 
 
-def _stored_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Figure]:
+def _stored_figures(data: StoredPairs, part: Part, measure: str) -> dict[str, Interval]:
     """Return the newest metric of every model measured on this part of the set, by its reference."""
     paths = sorted((workspace() / "embeddings").glob("*/scores.json"), key=lambda path: -path.stat().st_mtime)
-    found: dict[str, Figure] = {}
+    found: dict[str, Interval] = {}
     for path in paths:
         evaluation = open_evaluation(path.parent)
         if evaluation and (evaluation.data_fingerprint, evaluation.part) == (data.fingerprint, part):

@@ -14,10 +14,10 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from mrc_workbench.data.pairs import Label
 from mrc_workbench.labs.embeddings.geometry import trajectory
-from mrc_workbench.labs.embeddings.judgement import Figure
 from mrc_workbench.labs.embeddings.pages.page import ACCURACY, SHARES, EvaluationView
 from mrc_workbench.labs.embeddings.results import Evaluation, ModelResult, Published, published_for
 from mrc_workbench.retrieval.report.charts import READABLE, colour, legend
+from mrc_workbench.retrieval.significance import Interval
 from mrc_workbench.workbench.views.ui import charts, tables
 from mrc_workbench.workbench.views.ui.charts import apart, draw_chart, present, tips, with_interval
 from mrc_workbench.workbench.views.ui.words import plain, word
@@ -47,8 +47,8 @@ def draw_measures(view: EvaluationView) -> None:
         tables.draw_file("embeddings.json", scores, "embeddings.json", "application/json", "figures_json")
 
 
-def _scaled(measure: str, figure: Figure) -> Figure:
-    return Figure(*(100 * part for part in figure)) if measure in SHARES else figure
+def _scaled(measure: str, figure: Interval) -> Interval:
+    return Interval(*(100 * part for part in figure)) if measure in SHARES else figure
 
 
 def _figures_of(one: ModelResult, measures: Sequence[str]) -> dict[str, object]:

@@ -340,7 +340,7 @@ def _draw_by_questions(model: str, answer: DeltaGenerator, controls: DeltaGenera
 def _answer_of_questions(findings: resources.LayerFindings) -> str:
     found = findings.found
     layer, pooling = found.best
-    low, high = charts.intervals[layer, pooling]
+    low, high = findings.intervals[layer, pooling]
     mean = found.means[layer, [*Pooling].index(pooling)]
     values = {"layer": layer, "pooling": pooling_name(pooling), "best": f"{100 * mean:.1f}"}
     values |= {"low": f"{100 * low:.1f}", "high": f"{100 * high:.1f}"}
@@ -356,7 +356,7 @@ def _answer_of_questions(findings: resources.LayerFindings) -> str:
 def table_of(findings: resources.LayerFindings) -> pd.DataFrame:
     """One row a layer and pooling: the mean, its interval, and the tested difference from the default."""
     means, rows = findings.found.means, []
-    for (layer, pooling), (low, high) in charts.intervals.items():
+    for (layer, pooling), (low, high) in findings.intervals.items():
         mean = means[layer, [*Pooling].index(pooling)]
         row = {"layer": layer, "pooling": pooling.value, "ndcg@10": mean, "low": low, "high": high}
         if test := findings.tests.get((layer, pooling)):

@@ -23,7 +23,7 @@ from mrc_workbench.retrieval.analysis import labs
 from mrc_workbench.retrieval.comparison.experiment import Experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, TermSpec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob
-from mrc_workbench.retrieval.lexical.engines import Engine
+from mrc_workbench.retrieval.lexical import Engine
 from mrc_workbench.workbench.views.compare.bench import BM25_KINDS, Bench, LabResult, names_by_reference
 from mrc_workbench.workbench.views.names import retriever_name
 from mrc_workbench.workbench.views.navigation import translate_field

@@ -17,8 +17,12 @@ from mrc_workbench.retrieval.comparison.compare import Comparison, Result
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.measures import CUT, Measure
 from mrc_workbench.retrieval.report.words import (
+    Recommendation,
+    best_first,
+    cost_of,
     headline_words,
     markdown_style,
+    recommend,
 )
 from mrc_workbench.retrieval.significance import PairTest
 from mrc_workbench.workbench.views import names as naming
@@ -85,7 +89,7 @@ class ComparisonView:
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """Names of the scored retrievers, best first: the order of tables, charts and legends."""
-        return tuple(evidence.best_first(self.comparison, self.figure, self.scored_names))
+        return tuple(best_first(self.comparison, self.figure, self.scored_names))
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -99,11 +103,11 @@ class ComparisonView:
         return tuple(name for name in self.ranked if name in self.leading)
 
     @cached_property
-    def recommendation(self) -> evidence.Recommendation | None:
+    def recommendation(self) -> Recommendation | None:
         """The retriever to use, by the tests that the tables show; None if no retriever has the metric."""
         tests, groups = [*self.against, *self.others_tested], self.opened.groups
         names, baseline = self.scored_names, self.baseline
-        return evidence.recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
+        return recommend(self.comparison, self.figure, tests, baseline=baseline, groups=groups, names=names)
 
     @property
     def best_test(self) -> PairTest | None:
@@ -199,7 +203,7 @@ def draw_table(
 def draw_costs(results: Sequence[Result]) -> None:
     rows = []
     for result in results:
-        cost = evidence.cost_of(result)
+        cost = cost_of(result)
         if result.scores is None or cost.milliseconds is None:
             continue
         mark = "*" if cost.is_foreign else ""
