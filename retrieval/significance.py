@@ -1,10 +1,13 @@
-"""How sure a figure is, and how sure a difference, over groups of questions about the same passages.
+"""Confidence intervals of metrics, and tests of differences, over groups of questions about the same passages.
 
-The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. Were there no
-difference, the two retrievers could be swapped within any group, which turns the sign of the group's sum and leaves the
-denominator as it is (Smucker, Allan & Carterette 2007). See `data.statistics` for what being tested together means.
+The statistic of a difference is t = |sum over groups| / root of the sum of squares over groups. If there is no
+difference, the two retrievers can be swapped within any group, which changes the sign of the group's sum and leaves the
+denominator unchanged (Smucker, Allan & Carterette 2007). Groups are resampled as a whole (the cluster bootstrap:
+Davison & Hinkley 1997, 3.8). Differences that are tested together share the distribution of the largest statistic of
+the family under chance (the single-step maxT procedure of Westfall & Young 1993). All draws are seeded.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,12 +18,48 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.statistics import LEVEL, RESAMPLES, TAILS, blocks, group_draws, max_t
 from mrc_workbench.retrieval.measures import Scores
+
+LEVEL = 0.95
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+RESAMPLES = 2000
+_ROUNDING = 1e-12
+
+
+def blocks(count: int, columns: int, cells: int) -> Iterator[int]:
+    """Yield how many rows at a time of a matrix of `count` rows hold no more than so many `cells`, one at least."""
+    step = max(1, cells // max(1, columns))
+    return (min(step, count - start) for start in range(0, count, step))
+
+
+def group_draws(n_groups: int, sizes: Iterator[int], seed: int = 0, *, by_group: bool = False) -> Iterator[np.ndarray]:
+    """Yield how often each group is drawn in resamples of as many groups as there are, `(size, n_groups)` float64.
+
+    Random numbers are drawn resample by resample, or `by_group` for all resamples of a block.
+    """
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        drawn = rng.integers(n_groups, size=(n_groups, size) if by_group else (size, n_groups))
+        cells = (drawn.T if by_group else drawn) + np.arange(size)[:, None] * n_groups
+        yield np.bincount(cells.ravel(), minlength=size * n_groups).reshape(size, n_groups).astype(np.float64)
+
+
+def max_t(seen: np.ndarray, largest: np.ndarray, itself: int = 1) -> tuple[np.ndarray, float]:
+    """Return the p-values `(m,)` of a family's statistics, and the critical value of its intervals.
+
+    `largest` `(tries,)`, ascending, is the largest statistic of the family in each try under chance; `seen` counts as
+    one more try if it is not among them (`itself` 1, else 0). A statistic above the critical value has p below 5 %;
+    with few tries none has, and the value is infinite.
+    """
+    tries = len(largest) + itself
+    p = (len(largest) - np.searchsorted(largest, seen) + itself) / tries
+    allowed = math.ceil((1 - LEVEL) * tries - itself - _ROUNDING) - 1  # tries that may reach what is still told apart
+    return p, float(largest[-1 - allowed]) if allowed >= 0 else math.inf
+
 
 PERMUTATIONS = 10_000
 _CELLS = 4_000_000  # of the random matrix that is in memory at a time
-_ROUNDING = 1 - 1e-9  # what is equal but for rounding counts as equal
+_NEARLY_ONE = 1 - 1e-9  # what is equal but for rounding counts as equal
 
 
 class Interval(NamedTuple):
@@ -235,15 +274,15 @@ def family_tests(sums: np.ndarray, sizes: np.ndarray, families: np.ndarray) -> F
     extreme, largest = np.zeros(len(seen)), []
     for signs in _swaps(len(sums)):
         tried = np.abs(signs @ scaled)
-        extreme += (tried >= seen * _ROUNDING - 1e-12).sum(axis=0)
+        extreme += (tried >= seen * _NEARLY_ONE - 1e-12).sum(axis=0)
         largest.append(np.stack([tried[:, columns].max(axis=1) for columns in members], axis=1))
     # random swaps do not hold what was seen, which is one of them; all of them do
     itself = 0 if _countable(len(sums)) else 1
     highest = np.sort(np.concatenate(largest), axis=0)
     p_family, low, high = (np.empty(len(seen)) for _ in range(3))
     for place, columns in enumerate(members):
-        p_family[columns], critical = max_t(seen[columns] * _ROUNDING - 1e-12, highest[:, place], itself)
-        low[columns], high[columns] = _intervals(sums[:, columns], sizes, max(critical / _ROUNDING, 1.0))
+        p_family[columns], critical = max_t(seen[columns] * _NEARLY_ONE - 1e-12, highest[:, place], itself)
+        low[columns], high[columns] = _intervals(sums[:, columns], sizes, max(critical / _NEARLY_ONE, 1.0))
     tries = len(highest) + itself
     return FamilyTests((extreme + itself) / tries, p_family, low, high)
 

@@ -18,7 +18,7 @@ from mrc_workbench.data.pairs.store import find as find_pairs
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions
 from mrc_workbench.data.store import find as find_questions
-from mrc_workbench.labs.embeddings.evaluate import evaluate
+from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.language.masking import FOLLOWED, GUESSED, PERPLEXITY
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.retrieval.comparison.compare import compare

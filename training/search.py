@@ -17,10 +17,9 @@ import numpy as np
 
 from mrc_workbench.data.jobs.folder import AskedToStop, State, Status, carry_out
 from mrc_workbench.data.problems import Failure
-from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.retrieval.measures import Scores
-from mrc_workbench.retrieval.significance import Pair, intervals_of, paired_tests, question_groups
+from mrc_workbench.retrieval.significance import LEVEL, Pair, intervals_of, paired_tests, question_groups
 from mrc_workbench.training.halving import (
     SHARES,
     Changes,

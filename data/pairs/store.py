@@ -10,7 +10,6 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from mrc_workbench.data.apart import File, Work, carried_out
-from mrc_workbench.data.collection import Collection, KeptSet, file_named
 from mrc_workbench.data.formats.columns import (
     PAIR_NAMES,
     SENTENCES,
@@ -36,7 +35,16 @@ from mrc_workbench.data.pairs import Label, PairKind, PairSet, open_pairs, write
 from mrc_workbench.data.pairs.builder import LARGEST, PairBuilder, Scale, Values, guess_kind, part_in_name, without_part
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.split import Part
-from mrc_workbench.data.store import KNOWN, CatalogEntry, Progress, catalog_entry, obtain
+from mrc_workbench.data.store import (
+    KNOWN,
+    CatalogEntry,
+    Collection,
+    KeptSet,
+    Progress,
+    catalog_entry,
+    file_named,
+    obtain,
+)
 from mrc_workbench.data.workspace import require_few
 
 LEAST_ROWS = 10

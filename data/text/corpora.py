@@ -13,11 +13,11 @@ from typing import BinaryIO
 import xxhash
 
 from mrc_workbench.data.cache import is_sound, seal
-from mrc_workbench.data.collection import NOTE, Collection, KeptSet
 from mrc_workbench.data.files import temporary_folder
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import QuestionSet, composed
+from mrc_workbench.data.store import NOTE, Collection, KeptSet
 from mrc_workbench.data.store import find as find_set
 from mrc_workbench.data.workspace import limits, user, workspace
 

@@ -24,9 +24,9 @@ from typing import Self
 import regex
 
 from mrc_workbench.data.cache import is_sound, key_of, seal
-from mrc_workbench.data.collection import NOTE, Collection, KeptSet, file_named
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import Failure
+from mrc_workbench.data.store import NOTE, Collection, KeptSet, file_named
 
 _MESSAGES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 

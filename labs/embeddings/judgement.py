@@ -3,7 +3,7 @@
 A model's metric is Spearman's correlation of cosines and gold scores over all pairs ("all" in Gao et al. 2021, appendix
 B), next to Pearson's. The probe is a linear classifier on the frozen vectors of two sentences (Conneau & Kiela 2018),
 with SBERT's features (u, v, |u - v|). Intervals and tests use a bootstrap over groups of pairs: a resample is a weight
-per pair, so a metric of 2,000 resamples is a product of matrices. See `data.statistics` for groups and families.
+per pair, so a metric of 2,000 resamples is a product of matrices. See `retrieval.significance` for groups and families.
 """
 
 import math
@@ -14,8 +14,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from mrc_workbench.data.pairs import Label
-from mrc_workbench.data.statistics import RESAMPLES, TAILS, blocks, group_draws, max_t
-from mrc_workbench.retrieval.significance import Interval, PairedTest
+from mrc_workbench.retrieval.significance import RESAMPLES, TAILS, Interval, PairedTest, blocks, group_draws, max_t
 
 _ROUNDING = 1e-12  # figures that differ by less are the same
 _CELLS = 300_000  # of the matrix of weights at a time: what a processor has at hand

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.data import Dataset, Source, load
-from mrc_workbench.api.display import ApiError, progress_bar
 from mrc_workbench.api.evaluation import ScoredRankings
 from mrc_workbench.api.experiment import (
     base_experiment,
@@ -20,6 +19,7 @@ from mrc_workbench.api.experiment import (
     store_rankings,
 )
 from mrc_workbench.api.retrievers import Item, Items, requested
+from mrc_workbench.api.values import ApiError, progress_bar
 from mrc_workbench.data.problems import naming_extras
 from mrc_workbench.data.records import RELEVANT_GRADE
 from mrc_workbench.data.split import SplitOptions

@@ -13,16 +13,22 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pandas as pd
 
-from mrc_workbench.api.display import ApiError, html_table, unknown_name
-from mrc_workbench.api.python_data import collection_files, row_files, set_name, table_files
+from mrc_workbench.api.values import (
+    ApiError,
+    collection_files,
+    html_table,
+    row_files,
+    set_name,
+    table_files,
+    unknown_name,
+)
 from mrc_workbench.data.apart import File
-from mrc_workbench.data.collection import display_name
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.tables import shown
 from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions.read import WORK, Reading, read_paths_apart
 from mrc_workbench.data.records import QuestionSet
-from mrc_workbench.data.store import CATALOG, find, read_entry, stored
+from mrc_workbench.data.store import CATALOG, display_name, find, read_entry, stored
 from mrc_workbench.retrieval.comparison.store import store_question_set
 
 _COLUMNS = [field.name for field in fields(Columns)]

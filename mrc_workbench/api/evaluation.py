@@ -11,17 +11,19 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.data import Source, load
-from mrc_workbench.api.display import ApiError, html_table, unknown_name
-from mrc_workbench.api.python_data import (
+from mrc_workbench.api.values import (
     COLLECTION,
+    ApiError,
     Run,
     holds_judgements,
+    html_table,
     is_qrels_file,
     is_run,
     judgements,
     read_any_run,
     records_table,
     run_table,
+    unknown_name,
 )
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.retrieval.comparison.multistage import SHORT_NAMES

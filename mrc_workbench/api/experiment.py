@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mrc_workbench.api.data import Dataset, Source, load
-from mrc_workbench.api.display import ApiError, OnProgress, is_whole_number
-from mrc_workbench.api.python_data import store_run
 from mrc_workbench.api.retrievers import Items, Request
+from mrc_workbench.api.values import ApiError, OnProgress, is_whole_number, store_run
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import RELEVANT_GRADE, QuestionSet
 from mrc_workbench.data.split import Part, SplitOptions

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from mrc_workbench.api.display import ApiError, unknown_name
-from mrc_workbench.api.python_data import is_run
 from mrc_workbench.api.training import TrainedModel
+from mrc_workbench.api.values import ApiError, is_run, unknown_name
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.retrieval.comparison.experiment import (
     KINDS,

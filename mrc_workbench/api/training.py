@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from mrc_workbench.api.data import Dataset, Source, load
-from mrc_workbench.api.display import ApiError, html_table, is_number, is_whole_number, progress_bar, unknown_name
+from mrc_workbench.api.values import ApiError, html_table, is_number, is_whole_number, progress_bar, unknown_name
 from mrc_workbench.data.jobs.folder import State
 from mrc_workbench.data.problems import Failure, naming_extras
 from mrc_workbench.data.split import SplitOptions

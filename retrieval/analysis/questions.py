@@ -17,14 +17,13 @@ import pandas as pd
 
 from mrc_workbench.data.questions import word_overlap
 from mrc_workbench.data.records import Passage, QuestionSet
-from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.data.text.analyzers import PLAIN_PART, Analyzer, choose
 from mrc_workbench.retrieval.comparison.compare import Comparison
 from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.lexical.terms import shared_terms
 from mrc_workbench.retrieval.measures import Scores, first_relevant_ranks
 from mrc_workbench.retrieval.rankings import Findings, Rankings
-from mrc_workbench.retrieval.significance import difference_intervals, holm, pair_tests, share_intervals
+from mrc_workbench.retrieval.significance import LEVEL, difference_intervals, holm, pair_tests, share_intervals
 
 BANDS = (1, 5, 10, 20, 50, 100)  # last rank of each band; one band more holds what lies deeper or was not found
 DEPTHS = (1, 2, 5, 10, 20, 50, 100)

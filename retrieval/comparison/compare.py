@@ -13,7 +13,6 @@ from mrc_workbench.data.jobs.processes import commit, hardware, versions
 from mrc_workbench.data.problems import Failure, with_extra
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.split import Split, few_questions, split
-from mrc_workbench.data.statistics import LEVEL, RESAMPLES
 from mrc_workbench.data.text.analyzers import VERSION as ANALYZER_VERSION
 from mrc_workbench.data.text.languages import VERSION as LANGUAGES_VERSION
 from mrc_workbench.data.workspace import error_message
@@ -25,7 +24,7 @@ from mrc_workbench.retrieval.comparison.spec import CachedRetriever, Materials, 
 from mrc_workbench.retrieval.measures import Scores, depth_of, evaluate
 from mrc_workbench.retrieval.mix import SignalTold
 from mrc_workbench.retrieval.rankings import NOT_FOUND, Rankings
-from mrc_workbench.retrieval.significance import PERMUTATIONS
+from mrc_workbench.retrieval.significance import LEVEL, PERMUTATIONS, RESAMPLES
 
 logger = logging.getLogger(__name__)
 

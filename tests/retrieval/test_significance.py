@@ -10,9 +10,9 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from mrc_workbench.data.records import Passage, Question, QuestionSet
-from mrc_workbench.data.statistics import LEVEL
 from mrc_workbench.retrieval.measures import Scores
 from mrc_workbench.retrieval.significance import (
+    LEVEL,
     FamilyTests,
     family_tests,
     holm,

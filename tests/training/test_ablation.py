@@ -15,7 +15,7 @@ from mrc_workbench.data.pairs.store import keep as keep_pairs
 from mrc_workbench.data.records import Passage, Question, QuestionSet
 from mrc_workbench.data.split import Part
 from mrc_workbench.data.store import keep
-from mrc_workbench.labs.embeddings.evaluate import evaluate
+from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.models.reader_networks import new_masked
 from mrc_workbench.retrieval.comparison.compare import compare, materials_of
 from mrc_workbench.retrieval.comparison.experiment import Experiment

@@ -17,9 +17,9 @@ from mrc_workbench.data.pairs.store import keep
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import EmbeddingError, encode
-from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import project
 from mrc_workbench.labs.embeddings.results import PUBLISHED, Evaluation, published_for
+from mrc_workbench.labs.embeddings.study import evaluate
 from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import labelled_pairs, scored_pairs
 

@@ -8,8 +8,8 @@ from scipy.stats import gaussian_kde, pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from mrc_workbench.data.statistics import RESAMPLES
 from mrc_workbench.labs.embeddings import judgement
+from mrc_workbench.retrieval.significance import RESAMPLES
 
 GOLD = np.array([0.0, 0.2, 0.2, 0.6, 0.8, 1.0, 0.4, 0.6], dtype=np.float32)
 GROUPS = np.array([0, 0, 1, 2, 3, 4, 4, 5])

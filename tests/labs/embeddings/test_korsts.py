@@ -9,8 +9,8 @@ import pytest
 from mrc_workbench.data.pairs.store import find
 from mrc_workbench.data.split import Part
 from mrc_workbench.labs.embeddings.encoder import Distinct, encode
-from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import uniformity
+from mrc_workbench.labs.embeddings.study import evaluate
 
 FOLDER = Path(os.environ.get("MRC_DATA", ""))
 NEEDED = ("korsts_test.tsv", "klue_sts_dev.json")

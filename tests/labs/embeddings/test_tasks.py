@@ -16,9 +16,8 @@ from mrc_workbench.data.studies import StudyJob
 from mrc_workbench.data.workspace import read_json
 from mrc_workbench.labs.embeddings import results
 from mrc_workbench.labs.embeddings.encoder import encode
-from mrc_workbench.labs.embeddings.evaluate import evaluate
 from mrc_workbench.labs.embeddings.geometry import Projection, neighbours, project, similarity
-from mrc_workbench.labs.embeddings.study import STUDY, load_task, run, save, sentences_of
+from mrc_workbench.labs.embeddings.study import STUDY, evaluate, load_task, run, save, sentences_of
 from mrc_workbench.workbench.cli import main
 from tests.labs.embeddings.worlds import scored_pairs
 

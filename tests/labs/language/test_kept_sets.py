@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from mrc_workbench.data import store as question_store
-from mrc_workbench.data.collection import KeptSet
 from mrc_workbench.data.pairs import PairKind, PairSet
 from mrc_workbench.data.pairs import store as pair_store
 from mrc_workbench.data.problems import Failure
 from mrc_workbench.data.records import Passage, QuestionSet
+from mrc_workbench.data.store import KeptSet
 from mrc_workbench.data.text import corpora as text_store
 from mrc_workbench.data.text import dictionary as dictionary_store
 from mrc_workbench.data.text.dictionary import read_dictionary

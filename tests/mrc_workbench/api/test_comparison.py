@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.display import ApiError
+from mrc_workbench.api.values import ApiError
 from mrc_workbench.data.records import QuestionSet
 from mrc_workbench.data.store import keep
 from mrc_workbench.retrieval.analysis.evidence import evidence

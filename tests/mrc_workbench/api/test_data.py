@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.display import ApiError
+from mrc_workbench.api.values import ApiError
 from mrc_workbench.data.problems import DataError
 from mrc_workbench.data.store import stored
 

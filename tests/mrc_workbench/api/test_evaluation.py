@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.display import ApiError
+from mrc_workbench.api.values import ApiError
 
 METRICS = ["nDCG@10", "AP", "P@5", "RBP(rel=1)", "ERR@10", "RR@10", "R@3", "Success@1"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.display import progress_bar
+from mrc_workbench.api.values import progress_bar
 from mrc_workbench.data.workspace import IMPORT_ROOT
 from tests.release import PROJECT
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import mrc_workbench as mrc
-from mrc_workbench.api.display import ApiError
+from mrc_workbench.api.values import ApiError
 from mrc_workbench.retrieval.comparison.experiment import added, read_experiment, write_experiment
 from mrc_workbench.retrieval.comparison.multistage import UnknownRetrieverError
 from mrc_workbench.retrieval.comparison.store import kept_comparison

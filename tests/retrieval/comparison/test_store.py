@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from mrc_workbench.data.split import Part, split
-from mrc_workbench.data.statistics import RESAMPLES
 from mrc_workbench.data.text.analyzers import VERSION
 from mrc_workbench.data.workspace import workspace
 from mrc_workbench.models.files import ModelError
@@ -30,7 +29,7 @@ from mrc_workbench.retrieval.comparison.store import (
     rename,
 )
 from mrc_workbench.retrieval.report.exports import save
-from mrc_workbench.retrieval.significance import PERMUTATIONS
+from mrc_workbench.retrieval.significance import PERMUTATIONS, RESAMPLES
 from tests.data.split.worlds import chain
 from tests.doubles import QUESTIONS, small_set
 from tests.hub import COMMIT, hub_server

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 import streamlit as st
 
 from mrc_workbench.data.apart import File, Report, UnusableFileError
-from mrc_workbench.data.collection import display_name
 from mrc_workbench.data.formats.columns import Columns
 from mrc_workbench.data.formats.encodings import EncodingCandidate
 from mrc_workbench.data.formats.tables import shown as shortened
@@ -20,7 +19,7 @@ from mrc_workbench.data.problems import DataError, Problem, ProblemCode
 from mrc_workbench.data.questions import Audit, audit
 from mrc_workbench.data.questions.read import Reading, read_files_apart
 from mrc_workbench.data.split import Split, split
-from mrc_workbench.data.store import CATALOG, keep
+from mrc_workbench.data.store import CATALOG, display_name, keep
 from mrc_workbench.workbench.views.resources.sets import use_set
 
 P = TypeVar("P")

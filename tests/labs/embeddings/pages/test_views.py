@@ -16,7 +16,7 @@ from mrc_workbench.data.workspace import write_json
 from mrc_workbench.labs.embeddings.encoder import SIZES, Cost, Method, Point
 from mrc_workbench.labs.embeddings.geometry import Projection
 from mrc_workbench.labs.embeddings.pages import cosines, further, measures
-from mrc_workbench.labs.embeddings.pages import map as map_view
+from mrc_workbench.labs.embeddings.pages import further as map_view
 from mrc_workbench.labs.embeddings.results import CostRequest, MapRequest, NeighboursRequest, Request, SimilarityRequest
 from mrc_workbench.labs.embeddings.study import STUDY
 from mrc_workbench.retrieval.report.charts import colour_of
