@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from mrc_workbench.labs.embeddings import judgement
-from mrc_workbench.retrieval.significance import RESAMPLES
+from mrc_workbench.retrieval.significance import RESAMPLES, Interval
 
 GOLD = np.array([0.0, 0.2, 0.2, 0.6, 0.8, 1.0, 0.4, 0.6], dtype=np.float32)
 GROUPS = np.array([0, 0, 1, 2, 3, 4, 4, 5])
@@ -263,7 +263,7 @@ def test_single_groups_and_undefined_metrics_have_no_interval_and_no_verdict() -
     (told,) = judgement.differences([0.6, 0.4], np.tile([0.6, 0.4], (20, 1)), ["a", "b"])
     assert (told.low, told.high, told.p_family, told.sure) == (-math.inf, math.inf, 1, False)
     assert np.isnan(judgement.figure(float("nan"), np.zeros(3), (0, 1))).all()
-    assert judgement.figure(0.5, np.full(3, 0.5), (0, 1)) == judgement.Figure(0.5, 0, 1)
+    assert judgement.figure(0.5, np.full(3, 0.5), (0, 1)) == Interval(0.5, 0, 1)
     assert judgement.differences([0.5, float("nan")], np.zeros((3, 2)), ["a", "b"]) == []
 
 

@@ -71,7 +71,7 @@ def test_plain_words_are_a_signal_without_options_that_only_the_analyzer_of_a_la
 
 
 def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
-    parts = mix_of(world(), BM25, MIX)._parts
+    parts = mix_of(world(), BM25, MIX).parts
     names = ["BM25 bigrams", "BM25 pairs", "BM25 presence", "BM25 title", "BM25 sentences", "BM25 3 sentences"]
     assert [part.name for part in parts] == ["BM25", *names]
     materials = Materials(world(), specs={"BM25": BM25})
@@ -85,16 +85,16 @@ def test_its_own_signals_are_the_first_bm25_with_one_thing_changed() -> None:
 
 
 def test_where_no_passage_has_a_title_there_is_no_signal_of_titles_and_none_at_all_where_nobody_wants_them() -> None:
-    names = [part.name for part in mix_of(world(titles=False), BM25, MIX)._parts]
+    names = [part.name for part in mix_of(world(titles=False), BM25, MIX).parts]
     assert "BM25 title" not in names
     alone = mix_of(world(), BM25, MIX.model_copy(update={"lexical": False}))
-    assert [part.name for part in alone._parts] == ["BM25"]
+    assert [part.name for part in alone.parts] == ["BM25"]
 
 
 def test_of_what_orders_another_s_first_only_those_are_a_signal() -> None:
     reranked = RerankSpec(name="Reranked", first="BM25", depth=7)
     both = MIX.model_copy(update={"of": ("BM25", "Reranked")})
-    assert mix_of(world(), BM25, reranked, both)._depths[:3] == [100, 7, 100]
+    assert mix_of(world(), BM25, reranked, both).depths[:3] == [100, 7, 100]
     late = LateSpec(name="Late", model="packaged:any", first="BM25", depth=9)
     assert [late.scored(k) for k in (5, 100)] == [5, 9]
     assert late.model_copy(update={"first": ""}).scored(100) == 100
@@ -108,7 +108,7 @@ def test_of_what_orders_another_s_first_only_those_are_a_signal() -> None:
     ],
 )
 def test_test_questions_teach_only_where_all_are_asked(part: Part, teach: set[Part]) -> None:
-    lessons = mix_of(world(), BM25, MIX, part=part)._lessons
+    lessons = mix_of(world(), BM25, MIX, part=part).lessons
     rows = split(world(), SplitOptions()).rows
     expected = {world().questions[row].id for one in teach for row in rows[one]}
     assert {question.id for question in lessons.question_set.questions} == expected
@@ -116,8 +116,8 @@ def test_test_questions_teach_only_where_all_are_asked(part: Part, teach: set[Pa
 
 def test_of_questions_that_are_not_asked_some_teach_and_of_those_asked_all() -> None:
     few = MIX.model_copy(update={"lessons": 5})
-    assert len(mix_of(world(), BM25, few, part=Part.TEST)._lessons.texts) == 5
-    assert len(mix_of(world(), BM25, few)._lessons.texts) == N
+    assert len(mix_of(world(), BM25, few, part=Part.TEST).lessons.texts) == 5
+    assert len(mix_of(world(), BM25, few).lessons.texts) == N
 
 
 def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_new(
@@ -143,9 +143,9 @@ def test_what_a_model_was_trained_on_is_known_to_it_and_all_other_questions_are_
         mix = specs[-1].model_copy(update={"lessons": lessons}).make(materials).build()
         assert isinstance(mix, LearnedMix)
         row_of = {question.text: row for row, question in enumerate(world().questions)}
-        asked_rows = np.array([row_of[text] for text in mix._lessons.texts])
-        assert any(mix._trained) == mix._lessons.known.any()
-        return {*asked_rows.tolist()}, {*asked_rows[mix._lessons.known].tolist()}
+        asked_rows = np.array([row_of[text] for text in mix.lessons.texts])
+        assert any(mix.trained) == mix.lessons.known.any()
+        return {*asked_rows.tolist()}, {*asked_rows[mix.lessons.known].tolist()}
 
     train, validation = ({*rows[part].tolist()} for part in (Part.TRAIN, Part.VALIDATION))
     assert taught() == (train | validation, set())
@@ -186,8 +186,8 @@ def test_words_meaning_and_tokens_count_the_same_before_anything_is_learned(lexi
         materials.made[name] = BM25.model_copy(update={"name": name}).make(materials)
     mix = LearnedSpec(name="Mix", of=("BM25", "Dense", "Late"), lexical=lexical).make(materials).build()
     assert isinstance(mix, LearnedMix)
-    assert [*mix._halves] == ["words", "meaning", "tokens", *[None] * (len(mix._parts) - 3)]
-    assert lexical == (len(mix._parts) > 3)
+    assert [*mix.halves] == ["words", "meaning", "tokens", *[None] * (len(mix.parts) - 3)]
+    assert lexical == (len(mix.parts) > 3)
 
 
 def test_where_a_part_finds_nothing_its_mix_is_said_to_be_blind_there() -> None:

@@ -88,7 +88,7 @@ def fill(job: StudyJob[Any, Any], corpus: str, unknown_words: float = 0.0, *fail
     for one in made:
         one.save(job.folder / study.TOKENIZERS / one.options.name)
     counts = dict.fromkeys(range(len(KINDS)), np.arange(2_000))
-    study.STUDY.results.save(job.folder, study.TokenizerComparison(corpus, len(TEXTS), told, counts))
+    study.STUDY.results.write(job.folder, study.TokenizerComparison(corpus, len(TEXTS), told, counts))
     return job
 
 
@@ -149,7 +149,7 @@ def test_those_that_do_not_differ_are_not_told_apart(data: StoredSet) -> None:
     result = study.STUDY.results.load(job.folder)
     stored = study.stored_tokenizers(result, job.folder)
     same = [replace(one.measured, figures=replace(one.figures, tokens_per_word=1.5, f1=0.5)) for one in stored]
-    study.STUDY.results.save(job.folder, replace(result, tokenizers=same))
+    study.STUDY.results.write(job.folder, replace(result, tokenizers=same))
     told = texts(opened(page, data=data.key, **ADDRESS))
     assert "All 2 tokenizers split a word into 1.50 tokens on average" in told
     assert "morphemes" not in told
@@ -229,7 +229,7 @@ def test_without_a_bpe_it_is_said_what_to_choose(data: StoredSet) -> None:
     kept(data).folder.rename(only.folder)
     result = study.STUDY.results.load(only.folder)
     first = replace(result, tokenizers=result.tokenizers[:1], occurrences={0: result.occurrences[0]})
-    study.STUDY.results.save(only.folder, first)
+    study.STUDY.results.write(only.folder, first)
     app = opened(page, data=data.key, tokenizer_view="merging", **{**ADDRESS, "kinds": "wordpiece"})
     assert EN["tokenizers.no_bpe"] in texts(app)
 
