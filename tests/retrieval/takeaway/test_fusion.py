@@ -256,7 +256,7 @@ def test_a_learned_mix_is_taken_away_by_the_weights_of_all_its_questions() -> No
     made = materials_of(experiment, whole)
     plan, mix = plan_of("mix", made), made.part("mix").retriever
     assert isinstance(mix, LearnedMix)
-    names = [part.name for part in mix._parts]
+    names = [part.name for part in mix.parts]
     kept = [part.signal.name for part in plan.parts]
     assert kept[:2] == ["bigrams", "words"]
     assert {*plan.left_out} == {*names} - {*kept}

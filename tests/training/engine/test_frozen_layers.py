@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,7 +156,7 @@ def test_a_full_store_makes_room_for_a_training(model: Any, monkeypatch: pytest.
     with cached_lower_layers(model, 1, one):
         loss_and_gradients(model, TEXTS[:1])
     monkeypatch.setattr(speed, "MEMORY_FRACTION", 1.0)
-    monkeypatch.setattr(speed, "_free_memory", lambda _: float(one.bytes))
+    monkeypatch.setattr(speed.psutil, "virtual_memory", lambda: SimpleNamespace(available=one.bytes))
     full = LowerStates(1)
     with cached_lower_layers(model, 1, full):
         loss_and_gradients(model, TEXTS[:1])

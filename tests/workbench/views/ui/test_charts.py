@@ -119,7 +119,7 @@ def test_curves_of_a_training_say_where_they_begin_and_end() -> None:
 def test_questions_that_do_not_judge_are_grey_and_dashed() -> None:
     table = pd.DataFrame({"run": ["judge", "beside"], "step": [0, 0], "value": [0.5, 0.6]})
     colours = ["#009E73", run_charts._BESIDE]
-    chart = spec(run_charts._lines("ndcg@10", table, ["judge", "beside"], colours, 20))
+    chart = spec(run_charts._chart("ndcg@10", table, ["judge", "beside"], colours, 20, bm25=None, kept=None))
     encodings = [layer["encoding"] for layer in chart["layer"]]
     (scale,) = [encoding["strokeDash"]["scale"] for encoding in encodings if "strokeDash" in encoding]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {"judge": [1, 0], "beside": [5, 4]}
