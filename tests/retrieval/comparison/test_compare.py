@@ -252,7 +252,7 @@ def test_another_weight_depth_or_index_computes_nothing_again(monkeypatch: pytes
     dense, rerank = {"name": "d", "kind": "dense"}, {"name": "r", "kind": "rerank", "first": "bigrams"}
     first = compare(experiment_of(BIGRAMS, dense, rerank | {"depth": 5}), small_set()).results
     vectors, pairs = files("vectors"), files("pairs")
-    for name in ("encoders.load_bi_encoder", "cross_encoder.load_cross_encoder"):
+    for name in ("encoders.load_bi_encoder", "encoders.load_cross_encoder"):
         monkeypatch.setattr(f"mrc_workbench.models.{name}", lambda *_: pytest.fail("a model was loaded"))
     others = [rerank | {"name": "r2", "depth": 3, "weight": 0.3}, dense | {"name": "d2", "index": "hnsw"}]
     second = compare(experiment_of(BIGRAMS, *others), small_set()).results
