@@ -20,7 +20,7 @@ OWN = re.compile(r"\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)|set not at hand")
 def section() -> str:
     """The section of published figures of the page of quality."""
     text = PAGE.read_text(encoding="utf-8")
-    return text.partition("\n## Published figures\n")[2].partition("\n## ")[0]
+    return text.partition("\n## Published results\n")[2].partition("\n## ")[0]
 
 
 def marked() -> list[str]:
