@@ -136,7 +136,7 @@ TABS = {
     "further": ("retrieval", "cost"),
 }
 _MODULES = dict.fromkeys(("sentences", "wrong", "density"), "cosines")
-_MODULES |= {"space": "measures", "retrieval": "further", "cost": "further"}
+_MODULES |= {"space": "measures"} | dict.fromkeys(("map", "retrieval", "cost"), "further")
 _LONGEST_NAME = 60
 _BI_ENCODER = "sentence-similarity"  # what the hub calls the task of models that make one vector of a sentence
 _PICKED_RUNS = 2
