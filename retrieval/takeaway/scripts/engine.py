@@ -21,12 +21,13 @@ import os
 import re
 import ssl
 import sys
+import threading
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -134,8 +135,19 @@ class Http:
         else:
             paths = [f"{bulk['path']}{document['fields']['row']}" for document in documents]
             bodies = [{"fields": document["fields"]} for document in documents]
-            with ThreadPoolExecutor(CONNECTIONS) as pool:  # a refusal cancels what is not sent yet
-                list(pool.map(partial(self.send, "POST"), paths, bodies))
+            is_refused = threading.Event()  # no further document is sent after a refusal
+
+            def post(path: str, body: dict[str, Any]) -> None:
+                if is_refused.is_set():
+                    return
+                try:
+                    self.send("POST", path, body)
+                except BaseException:
+                    is_refused.set()
+                    raise
+
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                list(pool.map(post, paths, bodies))
 
     def ask(self, values: dict[str, Any], *, free: bool = False) -> list[dict[str, Any]]:
         """Return the hits for the values of a question, best first: row, passage, title and score."""

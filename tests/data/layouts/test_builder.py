@@ -96,12 +96,17 @@ def test_negatives_in_numbered_columns_are_all_read() -> None:
         ),
         # rows of one anchor are one question, and a passage that is relevant once stays relevant
         ([{"anchor": "a?", "positive": p, "negative": n} for p, n in ("xy", "yz")], {"x": 1, "y": 1, "z": 0}),
-        ([{"question": "a?", "context": "x", "hard_negatives": ["y", "z"]}], {"x": 1, "y": 0, "z": 0}),
         ([{"question": "a?", "contexts": ["x y", "z w"], "ground_truth": "z"}], {"x y": 1, "z w": 1}),
     ],
 )
 def test_rows_give_the_grades_of_their_passages(rows: list[Row], expected: dict[str, int]) -> None:
     assert judged_texts(read_json(rows)) == {"a?": expected}
+
+
+def test_reads_an_answer_beside_a_passage_and_a_list_of_negatives() -> None:
+    reading = read_json([{"question": "a?", "context": "x", "hard_negatives": ["y", "z"], "answer": "x"}])
+    assert judged_texts(reading) == {"a?": {"x": 1, "y": 0, "z": 0}}
+    assert reading.question_set.questions[0].answers == ("x",)
 
 
 def test_a_passage_that_begins_like_a_list_is_a_passage() -> None:

@@ -315,6 +315,18 @@ def test_damaged_remarks_are_set_aside_before_new_ones_are_written(content: str)
     assert damaged_files(CORPUS, OF) == [copy]
 
 
+def test_skips_a_damaged_remark_and_keeps_the_others() -> None:
+    write_note(OF, "q1", "first")
+    mark_negative(OF, "q1", "p1")
+    content = json.loads(file().read_text())
+    content["negatives"].append(["q2", None])
+    file().write_text(damaged := json.dumps(content))
+    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"),))
+    write_note(OF, "q2", "second")
+    assert remarks_of(OF) == Remarks((("q1", "p1"),), (("q1", "first"), ("q2", "second")))
+    assert file().with_name(f"{file().name}.damaged").read_text() == damaged
+
+
 @pytest.mark.slow
 def test_a_kill_leaves_what_was_there() -> None:
     write_note(OF, "q1", "first")
