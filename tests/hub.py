@@ -1,8 +1,8 @@
-"""A stand-in for the Hugging Face hub: tiny random models, and the protocol that downloads and uploads use.
+"""A stand-in for the Hugging Face hub: the protocol that downloads and uploads use.
 
-Build the models under `root / <hub id>`, enter `hub_server(root)`, and start a fresh process with
+Build models of `tests.tiny_models` under `root / <hub id>`, enter `hub_server(root)`, and start a fresh process with
 `hub_environment(url, home)`: the libraries read HF_ENDPOINT once, at import.
-Whoever brings `TOKEN` may write to the repositories of `OWNER`.
+`TOKEN` permits writing to the repositories of `OWNER`.
 """
 
 import base64
@@ -21,122 +21,14 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 if TYPE_CHECKING:
-    from transformers import BertTokenizer
+    pass
 
 BI_ENCODER = "snunlp/KR-SBERT-V40K-klueNLI-augSTS"
 CROSS_ENCODER_BASE = "klue/roberta-base"
 COMMIT = "5eed" * 10
 OWNER = "somebody"
 TOKEN = "hf_" + "thisIsNoRealToken" * 2
-MAX_LENGTH = 128
 LFS_SUFFIXES = {".safetensors", ".bin", ".onnx"}
-
-SENTENCES = (
-    "세종대왕은 1443년에 훈민정음을 만들었다.",
-    "한강은 서울을 지나 서해로 흐른다.",
-    "가을이 오면 설악산의 단풍이 붉게 물든다.",
-    "이 다리는 언제 처음 놓였는가?",
-    "도서관은 월요일마다 문을 닫는다.",
-)
-TINY: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-}
-
-
-def build_bi_encoder(folder: Path, **shape: int) -> Path:
-    """Write a random BERT with mean pooling, in the layout of sentence-transformers 2, as the real one is.
-
-    `shape` are values of its configuration.
-    """
-    import torch
-    from transformers import BertConfig, BertModel
-
-    tokenizer = _tokenizer(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
-    torch.manual_seed(0)
-    chosen = {"max_position_embeddings": MAX_LENGTH, "pad_token_id": 0, **TINY, **shape}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **chosen)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    for name, content in _sentence_transformers_files().items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
-    return folder
-
-
-def build_cross_encoder_base(folder: Path, segment_types: int = 2) -> Path:
-    """Write a random RoBERTa masked language model with a BERT tokenizer, as klue/roberta-base is.
-
-    `segment_types=1` is RoBERTa's own value: the second text of a pair then has no embedding to look up,
-    and a caller that passes the tokenizer's `token_type_ids` gets an IndexError.
-    """
-    import torch
-    from transformers import RobertaConfig, RobertaForMaskedLM
-
-    tokenizer = _tokenizer(("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]"))
-    torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=MAX_LENGTH + 2,  # RoBERTa counts positions from pad_token_id + 1
-        type_vocab_size=segment_types,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=2,
-        **TINY,
-    )
-    RobertaForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def with_head(folder: Path, head: str = "SequenceClassification") -> Path:
-    """Give a base that was written an output layer, as training does: random, and in its files."""
-    import torch
-    import transformers
-
-    torch.manual_seed(0)
-    made = getattr(transformers, f"AutoModelFor{head}").from_pretrained(
-        folder, num_labels=1 + (head != "SequenceClassification")
-    )
-    made.save_pretrained(folder)
-    return folder
-
-
-def build_masked_base(folder: Path) -> Path:
-    """Write a random RoBERTa as it is elsewhere: pieces of bytes, `<mask>`, no segments, 512 tokens of 514 places."""
-    import torch
-    from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizer
-
-    pieces = ("<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "<mask>")
-    vocabulary = {piece: row for row, piece in enumerate(pieces)}
-    tokenizer = RobertaTokenizer(vocab=vocabulary, merges=[], model_max_length=512)
-    torch.manual_seed(0)
-    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=514, type_vocab_size=1, **TINY)
-    RobertaForMaskedLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def build_sparse_encoder(folder: Path, *, inference_free: bool = False) -> Path:
-    """Write a random SPLADE; `inference_free` has fixed weights of terms for questions, by a route of their own."""
-    import torch
-    from sentence_transformers.sparse_encoder import SparseEncoder
-    from sentence_transformers.sparse_encoder.modules import Router, SparseStaticEmbedding
-
-    base = build_cross_encoder_base(folder.with_name(f"{folder.name}-base"))
-    model = SparseEncoder(str(base), device="cpu")
-    with torch.no_grad():  # a random head weighs every term about as much: few are to be above 0
-        model[0].auto_model.lm_head.decoder.weight.mul_(20)
-        model[0].auto_model.lm_head.bias.fill_(-4.0)
-    if inference_free:
-        tokenizer = model.tokenizer
-        weight = torch.linspace(0.5, 2.0, len(tokenizer))
-        static = SparseStaticEmbedding(tokenizer, weight, frozen=True)
-        model = SparseEncoder(modules=[Router.for_query_document([static], list(model))], device="cpu")
-    model.save_pretrained(str(folder), create_model_card=False)
-    return folder
 
 
 def hub_environment(url: str, home: Path) -> dict[str, str]:
@@ -389,35 +281,3 @@ def _in_lfs(name: str) -> bool:
 
 def _blob_id(body: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(body) + body, usedforsecurity=False).hexdigest()
-
-
-def _tokenizer(special_tokens: tuple[str, ...]) -> "BertTokenizer":
-    from transformers import BertTokenizer
-
-    # Assembled, not trained: the same ids whatever the version of the trainer.
-    words = sorted({word.strip(".?") for sentence in SENTENCES for word in sentence.split()})
-    letters = sorted(set("".join(words)))
-    pieces = (*special_tokens, ".", "?", *letters, *(f"##{letter}" for letter in letters), *words)
-    vocabulary = {piece: row for row, piece in enumerate(dict.fromkeys(pieces))}
-    return BertTokenizer(vocab=vocabulary, do_lower_case=False, model_max_length=MAX_LENGTH)
-
-
-def _sentence_transformers_files() -> dict[str, object]:
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
-    return {
-        "modules.json": [
-            {"idx": row, "name": str(row), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for row, (path, kind) in enumerate(kinds)
-        ],
-        "config_sentence_transformers.json": {
-            "__version__": {"sentence_transformers": "2.2.0", "transformers": "4.17.0", "pytorch": "1.10.0"}
-        },
-        "sentence_bert_config.json": {"max_seq_length": MAX_LENGTH, "do_lower_case": False},
-        "1_Pooling/config.json": {
-            "word_embedding_dimension": TINY["hidden_size"],
-            "pooling_mode_cls_token": False,
-            "pooling_mode_mean_tokens": True,
-            "pooling_mode_max_tokens": False,
-            "pooling_mode_mean_sqrt_len_tokens": False,
-        },
-    }

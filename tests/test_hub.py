@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 
 from mrc_workbench.data.workspace import PROJECT
-from tests.hub import (
-    BI_ENCODER,
-    CROSS_ENCODER_BASE,
-    SENTENCES,
-    build_bi_encoder,
-    build_cross_encoder_base,
-    hub_environment,
-    running_server,
-)
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, running_server
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow
 

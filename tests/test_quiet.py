@@ -10,8 +10,8 @@ import pytest
 
 from mrc_workbench.data.terminal import QUIET, VERBOSE
 from mrc_workbench.data.workspace import PROJECT
-from tests.hub import build_bi_encoder
 from tests.programs import run_module
+from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
 EXPERIMENT = """

@@ -1,4 +1,4 @@
-"""A job: work that a process of its own runs, and a folder that is the only source of truth about it.
+"""A job: work that runs in a separate process, and a folder that is the only source of truth about it.
 
 Comparisons, trainings, labs and what precedes a training are jobs. The folder holds the request (a file its subject
 names), `status.json` (with a heartbeat), `progress.jsonl` (a line of metrics per logged step), `log.txt` (the output of

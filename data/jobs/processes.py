@@ -180,7 +180,7 @@ _life_lines: list[int] = []  # the system closes them with this process, however
 
 
 def detached(module: str, *words: object, log: Path, light: bool = False) -> Process:
-    """Start `python -m MODULE WORDS` as a process of its own, with its output in `log`. Raises `OSError`: a full disk.
+    """Start `python -m MODULE WORDS` as a separate process, with its output in `log`. Raises `OSError`: a full disk.
 
     A `light` one begins at once, with few libraries: it needs no model, or starts what does by `handed_over`.
     """

@@ -1,7 +1,7 @@
 """One job at a time on a machine; the others wait in a queue, in the order of their requests.
 
 Nothing runs while there is nothing to do: whatever makes a job starts a worker, a process that outlives the page. One
-worker per workspace runs the queued jobs, each in a process of its own, and ends. A running job holds the machine's
+worker per workspace runs the queued jobs, each in a separate process, and ends. A running job holds the machine's
 lock. Both locks are the operating system's and end with their process.
 """
 

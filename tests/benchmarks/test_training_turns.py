@@ -13,7 +13,7 @@ from mrc_workbench.data.split import SplitOptions
 from mrc_workbench.training.ranker_options import BI_ENCODER, CROSS_ENCODER
 from mrc_workbench.training.recipes.examples import cross_encoder_examples, encoder_examples
 from mrc_workbench.training.recipes.material import Material
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import shuffled
 
 pytestmark = pytest.mark.slow

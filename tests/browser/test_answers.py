@@ -13,7 +13,7 @@ from mrc_workbench.data.store import CATALOG, read_entry
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.browser.driving import MINUTES, cells, enter, no_failure, settled, use_language_model, wait_for
 from tests.chat_server import EVENTS, KEY, Reply, chat_server, chunk
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KO, EN = catalog("ko"), catalog("en")

@@ -202,7 +202,7 @@ def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
     from mrc_workbench.models.encoders import CrossEncoderScorer, SparseTextEncoder
     from mrc_workbench.models.reader import SpanReader
     from mrc_workbench.models.sources import find_model
-    from tests.hub import SENTENCES
+    from tests.tiny_models import SENTENCES
 
     both = [(SENTENCES[3], text) for text in SENTENCES]
     return {
@@ -214,7 +214,7 @@ def _model_kinds() -> dict[str, Callable[[str], np.ndarray]]:
 
 @cache
 def _built(kind: str) -> Path:
-    from tests.hub import build_cross_encoder_base, build_sparse_encoder, with_head
+    from tests.tiny_models import build_cross_encoder_base, build_sparse_encoder, with_head
 
     folder = Path(tempfile.mkdtemp(prefix="attacked."), kind)
     if kind == "sparse":

@@ -113,7 +113,7 @@ def test_a_comparison_has_its_figures_whatever_was_damaged() -> None:
 def test_weights_that_are_no_numbers_have_no_figure(tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 
-    from tests.hub import build_bi_encoder, build_cross_encoder_base, with_head
+    from tests.tiny_models import build_bi_encoder, build_cross_encoder_base, with_head
 
     folders = {
         "dense": build_bi_encoder(tmp_path / "bi"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 
 @pytest.fixture(scope="session")

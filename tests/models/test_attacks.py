@@ -18,7 +18,7 @@ from mrc_workbench.data.cache import SEAL, seal
 from mrc_workbench.models.files import ModelError, require_regular_files, require_safetensors, require_sealed_content
 from mrc_workbench.models.loading import load_bi_encoder, load_token_encoder
 from mrc_workbench.models.sources import find_model
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 MODULES = "sentence_transformers.sentence_transformer.modules"
 LATE = "late"

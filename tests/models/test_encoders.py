@@ -19,8 +19,8 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, lo
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import PairTokens, longest_first
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import damaged, telling
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 

@@ -14,20 +14,9 @@ from mrc_workbench.models import files
 from mrc_workbench.models.files import ModelError, forget_tokens, hub_revision
 from mrc_workbench.models.llm import Endpoint, EndpointError
 from mrc_workbench.models.sources import STARTER, find_model
-from tests.hub import (
-    BI_ENCODER,
-    CROSS_ENCODER_BASE,
-    SENTENCES,
-    TOKEN,
-    HubServer,
-    build_bi_encoder,
-    build_cross_encoder_base,
-    build_sparse_encoder,
-    hub_environment,
-    running_server,
-    with_head,
-)
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, TOKEN, HubServer, hub_environment, running_server
 from tests.models.worlds import Ask, asked, computed
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 ALICE, BOB = user_of("https://id.example.org", "alice"), user_of("https://id.example.org", "bob")
 RUN = "20261122-014317-bi-0b1c"

@@ -25,7 +25,7 @@ from mrc_workbench.models.loading import (
 )
 from mrc_workbench.models.reader import load_reader
 from mrc_workbench.models.sources import find_model
-from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 Load = Callable[[Path], Any]
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072, "vocab_size": 32000}

@@ -36,8 +36,8 @@ from mrc_workbench.models.reader import (
 )
 from mrc_workbench.models.reader_networks import FOLLOWS, GUESSES, MaskedNetwork, load_masked, new_masked
 from mrc_workbench.models.sources import STARTER, find_model
-from tests.hub import SENTENCES, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
+from tests.tiny_models import SENTENCES, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,8 @@ from mrc_workbench.models.encoders import BiEncoder
 from mrc_workbench.models.files import ModelError, hub_revision
 from mrc_workbench.models.sources import STARTER, ModelSource, find_model
 from mrc_workbench.models.vectors import reading_costs
-from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, SENTENCES, build_bi_encoder, hub_environment, running_server
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, running_server
+from tests.tiny_models import SENTENCES, build_bi_encoder
 
 FAILURE = """
 import sys, time

@@ -14,8 +14,8 @@ from mrc_workbench.models.files import ModelError
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_sparse_encoder
 from mrc_workbench.models.sources import STARTER, find_model
-from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.models.worlds import damaged
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()

@@ -22,7 +22,7 @@ from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.vectors import BLOCK
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import max_sim
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()

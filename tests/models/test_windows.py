@@ -15,8 +15,8 @@ from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, lo
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.models.token_encoder import TokenEncoder
 from mrc_workbench.models.windows import Cutter, WindowOptions, Windows
-from tests.hub import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.models.worlds import telling
+from tests.tiny_models import MAX_LENGTH, SENTENCES, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()
@@ -25,7 +25,7 @@ LIMIT = 24  # tokens that the tokenizers here read
 
 
 def wordpiece() -> Any:
-    from tests.hub import _tokenizer
+    from tests.tiny_models import _tokenizer
 
     return _tokenizer(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
 

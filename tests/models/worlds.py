@@ -17,7 +17,7 @@ from mrc_workbench.models.encoders import BiEncoder, CrossEncoderScorer, SparseT
 from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
-from tests.hub import SENTENCES
+from tests.tiny_models import SENTENCES
 
 Ask = Callable[..., tuple[Any, float]]
 ANSWERS = f"""

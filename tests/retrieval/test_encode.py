@@ -17,8 +17,8 @@ from mrc_workbench.models.inference import Precision
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.workbench.cli import main
-from tests.hub import SENTENCES, build_bi_encoder
 from tests.programs import have_libraries_read
+from tests.tiny_models import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from mrc_workbench.retrieval.comparison.experiment import read_experiment
 from mrc_workbench.retrieval.comparison.first_stage import BM25Spec, WindowedBM25Spec
 from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.cli import main
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 EXPERIMENT = """data = "sample"
 split = "test"  # what is reported

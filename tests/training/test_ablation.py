@@ -41,8 +41,8 @@ from mrc_workbench.training.text_options import LANGUAGE_MODEL
 from mrc_workbench.training.train import load_material
 from mrc_workbench.workbench.cli import main
 from tests.doubles import texts_of
-from tests.hub import build_bi_encoder
 from tests.labs.embeddings.worlds import scored_pairs
+from tests.tiny_models import build_bi_encoder
 from tests.training.recipes.language_worlds import of_topics
 from tests.training.test_resume import again
 

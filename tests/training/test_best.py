@@ -21,7 +21,7 @@ from mrc_workbench.training.recipes.material import QuestionMeasurement
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.training.trainers import make_trainer
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, misleading_set, planned, shuffled
 
 pytestmark = pytest.mark.slow

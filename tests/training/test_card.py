@@ -218,7 +218,7 @@ def finished_plain(kind: str) -> Run:
 
     from mrc_workbench.models.loading import load_token_encoder
     from mrc_workbench.models.sources import find_model
-    from tests.hub import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
+    from tests.tiny_models import build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 
     run = finished(kind)
     (run.model_folder / "modules.json").unlink()

@@ -27,7 +27,7 @@ from mrc_workbench.training.run_commands import PlanWords, planned
 from mrc_workbench.training.runs import Plan, Run
 from mrc_workbench.training.text_options import READER, ReaderOptions
 from mrc_workbench.workbench.cli import main
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 SAMPLE = str(CATALOG["sample"].path)
 OPTIONS = {

@@ -20,7 +20,7 @@ from mrc_workbench.training.runs import Run, all_runs
 from mrc_workbench.training.train import conclude, conclude_as_job, train
 from mrc_workbench.workbench.cli import main
 from mrc_workbench.workbench.views.choices import finished_runs
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.training.test_resume import OFTEN, again, do_at_step
 from tests.training.worlds import misleading_set, planned, shuffled
 

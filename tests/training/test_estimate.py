@@ -34,8 +34,8 @@ from mrc_workbench.training.runs import Plan
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 from tests.programs import run_module
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder
 from tests.training.worlds import COLUMNS, FROM_STARTERS, misleading_set, planned, shuffled, wait_until
 
 pytestmark = pytest.mark.slow

@@ -24,15 +24,8 @@ from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_material
-from tests.hub import (
-    BI_ENCODER,
-    CROSS_ENCODER_BASE,
-    SENTENCES,
-    build_bi_encoder,
-    build_cross_encoder_base,
-    hub_environment,
-    hub_server,
-)
+from tests.hub import BI_ENCODER, CROSS_ENCODER_BASE, hub_environment, hub_server
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import logged, python, shuffled, source_of
 
 pytestmark = pytest.mark.slow

@@ -167,7 +167,7 @@ def test_the_language_is_told_where_it_is_sure(texts: list[str], language: str) 
 REPOSITORY = f"{OWNER}/my-model"
 SAID = """
 from sentence_transformers import CrossEncoder, MultiVectorEncoder, SentenceTransformer, SparseEncoder
-from tests.hub import SENTENCES
+from tests.tiny_models import SENTENCES
 
 def said(kind, place):
     if kind == "bi-encoder":

@@ -31,8 +31,8 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from mrc_workbench.training.trainers import RunFolderCallback
 from mrc_workbench.workbench.cli import main
-from tests.hub import build_bi_encoder
 from tests.programs import forks
+from tests.tiny_models import build_bi_encoder
 from tests.training.worlds import logged, misleading_set, planned, wait_until
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from mrc_workbench.models.language.masking import IGNORED
 from mrc_workbench.training.recipes.language_material import HiddenTokens
 from mrc_workbench.training.runs import Run
 from mrc_workbench.workbench.cli import main
-from tests.hub import build_bi_encoder, build_masked_base
 from tests.retrieval.test_encode import arguments, expected, is_as_expected, model, second_of_two
+from tests.tiny_models import build_bi_encoder, build_masked_base
 from tests.training.recipes.language_worlds import text_file
 from tests.training.worlds import logged, python
 from tests.two_machines import torchrun_on, two_machines

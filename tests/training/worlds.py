@@ -28,7 +28,7 @@ from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run, create_run, new_plan
 from mrc_workbench.training.text_options import READER
 from mrc_workbench.training.train import load_material, train
-from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
 
 FROM_STARTERS = [kind for kind in ranking_kinds() if STARTER in RECIPES[kind].options.offered()]
 CUE, *WORDS = [word.strip(".?") for word in " ".join(SENTENCES).split()]

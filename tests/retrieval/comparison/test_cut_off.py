@@ -17,7 +17,7 @@ from mrc_workbench.retrieval.comparison.spec import Spec
 from mrc_workbench.retrieval.comparison.store import ComparisonJob, keep, load
 from mrc_workbench.retrieval.rankings import ask
 from mrc_workbench.retrieval.report.report import report
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 WORDS = " ".join(SENTENCES).split()

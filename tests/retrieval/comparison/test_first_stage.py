@@ -24,7 +24,7 @@ from mrc_workbench.retrieval.comparison.spec import Materials, ReadingSpec, Spec
 from mrc_workbench.retrieval.explain import BM25Explainer
 from mrc_workbench.retrieval.lexical.bm25 import BM25, BM25Options
 from mrc_workbench.retrieval.lexical.terms import unmatched
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 
 LINES = "방시혁\n자동차, 차량, 승용차\n"
 DICTIONARY = read_dictionary(LINES.encode())

@@ -34,7 +34,7 @@ from mrc_workbench.retrieval.explain.encoders import (
 )
 from mrc_workbench.retrieval.explain.standing import WEIGHED, weighed_table
 from tests.doubles import texts_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from mrc_workbench.models.windows import WindowOptions
 from mrc_workbench.retrieval.dense import Late
 from mrc_workbench.retrieval.explain.encoders import LateExplanation, TokenMatch, sentence_contributions, token_matches
 from tests.doubles import PASSAGES, KeywordEncoder
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder
 
 WORDS = " ".join(SENTENCES).split()
 LONG = Passage("long", " ".join(WORDS * 2), "한강")

@@ -23,9 +23,9 @@ from mrc_workbench.retrieval.takeaway.fusion import TRAITS, Engine
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from mrc_workbench.workbench.cli import main
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.hub import build_bi_encoder
 from tests.retrieval.compared import BIGRAMS, WORDS, experiment_of
 from tests.retrieval.takeaway.test_fusion import HYBRID
+from tests.tiny_models import build_bi_encoder
 
 ODD = HYBRID | {"name": "../../<b>odd</b>|name"}
 

@@ -28,11 +28,11 @@ from tests.engines.elastic import Elastic, Elasticsearch
 from tests.engines.opensearch import OpenSearch
 from tests.engines.vespa import Vespa
 from tests.engines.weaviate import Weaviate
-from tests.hub import build_bi_encoder, build_sparse_encoder
 from tests.models.worlds import telling
 from tests.retrieval.compared import BIGRAMS
 from tests.retrieval.takeaway.test_engines import INDEX, Keywords, mix_for
 from tests.retrieval.takeaway.test_folder import END, lines, run_scripts, written
+from tests.tiny_models import build_bi_encoder, build_sparse_encoder
 
 pytestmark = pytest.mark.slow
 DENSE = {"name": "dense", "kind": "dense", "model": "starter"}

@@ -21,10 +21,10 @@ from mrc_workbench.retrieval.takeaway.fusion import Engine
 from mrc_workbench.retrieval.takeaway.models import FORMS, ModelFigure, write_models
 from mrc_workbench.retrieval.takeaway.signals import TakeAwayError
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.models.worlds import telling
 from tests.retrieval.compared import BIGRAMS, experiment_of
 from tests.retrieval.takeaway.test_engines import parts_of
+from tests.tiny_models import MAX_LENGTH, TINY, build_bi_encoder, build_cross_encoder_base, with_head
 
 pytestmark = pytest.mark.slow
 EXACT = Precision.FLOAT32

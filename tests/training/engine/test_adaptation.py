@@ -10,7 +10,7 @@ from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine import adaptation
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.ranker_options import BI_ENCODER, BiEncoderOptions, CrossEncoderOptions
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import misleading_set, planned, trained
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from mrc_workbench.models.loading import load_bi_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.ranker_options import BiEncoderOptions
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
 

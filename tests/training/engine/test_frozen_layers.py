@@ -14,7 +14,7 @@ from mrc_workbench.training.engine import speed
 from mrc_workbench.training.engine.adaptation import adapt
 from mrc_workbench.training.engine.speed import LowerStates, cached_lower_layers, short_passes
 from mrc_workbench.training.ranker_options import BiEncoderOptions, CrossEncoderOptions
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow
 

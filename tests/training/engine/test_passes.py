@@ -10,7 +10,7 @@ from mrc_workbench.models import inference
 from mrc_workbench.models.loading import load_bi_encoder, load_cross_encoder, load_token_encoder
 from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.engine.speed import short_passes, tokenized_once
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 
 pytestmark = pytest.mark.slow
 

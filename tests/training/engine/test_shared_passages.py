@@ -12,7 +12,7 @@ from mrc_workbench.models.sources import STARTER, find_model
 from mrc_workbench.training.base import Examples
 from mrc_workbench.training.engine.batches import MOST_QUESTIONS, sampler_of
 from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderOptions
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.training.engine.test_batches import plain, tangled
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from mrc_workbench.training.recipes import RECIPES
 from mrc_workbench.training.runs import Plan, Run, create_run, new_plan
 from mrc_workbench.training.text_options import SENTENCE_CROSS_ENCODER
 from mrc_workbench.training.text_options import SENTENCES as KIND
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 
 _MODELS = TemporaryDirectory()
 WORDS = " ".join(SENTENCES).split()

@@ -20,7 +20,7 @@ from mrc_workbench.training.runs import Phase, Run, all_runs
 from mrc_workbench.training.train import train
 from mrc_workbench.workbench.cli import main
 from tests.doubles import small_set
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder
 from tests.training.test_resume import again, assert_came_out_alike, do_at_step
 from tests.training.worlds import misleading_set, planned, whole
 

@@ -36,7 +36,7 @@ from mrc_workbench.training.recipes.shown import ShownPassages, TeachersScores
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import train
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base
 from tests.training.worlds import material_of, planned, whole
 
 pytestmark = pytest.mark.slow

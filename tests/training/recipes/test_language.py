@@ -18,7 +18,7 @@ from mrc_workbench.training.runs import Run
 from mrc_workbench.training.text_options import LanguageObjective, LanguageOptions
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main
-from tests.hub import build_bi_encoder, build_cross_encoder_base
+from tests.tiny_models import build_bi_encoder, build_cross_encoder_base
 from tests.training.recipes.language_worlds import created, of_topics, text_file
 from tests.training.test_resume import OFTEN, Begin, assert_alike, begin, killed_while_it_saves, stopped_at
 from tests.training.worlds import logged, source_of, trained, within

@@ -21,7 +21,8 @@ from mrc_workbench.models.language.tokenizers import write_tokens
 from mrc_workbench.training.recipes.language_material import LanguageMaterial
 from mrc_workbench.training.runs import Phase, Run
 from mrc_workbench.training.train import train
-from tests.hub import OWNER, build_masked_base, hub_environment, hub_server
+from tests.hub import OWNER, hub_environment, hub_server
+from tests.tiny_models import build_masked_base
 from tests.training.recipes.language_worlds import SHARES, created, of_topics, options_of, text_file
 from tests.training.test_resume import again, assert_alike
 from tests.training.worlds import python, trained

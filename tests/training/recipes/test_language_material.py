@@ -17,7 +17,7 @@ from mrc_workbench.training.options import OptionError, TrainingError
 from mrc_workbench.training.recipes.language import LANGUAGES
 from mrc_workbench.training.recipes.language_material import UNIGRAM, LanguageMaterial, part_of
 from mrc_workbench.training.text_options import LanguageObjective
-from tests.hub import build_cross_encoder_base
+from tests.tiny_models import build_cross_encoder_base
 from tests.training.recipes.language_worlds import SHARES, of_topics, options_of, text_file
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,7 @@ from mrc_workbench.training.ranker_options import LATE_INTERACTION, LateObjectiv
 from mrc_workbench.training.recipes.losses import late_loss, negatives_of_processes
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.train import train
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder
 from tests.training.worlds import Trained, base_of, planned, shuffled, source_of, trained_in
 
 pytestmark = pytest.mark.slow

@@ -30,7 +30,7 @@ from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.training.trainers import make_trainer
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, with_head
 from tests.training.worlds import planned, shuffled, source_of, whole, within
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_workspace")]

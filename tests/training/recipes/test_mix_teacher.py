@@ -13,7 +13,7 @@ from mrc_workbench.training.ranker_options import BiEncoderObjective, BiEncoderO
 from mrc_workbench.training.recipes.examples import encoder_examples
 from mrc_workbench.training.recipes.material import Material
 from mrc_workbench.training.recipes.shown import CANDIDATES, MixTeacher
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 
 pytestmark = pytest.mark.slow
 

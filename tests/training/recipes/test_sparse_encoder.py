@@ -25,7 +25,7 @@ from mrc_workbench.training.recipes.losses import negatives_of_processes, sparse
 from mrc_workbench.training.runs import Run
 from mrc_workbench.training.train import load_material, train
 from mrc_workbench.workbench.cli import main
-from tests.hub import SENTENCES, build_bi_encoder, build_sparse_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_sparse_encoder
 from tests.training.worlds import logged, planned, shuffled
 
 pytestmark = pytest.mark.slow

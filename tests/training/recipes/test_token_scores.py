@@ -11,7 +11,7 @@ from mrc_workbench.models.loading import load_token_encoder
 from mrc_workbench.models.sources import find_model
 from mrc_workbench.training.ranker_options import LateObjective, LateOptions
 from mrc_workbench.training.recipes.losses import SharedPassagesLoss, best_products, late_loss, mean_max_sims
-from tests.hub import SENTENCES, build_bi_encoder
+from tests.tiny_models import SENTENCES, build_bi_encoder
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ from mrc_workbench.retrieval.lexical.bm25 import BM25, WindowedBM25
 from mrc_workbench.retrieval.milvus import Search
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set, texts_of
-from tests.hub import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
+from tests.tiny_models import SENTENCES, build_bi_encoder, build_cross_encoder_base, build_sparse_encoder, with_head
 from tests.workbench.views.compare.test_why import DENSE, Fixed, compared, opened, run
 from tests.workbench.views.compare.worlds import html, searched, tables
 

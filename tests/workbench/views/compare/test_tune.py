@@ -19,7 +19,7 @@ from mrc_workbench.retrieval.significance import question_groups
 from mrc_workbench.workbench.views.resources.sets import question_set
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import small_set
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.compare import worlds
 from tests.workbench.views.compare.worlds import at_labs, compared, finished, press
 from tests.workbench.views.driving import run

@@ -15,7 +15,7 @@ from mrc_workbench.retrieval.comparison.experiment import add
 from mrc_workbench.retrieval.comparison.first_stage import LateSpec
 from mrc_workbench.workbench.views.ui.words import catalog
 from tests.doubles import PASSAGES, QUESTIONS, small_set
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.compare.worlds import press, tables
 from tests.workbench.views.driving import opened, run
 from tests.workbench.views.search.test_page import HOSTILE, html, page

@@ -11,7 +11,7 @@ from mrc_workbench.training.runs import Plan, Run, create_rounds
 from mrc_workbench.workbench.views.train import base
 from mrc_workbench.workbench.views.train import start as train_start
 from tests.doubles import small_set
-from tests.hub import build_bi_encoder
+from tests.tiny_models import build_bi_encoder
 from tests.workbench.views.train.worlds import page, unopened
 
 
