@@ -49,7 +49,7 @@ WORSE = replace(CHANCE, figures=figures(0.4, perplexity=70.0), differences=apart
 UNTRAINED = Variant(0, {}, "base", alike=False, figures=figures(0.45), differences=apart(-0.05, -0.09, -0.01, 0.01))
 
 
-def made(table: Table, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
+def stored_ablation(table: Table, state: State = State.DONE, *, vary: bool = True, **status: Any) -> Ablation:
     """An ablation with the fine-tunings that its table names, none of which has learned anything."""
     kept = keep(small_set())
     told: dict[str, Any] = {"text": kept.key, "questions": kept.key, "untrained": True}
@@ -88,7 +88,7 @@ def buttons(app: AppTest) -> list[str]:
 
 
 def said(app: AppTest, *variants: Variant, vary: bool = True) -> str:
-    made(a_table(*variants), vary=vary)
+    stored_ablation(a_table(*variants), vary=vary)
     return texts(run(app))
 
 
@@ -172,7 +172,7 @@ def test_the_table_holds_every_measure_and_marks_what_cannot_be_compared(app: Ap
 
 @pytest.mark.slow
 def test_another_measure_is_picked(app: AppTest) -> None:
-    ablation = made(a_table(REFERENCE, CHANCE))
+    ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     run(app)
     (pills,) = (one for one in app.button_group if one.key == f"ablation_measure_{ablation.id}_2")
     assert pills.value == NDCG
@@ -196,7 +196,7 @@ def test_the_table_as_a_file_has_all_figures() -> None:
 
 @pytest.mark.slow
 def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> None:
-    ablation = made(a_table(REFERENCE, CHANCE))
+    ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     run(app)
     parts = [f"{ablation.id}-1-tuned", f"{ablation.id}-3-tuned"]
     assert [key for key in buttons(app) if key.startswith("part_")] == [f"part_{ablation.id}_{one}" for one in parts]
@@ -208,7 +208,7 @@ def test_its_trainings_are_folded_under_it_and_serve_as_models(app: AppTest) -> 
 
 
 def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    ablation = made(a_table(REFERENCE, CHANCE))
+    ablation = stored_ablation(a_table(REFERENCE, CHANCE))
     opened: dict[str, str] = {}
     monkeypatch.setattr(
         "mrc_workbench.workbench.views.train.composite.open_page",
@@ -223,7 +223,7 @@ def test_all_its_models_are_compared_on_test_questions(app: AppTest, monkeypatch
 
 @pytest.mark.parametrize("vary", [True, False])
 def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -> None:
-    made(a_table(of_pairs(UNTRAINED), of_pairs(REFERENCE)), vary=vary)
+    stored_ablation(a_table(of_pairs(UNTRAINED), of_pairs(REFERENCE)), vary=vary)
     assert f"{HELPED}: Spearman before fine-tuning 50.0, without it 45.0" in texts(run(app))
 
 
@@ -240,7 +240,7 @@ def test_compares_by_pairs_if_there_are_no_questions(app: AppTest, vary: bool) -
 def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest, vary: bool, phase: str, told: str) -> None:
     known = replace(REFERENCE, figures={"perplexity": PERPLEXITY})
     status = {"phase": phase, "step": 4, "total_steps": 9, "share": 0.5, "seconds_left": 90.0}
-    ablation = made(a_table(known), State.RUNNING, vary=vary, **status)
+    ablation = stored_ablation(a_table(known), State.RUNNING, vary=vary, **status)
     run(app)
     assert any(told in one and "1 min 30 s" in one for one in progress_texts(app))
     assert shown(app)["perplexity"].tolist() == [60]
@@ -252,7 +252,7 @@ def test_at_work_it_says_which_variant_and_what_is_known(app: AppTest, vary: boo
 
 @pytest.mark.slow
 def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
-    ablation = made(a_table(REFERENCE, CHANCE), State.STOPPED)
+    ablation = stored_ablation(a_table(REFERENCE, CHANCE), State.STOPPED)
     run(app)
     assert EN["ablation.reference_best"][:30] not in texts(app)  # it has come to no end
     click(app, f"resume_{ablation.id}")
@@ -266,6 +266,6 @@ def test_resumed_and_deleted_with_its_trainings(app: AppTest) -> None:
 
 
 def test_why_it_failed_is_told(app: AppTest) -> None:
-    made(a_table(), State.FAILED, code="too_few_documents", message="why")
+    stored_ablation(a_table(), State.FAILED, code="too_few_documents", message="why")
     run(app)
     assert EN["failure.too_few_documents"] in [str(one.value) for one in app.error]
